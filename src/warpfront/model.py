@@ -648,6 +648,14 @@ class ImageFile:
         return [f"{self.mode:o}", hashlib.sha256(self.content).hexdigest()]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Unread:
+    """What of a tree was not read, and why; a folder ends with `/`."""
+
+    path: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """What lies in an image's folder and cannot go into an image, and why."""

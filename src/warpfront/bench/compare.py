@@ -237,7 +237,10 @@ def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]
     resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
-        name: statistics.p_value(values[name], ratios, freedom=_freedom(*cases[name]))
+        # Blocks are what is drawn, and each side's own level is known from them.
+        name: statistics.p_value(
+            values[name], ratios, freedom=max(1, sum(map(len, cases[name])) - 2)
+        )
         for name, ratios in resampled.items()
     }
     stands = statistics.holm(list(p_values.values()))
@@ -276,16 +279,8 @@ def _block_ratios(a: Groups, b: Groups) -> list[float]:
     """Ratios of medians of resampled blocks: what varies between blocks counts."""
     random = Random(_SEED)  # noqa: S311 - resampling
     a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
-    return [_drawn_median(b, random) / _drawn_median(a, random) for _ in range(_draws(a, b))]
-
-
-def _freedom(a: Groups, b: Groups) -> int:
-    """Blocks are what is drawn, and each side's own level is known from them."""
-    return max(1, len(a) + len(b) - 2)
-
-
-def _draws(a: Groups, b: Groups) -> int:
-    return statistics.resamplings_for(sum(map(len, a)) + sum(map(len, b)))
+    draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
+    return [_drawn_median(b, random) / _drawn_median(a, random) for _ in range(draws)]
 
 
 def _drawn_median(blocks: Groups, random: Random) -> float:

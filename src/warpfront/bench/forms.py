@@ -12,6 +12,7 @@ from rich.table import Table
 from warpfront.bench.records import (
     Comparison,
     ComparisonOutcome,
+    Difference,
     Interval,
     Metric,
     Run,
@@ -33,8 +34,7 @@ def milliseconds(seconds: float) -> str:
 def run_text(run: Run, summary: Summary) -> str:
     """One run, a fact a line; what is missing is listed, not guessed at."""
     said = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
-    ways = {name: getattr(run.parallel, name) for name in run.parallel.__dataclass_fields__}
-    parallel = " ".join(f"{name} {count}" for name, count in ways.items() if count)
+    parallel = str(run.parallel)
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
@@ -133,16 +133,13 @@ def _median(side: Side, metric: str) -> str:
 
 
 def _difference_rows(found: Comparison) -> Rows:
-    return [
-        (one.name, one.a, one.b, _standing(refused=one.refused, allowed=one.allowed))
-        for one in found.differences
-    ]
+    return [(one.name, one.a, one.b, _standing(one)) for one in found.differences]
 
 
-def _standing(*, refused: bool, allowed: bool) -> str:
-    if not refused:
+def _standing(difference: Difference) -> str:
+    if not difference.refused:
         return "shown"
-    return "allowed" if allowed else "refused"
+    return "allowed" if difference.allowed else "refused"
 
 
 def _case_rows(found: Comparison) -> Rows:

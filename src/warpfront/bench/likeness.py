@@ -75,14 +75,9 @@ def said(name: str, runs: Sequence[Run]) -> str:
     """What the runs of a side say of it, in a few words."""
     values = {getattr(run, name) for run in runs}
     if name == "parallel":
-        return "; ".join(sorted({_ways(run) for run in runs}))
+        return "; ".join(sorted({str(one) or UNKNOWN for one in values}))
     words = sorted(UNKNOWN if value is None else str(value) for value in values)
     return ", ".join(words)
-
-
-def _ways(run: Run) -> str:
-    ways = {name: getattr(run.parallel, name) for name in run.parallel.__dataclass_fields__}
-    return " ".join(f"{name} {count}" for name, count in ways.items() if count) or UNKNOWN
 
 
 def _model(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> dict[str, tuple[str, str]]:

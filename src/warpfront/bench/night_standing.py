@@ -73,10 +73,6 @@ def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
                 yield finding.message.removeprefix(_NOISY)
 
 
-def needs_another_look(found: Comparison) -> bool:
-    return bool(slower_in(found))
-
-
 def standing_of(
     cell_id: str, target: str, release: str, comparisons: Iterable[Comparison]
 ) -> NightStanding:

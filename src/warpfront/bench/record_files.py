@@ -10,10 +10,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from warpfront.bench.logs.fields import refuse_constant
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
 
 _DERIVED = "summary"
@@ -51,7 +52,7 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     ours. Raises `NoRecordError`.
     """
     try:
-        document = _cleaned(json.loads(text, parse_constant=_refuse))
+        document = _cleaned(json.loads(text, parse_constant=refuse_constant))
     except NoRecordError:
         raise
     except (ValueError, RecursionError):
@@ -89,12 +90,16 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
     try:
         read: Run | Bench = TypeAdapter(kind).validate_python(fields)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise NoRecordError(f"{where}: {first['msg']}") from None
+        raise NoRecordError(first_wrong(error)) from None
     if not _has_sound_times(read):
         raise NoRecordError("a time that is none")
     return read
+
+
+def first_wrong(error: ValidationError) -> str:
+    """Where a foreign document is not what it should be, and how."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _has_sound_times(record: Run | Bench) -> bool:
@@ -116,7 +121,3 @@ def _has_sound_times(record: Run | Bench) -> bool:
         times = [one for case in record.results for block in case.samples_seconds for one in block]
         times += [one for case in record.training for one in case.step_seconds]
     return all(math.isfinite(one) and one > 0 for one in times)
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError("no number")

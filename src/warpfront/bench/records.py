@@ -57,6 +57,10 @@ class Parallel:
     expert: int | None = None
     context: int | None = None
 
+    def __str__(self) -> str:
+        ways = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return " ".join(f"{name} {count}" for name, count in ways.items() if count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

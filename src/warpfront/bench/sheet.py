@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
 from statistics import median
 
@@ -54,7 +53,8 @@ def model_flops_utilization(one: Training) -> float | None:
 def bench_text(bench: Bench) -> str:
     rows = [_HEAD, *(_row(one) for one in bench.results)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
-    lines = ["  ".join(_padded(row, widths)).rstrip() for row in rows]
+    padded = ([text.ljust(size) for text, size in zip(row, widths, strict=True)] for row in rows)
+    lines = ["  ".join(row).rstrip() for row in padded]
     lines += map(_training_line, bench.training)
     lines += (f"{one.level}: {one.message}" for one in bench.findings)
     name = bench.environment.get("device_name") or "unknown device"
@@ -77,10 +77,6 @@ def _row(one: Measurement) -> tuple[str, ...]:
         "-" if share is None else f"{share:.1%}",
         (one.kernel or "-")[:_KERNEL_CHARACTERS],
     )
-
-
-def _padded(row: tuple[str, ...], widths: list[int]) -> Iterable[str]:
-    return (text.ljust(width) for text, width in zip(row, widths, strict=True))
 
 
 def _scaled(rate: float | None, unit: float) -> str:

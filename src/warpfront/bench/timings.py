@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from warpfront.bench.record_files import first_wrong
 from warpfront.bench.records import Bench
 from warpfront.inside.checks.bench.asking import SCHEMA
 
@@ -33,6 +34,4 @@ def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
     try:
         return TypeAdapter(Bench).validate_python({**fields, **whose})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise NoTimingsError(f"{where}: {first['msg']}") from None
+        raise NoTimingsError(first_wrong(error)) from None

@@ -16,6 +16,7 @@ from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, and leaves what it made: one folder a job."""
+HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
 SITE = "site"
 HISTORY = "warpfront-history"
 """The branch whose file of runs only grows."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.ci.flow import HANDOVER, LABEL, SITE, Flow, Job, yaml_text
+from warpfront.ci.flow import HANDOVER, HEADER, LABEL, SITE, Flow, Job, yaml_text
 from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
@@ -19,7 +19,6 @@ MATCHERS = ".github/warpfront-problems.json"
 PYTHON = "3.11"
 Actions = Mapping[str, tuple[str, str]]
 
-_HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
 # Only files in which problems are ours: a warning of Python's is `path.py:12: ...`, too.
 _PROBLEM = r"^(?:error: )?([\w@./-]+\.(?:ya?ml|toml|txt|j2|json)):(\d+): (.+)$"
 _FINDING = r"^  ([^\s:][^:]*):(\d+):(\d+): (.+)$"
@@ -105,7 +104,7 @@ def _text(document: object, actions: Actions) -> str:
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
     for power, reason in _POWERS.items():
         text = text.replace(f" {power}: write\n", f" {power}: write # {reason}\n")
-    return _HEADER + text
+    return HEADER + text
 
 
 def _zizmor(flow: Flow) -> str:
@@ -115,10 +114,10 @@ def _zizmor(flow: Flow) -> str:
     if any(not job.spread and (job.wanted or job.runner.group) for job in said_of):
         files.append(f"      - {MAIN}.yml")
     if not files:
-        return f"{_HEADER}{_ZIZMOR}\n"
+        return f"{HEADER}{_ZIZMOR}\n"
     grouped = any(job.runner.trust == "hosted" for job in said_of)
     reason = _OWN + (_GROUPED if grouped else "")
-    return "\n".join([_HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
+    return "\n".join([HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
 
 
 def _labels(flow: Flow) -> dict[str, Any]:

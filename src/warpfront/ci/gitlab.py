@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront.ci.flow import HANDOVER, LABEL, Flow, Job, yaml_text
+from warpfront.ci.flow import HANDOVER, HEADER, LABEL, Flow, Job, yaml_text
 from warpfront.ci.schedule import Schedule, Work
 
 PARENT = ".gitlab/warpfront.yml"
 CHILD = f"{HANDOVER}/plan/gitlab.yml"
 _PLANNED = "planned"
-_HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
 # What starts a pipeline -> the scope. A fork's merge request runs in the fork, on its own machines.
 _REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
 _RULES = (
@@ -49,7 +48,7 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
             "variables": {"PARENT_PIPELINE": "$CI_PIPELINE_ID"},
         },
     }
-    return {PARENT: _HEADER + yaml_text(document)}
+    return {PARENT: HEADER + yaml_text(document)}
 
 
 def child_pipeline(flow: Flow, planned: Schedule) -> str:

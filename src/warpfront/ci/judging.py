@@ -15,9 +15,8 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.model import Outcome
-from warpfront.report.rows import NOT_RUN, ReportRow
+from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 
-_BUILT = frozenset({"built", "reused"})
 _ENDED_WELL = frozenset({"success", "skipped"})
 
 
@@ -84,7 +83,7 @@ def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> list[str]:
     found = []
     for cell in planned.building:
         row = rows.get(cell)
-        if row is None or row.build not in _BUILT:
+        if row is None or row.build not in BUILT:
             found.append(f"{cell}: not built ({_why(row)})")
     return found
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warpfront.ci.flow import yaml_text
+from warpfront.ci.flow import HEADER, yaml_text
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
 
@@ -17,7 +17,6 @@ SECRET = "warpfront-runners"  # noqa: S105 - the name of one
 BUILDKIT = "buildkit"
 PORT = 1234
 RUNS_JOBS = {"warpfront.dev/runs": "jobs"}
-_HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
 _DOCKER_GROUP = "123"
 """Of GitHub's runner image."""
 _ROOTLESS = 1000
@@ -44,7 +43,7 @@ def kubernetes_files(
 
 def _text(documents: Iterable[object]) -> str:
     plain = json.loads(json.dumps(list(documents)))  # no anchors: each place says what it has
-    return _HEADER + yaml_text(*plain)
+    return HEADER + yaml_text(*plain)
 
 
 def scale_set(runner: Runner, images: Images, *, source: str) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from warpfront.errors import FailureKind
-from warpfront.report.rows import NOT_RUN, ReportRow
-
-_BUILT = frozenset({"built", "reused"})
+from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ def remaining(rows: Iterable[ReportRow]) -> Remaining:
     rows = tuple(rows)
     again = [row for row in rows if row.kind in {"", FailureKind.INFRASTRUCTURE}]
     return Remaining(
-        build=tuple(dict.fromkeys(row.cell_id for row in again if row.build not in _BUILT)),
+        build=tuple(dict.fromkeys(row.cell_id for row in again if row.build not in BUILT)),
         verify=tuple(
             (row.cell_id, row.target) for row in again if row.verify == NOT_RUN or row.kind
         ),

@@ -94,8 +94,7 @@ class Schedule:
     @property
     def building(self) -> tuple[str, ...]:
         """Every cell that has to be built."""
-        works = (work for each in self.build.values() for work in each)
-        return tuple(cell for work in works for cell in work.cells)
+        return tuple(cell for cell, _ in _on_targets(self.build))
 
 
 def _on_targets(works: Mapping[str, tuple[Work, ...]]) -> tuple[tuple[str, str], ...]:
@@ -183,7 +182,8 @@ def _verifying(
     cells: Iterable[Cell], roots: Mapping[str, str], runners: Iterable[Runner], scope: RunScope
 ) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
     works: dict[str, list[Work]] = {}
-    missing, later = [], []
+    missing: list[Omitted] = []
+    later: list[Omitted] = []
     for cell in cells:
         for target in cell.targets:
             fits = [one for one in runners if one.verifies(cell.vendor, target, cell.machine)]
@@ -199,10 +199,8 @@ def _verifying(
                     after=(f"build-{roots[cell.id]}",),
                 )
                 works.setdefault(usable[0].name, []).append(work)
-            elif scope.trusted:
-                missing.append(omitted)
             else:
-                later.append(omitted)
+                (missing if scope.trusted else later).append(omitted)
     return {runner: tuple(each) for runner, each in works.items()}, missing, later
 
 

@@ -106,7 +106,7 @@ def _models(session: nox.Session) -> None:
         _check_inside(session, "models")
         return
     parser = _Parser(prog="nox -s models --", add_help=False)
-    for name in ("target", "vendor", "image", "only", "claims", "results"):
+    for name in (*_SELECTING, "claims", "results"):
         parser.add_argument(f"--{name}", default="")
     add_library_options(parser)
     options = _read_options(session, parser)
@@ -115,35 +115,47 @@ def _models(session: nox.Session) -> None:
     except ValueError as error:
         session.error(str(error))
     if options.claims and options.results:
-        _try_library(session, Path(options.claims), Path(options.results), asked)
+        claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
+        _try_library(session, claims, folder, asked)
     elif options.image or options.only or options.vendor:
-        chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
-        argv = [f"--{name}={value}" for name, value in chosen.items() if value]
-        _hand_over(session, "models", *argv, *asked.arguments())
+        _hand_over(session, "models", *_chosen(options), *asked.arguments())
     else:
-        _try_library_here(session, options.target or _detected_target(session), asked)
+        target = options.target or _detected_target(session)
+        folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
+        _try_library(session, claims, folder, asked)
 
 
-def _try_library_here(session: nox.Session, target: str, asked: Library) -> None:
+def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
+    ending = _run_checks(session, ["architectures"], claims, results, asked)
+    if ending:
+        session.error(f"models: {ending}; {results / 'models.json'} has all of it")
+
+
+def _folder_here(
+    session: nox.Session, target: str, name: str, stale: Sequence[str]
+) -> tuple[Path, Path]:
+    """The folder for checks of the current Python, without what an earlier run left in it, and the
+    file there of what is claimed of a target.
+    """
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
         session.error(f"--target: {error}")
-    folder = HERE_FOLDER / f"models-{target}"
+    folder = (HERE_FOLDER / name).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "models.json").unlink(missing_ok=True)
+    for old in stale:
+        (folder / old).unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
-    _try_library(session, folder / "claims.json", folder, asked)
+    return folder, folder / "claims.json"
 
 
-def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
-    folder = results.resolve()
-    argv = ["--claims", str(claims.resolve()), "--results", str(folder), *asked.arguments()]
-    with session.chdir(folder):
-        try:
-            _run(session, "-m", "warpfront.inside.checks", "architectures", *argv)
-        except nox.command.CommandFailed as error:
-            session.error(f"models: {error.reason}; {folder / 'models.json'} has all of it")
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """The options that select cells, as a task takes them."""
+    chosen = {name: getattr(options, name) for name in _SELECTING}
+    return [f"--{name}={value}" for name, value in chosen.items() if value]
+
+
+_SELECTING = ("target", "vendor", "image", "only")
 
 
 def _bench(session: nox.Session) -> None:
@@ -159,11 +171,8 @@ def _bench(session: nox.Session) -> None:
     elif options.here:
         _bench_here(session, options, effort)
     else:
-        chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
-        argv = [f"--{name}={value}" for name, value in chosen.items() if value]
-        _hand_over(
-            session, "bench", *argv, *(["--json"] if options.json else []), *effort.arguments()
-        )
+        argv = [*_chosen(options), *(["--json"] if options.json else [])]
+        _hand_over(session, "bench", *argv, *effort.arguments())
 
 
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
@@ -175,15 +184,8 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     from warpfront.system.provenance import now  # noqa: PLC0415
 
     target = options.target or _detected_target(session)
-    try:
-        claims = claims_for_target(target)
-    except ClaimsError as error:
-        session.error(f"--target: {error}")
-    folder = (HERE_FOLDER / f"bench-{target}").resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bench.json").unlink(missing_ok=True)
-    write_json(folder / "claims.json", claims.document())
-    _time(session, folder / "claims.json", folder, effort)
+    folder, claims = _folder_here(session, target, f"bench-{target}", ["bench.json"])
+    _time(session, claims, folder, effort)
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
     whose |= {"verified": "not verified", "target": target, "at": now()}
     found = bench_of(_read_results(folder / "bench.json"), whose)
@@ -195,12 +197,9 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
 
 
 def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort) -> None:
-    argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
-    with session.chdir(results):
-        try:
-            _run(session, "-m", "warpfront.inside.checks", "bench", *argv)
-        except nox.command.CommandFailed as error:
-            session.error(f"bench: {error.reason}")
+    ending = _run_checks(session, ["bench"], claims, results, effort)
+    if ending:
+        session.error(f"bench: {ending}")
 
 
 # Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
@@ -249,27 +248,18 @@ for _name, (_says, _runs) in SESSION_TABLE.items():
 
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
-    chosen = {name: getattr(options, name) for name in ("target", "vendor", "image", "only")}
-    argv = [f"--{name}={value}" for name, value in chosen.items() if value]
-    argv += [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
-    _hand_over(session, "verify", *argv, *parsed_effort(options).arguments())
+    argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
+    _hand_over(session, "verify", *_chosen(options), *argv, *parsed_effort(options).arguments())
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     """load and numerics in the current Python, without Docker or any of our dependencies."""
     target = options.target or _detected_target(session)
-    try:
-        claims = claims_for_target(target)
-    except ClaimsError as error:
-        session.error(f"--target: {error}")
-    folder = (HERE_FOLDER / target).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
     names = (*SESSIONS, *(["selftest"] if options.selftest else []))
-    for old in (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml"):
-        (folder / old).unlink(missing_ok=True)
-    write_json(folder / "claims.json", claims.document())
+    stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
+    folder, claims = _folder_here(session, target, target, stale)
     started, effort = time.monotonic(), parsed_effort(options)
-    endings = _run_together(session, names, folder / "claims.json", folder, effort)
+    endings = _run_together(session, names, claims, folder, effort)
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
     sys.stdout.write((folder / "verify.json").read_text(encoding="utf-8") if options.json else text)
     sys.stdout.flush()
@@ -367,7 +357,7 @@ def _check_inside(session: nox.Session, name: str) -> None:
         known = _run_all(session, together, claims, results, parsed_effort(options))
     ending = known.get(name)
     if ending is None:
-        ending = _run_checks(session, name, claims, results, parsed_effort(options))
+        ending = _run_checks(session, [name], claims, results, parsed_effort(options))
     if ending:
         session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
 
@@ -379,7 +369,9 @@ def _run_together(
     (results / ENDINGS).unlink(missing_ok=True)
     known = _run_all(session, names, claims, results, effort)
     return {
-        name: known[name] if name in known else _run_checks(session, name, claims, results, effort)
+        name: known[name]
+        if name in known
+        else _run_checks(session, [name], claims, results, effort)
         for name in names
     }
 
@@ -401,7 +393,11 @@ def _endings(results: Path) -> dict[str, str]:
 
 
 def _run_checks(
-    session: nox.Session, names: str | Sequence[str], claims: Path, results: Path, effort: Effort
+    session: nox.Session,
+    names: Sequence[str],
+    claims: Path,
+    results: Path,
+    effort: Effort | BenchEffort | Library,
 ) -> str:
     """Sessions of checks in a child of this Python: nothing if all passed, else how it ended.
 
@@ -411,8 +407,7 @@ def _run_checks(
     argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
     with session.chdir(results):
         try:
-            asked = [names] if isinstance(names, str) else names
-            _run(session, "-m", "warpfront.inside.checks", *asked, *argv)
+            _run(session, "-m", "warpfront.inside.checks", *names, *argv)
         except nox.command.CommandFailed as error:
             return f"{error.reason}"
     return ""

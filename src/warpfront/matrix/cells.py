@@ -103,16 +103,16 @@ class CellMaker:
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
         """All images, parents first, otherwise as matrix.yaml has them; also checks `parent:`."""
+        ordered = [link for name in self.text.images for link in reversed(self._chain(name))]
+        return tuple(dict.fromkeys(ordered))
+
+    def _chain(self, name: str) -> list[str]:
+        """The image and those that it stands on, each once: as far as `parent:` names images."""
         images = self.text.images
-        ordered: list[str] = []
-        for name, image in images.items():
-            chain = [name]
-            parent = image.parent
-            while parent is not None and parent not in chain and parent in images:
-                chain.append(parent)
-                parent = images[parent].parent
-            ordered += [link for link in reversed(chain) if link not in ordered]
-        return tuple(ordered)
+        chain = [name]
+        while (parent := images[chain[-1]].parent) and parent in images and parent not in chain:
+            chain.append(parent)
+        return chain
 
     def check_images(self) -> None:
         """`parent:` names an image and no circle; each unpinned base says why."""
@@ -123,7 +123,7 @@ class CellMaker:
                 self._problem(
                     where, f"image `{parent}` is not in images:", self._near_image(parent)
                 )
-            elif self._is_own_ancestor(name):
+            elif self.text.images[self._chain(name)[-1]].parent == name:
                 self._problem(where, f"image `{name}` is built on itself through `parent:`")
             if image.builds and parent is None:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
@@ -159,7 +159,8 @@ class CellMaker:
         if image.slim and image.parent is not None:
             hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
             self._problem(where, f"image `{name}` has its wheels from its parent", hint)
-        users = [one for one in self.text.images if self._compiles(one) and self._stands(one, name)]
+        above = [one for one in self.text.images if name in self._chain(one)]
+        users = [one for one in above if self._compiles(one)]
         for one in image.slim:
             if one not in (known := slim_recipes()):
                 self._problem(where, f"slim: `{one}` is not known", nearest(one, known))
@@ -169,16 +170,6 @@ class CellMaker:
 
     def _compiles(self, name: str) -> bool:
         return self.text.images[name].compiler or bool(self.text.images[name].builds)
-
-    def _stands(self, name: str | None, bottom: str) -> bool:
-        """Whether the image `name` is `bottom`, or leads there."""
-        seen: set[str] = set()
-        while name is not None and name in self.text.images and name not in seen:
-            if name == bottom:
-                return True
-            seen.add(name)
-            name = self.text.images[name].parent
-        return False
 
     def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -256,16 +247,6 @@ class CellMaker:
                 compiler=compiler,
             )
         )
-
-    def _is_own_ancestor(self, name: str) -> bool:
-        parent = self.text.images[name].parent
-        for _ in self.text.images:
-            if parent is None or parent not in self.text.images:
-                return False
-            if parent == name:
-                return True
-            parent = self.text.images[parent].parent
-        return False
 
     def _check_base(self, name: str, base: BaseText) -> None:
         where = ("bases", name, "digest")

@@ -480,17 +480,12 @@ class Compat:
         return cls(table)
 
 
-def read_compat(text: str, *, path: str) -> Compat:
-    """`text` as a compat table. Raises `MatrixError` with every problem of the file at once."""
-    return Compat.read(text, path=path)
-
-
 @cache
 def packaged() -> Compat:
     """The table that this version of warpfront was released with."""
     name = "compat.yaml"
     file = resources.files("warpfront").joinpath("data", name)
-    return read_compat(file.read_text(encoding="utf-8"), path=name)
+    return Compat.read(file.read_text(encoding="utf-8"), path=name)
 
 
 def _unknown(reason: str) -> Unknown:

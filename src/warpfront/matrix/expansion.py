@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Point:
 
 def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
     """Every point of the matrix, in the order of its rows, and what is wrong with the rows."""
-    defaults = _given(text.defaults)
+    defaults = _given(text.defaults, _AXIS_NAMES)
     problems: list[Problem] = []
     points: list[Point] = []
     for place, row in enumerate(text.rows):
@@ -70,8 +70,9 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
     return points, problems
 
 
-def _given(axes: Axes) -> dict[str, Any]:
-    found = {name: getattr(axes, name) for name in _AXIS_NAMES}
+def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
+    """What `text` says under these names, without those it leaves out."""
+    found = {name: getattr(text, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -82,8 +83,8 @@ def _expand_row(
     document: Document,
     problems: list[Problem],
 ) -> list[Point]:
-    own = _given(row)
-    products, zips = _lists(row.product), _lists(row.zip)
+    own = _given(row, _AXIS_NAMES)
+    products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
     found = list(_clashes(own, products, zips, where, document))
     fixed = {**defaults, **own, "environment": _environment(defaults, own)}
     for name in _REQUIRED:
@@ -95,11 +96,6 @@ def _expand_row(
         return []
     line = document.line(where)
     return [Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)]
-
-
-def _lists(lists: AxisLists | None) -> dict[str, tuple[Any, ...]]:
-    found = {name: getattr(lists, name, None) for name in _LIST_NAMES}
-    return {name: values for name, values in found.items() if values is not None}
 
 
 def _clashes(
@@ -155,7 +151,7 @@ def _excluded(
     document: Document,
     problems: list[Problem],
 ) -> list[Point]:
-    wanted = _filter(exclude)
+    wanted = _given(exclude, _FILTER_NAMES)
     kept: list[Point] = []
     matched = False
     for point in points:
@@ -180,7 +176,7 @@ def _patched(
     problems: list[Problem],
 ) -> list[Point]:
     chosen, change = patch
-    wanted, given = _filter(chosen), _given(change)
+    wanted, given = _given(chosen, _FILTER_NAMES), _given(change, _AXIS_NAMES)
     if chosen.image is not None:
         message = "`image` is not an axis: a patch is for all images of a row"
         problems.append(document.problem((*where, "where", "image"), message))
@@ -197,11 +193,6 @@ def _patched(
     if not matched:
         problems.append(_matches_nothing("include", wanted, points, where, document))
     return patched
-
-
-def _filter(chosen: Filter) -> dict[str, Any]:
-    found = {name: getattr(chosen, name) for name in _FILTER_NAMES}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _matches(point: Point, wanted: Mapping[str, Any]) -> bool:

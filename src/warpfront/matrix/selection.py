@@ -25,13 +25,8 @@ def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
 
 
 def _given(selection: Selection) -> list[tuple[str, str]]:
-    options = {
-        "target": selection.target,
-        "vendor": selection.vendor,
-        "image": selection.image,
-        "only": selection.only,
-    }
-    return [(option, wanted) for option, wanted in options.items() if wanted]
+    options = ("target", "vendor", "image", "only")
+    return [(one, wanted) for one in options if (wanted := getattr(selection, one))]
 
 
 def _matches(cell: Cell, option: str, wanted: str) -> bool:

@@ -10,7 +10,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Selection
 from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.within.papers import ImagePapers
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
 from warpfront.pipeline.workspace import Workspace
@@ -36,7 +36,7 @@ def publish(
     cells = select(matrix.cells, selection)
     engine, store, project = connect(environment()), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
-    locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
     papers = ImagePapers(chains=chains, locks=locks, requirements=requirements, store=store)
     with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
         return publish_cells(

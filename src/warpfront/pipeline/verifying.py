@@ -40,11 +40,11 @@ from warpfront.model import (
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.containers import (
     MEMORY_BYTES,
-    Output,
     built_image,
     ending_of,
     not_verified,
     result_in,
+    run_told,
 )
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import unrunnable
@@ -224,10 +224,9 @@ class Verifying:
         try:
             with exclusive(self.folder, watch.say):
                 return self._run(engine, host, watch)
-        except StoreError as error:
-            return not_verified(self.cell, error.message, error.hint, error.kind)
-        except EngineError as error:
-            engine.reap()
+        except (StoreError, EngineError) as error:
+            if isinstance(error, EngineError):
+                engine.reap()
             return not_verified(self.cell, error.message, error.hint, error.kind)
         finally:
             watch.step(self.cell.id, "")
@@ -280,13 +279,8 @@ class Verifying:
         effort = self.effort.again(number)
         prepare_folder(self.folder, self.claims)
         started = monotonic()
-        output = Output()
-
-        def heard(line: str) -> None:
-            output.add(line)
-            watch.line(self.cell.id, line)
-
-        result = engine.run(self._request(access or DeviceAccess(), effort), on_line=heard)
+        request = self._request(access or DeviceAccess(), effort)
+        result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, monotonic() - started)
         if "load" in self.sessions:

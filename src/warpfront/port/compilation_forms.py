@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from warpfront.model import Outcome, Verification
-from warpfront.port.compile.outcomes import Message
+from warpfront.port.compile.outcomes import Compilation, Message
 from warpfront.port.finding_forms import findings_text
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import ScanFinding
@@ -19,22 +18,7 @@ _HELP = "The message is the compiler's own; it says what has to change for this 
 _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Outcome.SKIPPED)
 
 
-class CompilationFacts(Protocol):
-    """What is asked of a compilation."""
-
-    @property
-    def verification(self) -> Verification: ...
-    @property
-    def messages(self) -> Sequence[Message]: ...
-    @property
-    def left(self) -> Sequence[ScanFinding]: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def notes(self) -> Sequence[str]: ...
-
-
-def compilation_text(compiled: CompilationFacts, rules: Mapping[str, Rule]) -> str:
+def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     """One line a source, the messages below it; what hipify left; a count of outcomes."""
     verification = compiled.verification
     lines = [f"compile for {verification.target} in {compiled.place}"]
@@ -66,7 +50,7 @@ def _counted(verification: Verification) -> str:
 
 
 def compilation_sarif(
-    compilations: Iterable[CompilationFacts], rules: Mapping[str, Rule], *, version: str
+    compilations: Iterable[Compilation], rules: Mapping[str, Rule], *, version: str
 ) -> str:
     """SARIF 2.1.0: messages as instances of `error` and `warning` of the compiler's target, what
     hipify left as instances of the scanner's rules. Sources that no compiler saw are notifications.

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 
+from warpfront.model import Unread
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.report import sarif
 
 
-class ScanFacts(Protocol):
-    """What the summary asks of a scan."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What a scan of a tree came to. `findings` are in the order of path and line; `unread` are the
+    files and folders that nobody looked into.
+    """
 
-    @property
-    def target(self) -> str: ...
-    @property
-    def findings(self) -> Sequence[ScanFinding]: ...
-    @property
-    def unread(self) -> Sequence[object]: ...
-    @property
-    def files(self) -> int: ...
-    @property
-    def lines(self) -> int: ...
-    @property
-    def suppressed(self) -> int: ...
+    target: str
+    findings: tuple[ScanFinding, ...]
+    unread: tuple[Unread, ...]
+    files: int
+    lines: int
+    suppressed: int
 
 
 PLACES_SHOWN = 15
@@ -90,7 +88,7 @@ def _places(findings: Iterable[ScanFinding]) -> Iterator[str]:
         yield f"  {path}:{group[0].line}:{group[0].column}: {said}{also}"
 
 
-def scan_summary(scan: ScanFacts, shown: Sequence[ScanFinding]) -> str:
+def scan_summary(scan: Scan, shown: Sequence[ScanFinding]) -> str:
     """What was scanned and what came of it, in a line or two."""
     accepted = len(scan.findings) - len(shown)
     facts = [

@@ -20,6 +20,8 @@ from warpfront.report.sizes import readable_size
 from warpfront.verify.verdict import outcome_of
 
 NOT_RUN = "-"
+BUILT = frozenset({"built", "reused"})
+"""What `build` says of an image that is there."""
 STRICT = "strict"
 
 

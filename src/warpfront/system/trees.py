@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from warpfront.errors import StoreError
+from warpfront.model import Unread
 from warpfront.system.foreign import first_bytes
 
 SIZE_LIMIT_BYTES = 2 * 1024 * 1024
@@ -57,14 +58,6 @@ class TreeFile:
 
     path: str
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Unread:
-    """What was not read, and why; a folder ends with `/`."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

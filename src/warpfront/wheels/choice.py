@@ -26,7 +26,6 @@ from warpfront.wheels.sources import (
     local_path,
 )
 from warpfront.wheels.trust import PYPI, belonging
-from warpfront.wheels.variant_pages import TakenVariant
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
 
 if TYPE_CHECKING:
@@ -89,39 +88,30 @@ class WheelChoice:
             return self.given[package.name]
         taken = self.shelf.variants.taken(package.name, package.version)
         if taken is not None:
-            return self._taken(package, taken)
+            wheel = self._locked(package, taken.link, plain=taken.plain)
+            return dataclasses.replace(wheel, variant=taken.variant)
         best = self._best(package)
-        if best is None:
-            raise self._lacking(package)
-        url = best.url or str(best.path)
-        sha256, size = best.hashes.get("sha256", ""), best.size
-        if not sha256:
-            kept, sha256 = self.kept(package.name, Link(url=url, filename=best.filename))
-            size = kept.stat().st_size
-        return LockedWheel(
-            name=package.name,
-            version=str(parse_wheel_filename(best.filename)[1]),
+        link = Link(
+            url=best.url or str(best.path),
             filename=best.filename,
-            sha256=sha256,
-            size_bytes=self._size(url) if size is None else size,
-            index=self._index(package, url),
+            sha256=best.hashes.get("sha256", ""),
+            size_bytes=best.size,
         )
+        return self._locked(package, link, plain=best.filename)
 
-    def _taken(self, package: Package, taken: TakenVariant) -> LockedWheel:
-        link = taken.link
+    def _locked(self, package: Package, link: Link, *, plain: str) -> LockedWheel:
+        """The lock's entry for a file of an index, whose name without a variant is `plain`."""
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
-            bare = dataclasses.replace(link, filename=taken.plain)
-            kept, sha256 = self.kept(package.name, bare)
+            kept, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))
             size = kept.stat().st_size
         return LockedWheel(
             name=package.name,
-            version=str(parse_wheel_filename(taken.plain)[1]),
+            version=str(parse_wheel_filename(plain)[1]),
             filename=link.filename,
             sha256=sha256,
             size_bytes=self._size(link.url) if size is None else size,
             index=self._index(package, link.url),
-            variant=taken.variant,
         )
 
     def distribution(self, package: Package) -> Distribution:
@@ -137,10 +127,7 @@ class WheelChoice:
             return Distribution(
                 name=package.name, version=str(package.version), requires=taken.requires
             )
-        best = self._best(package)
-        if best is None:
-            raise self._lacking(package)
-        requires = self._requires(package.name, best)
+        requires = self._requires(package.name, self._best(package))
         return Distribution(name=package.name, version=str(package.version), requires=requires)
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
@@ -154,7 +141,7 @@ class WheelChoice:
         kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
         return read_requires(kept)
 
-    def _best(self, package: Package) -> PackageWheel | None:
+    def _best(self, package: Package) -> PackageWheel:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
         fitting = []
         for wheel in package.wheels or ():
@@ -165,14 +152,13 @@ class WheelChoice:
             rank = min((ranks[tag] for tag in tags if tag in ranks), default=None)
             if rank is not None:
                 fitting.append((-rank, build, wheel.filename, wheel))
-        return max(fitting, key=lambda one: one[:3])[3] if fitting else None
-
-    def _lacking(self, package: Package) -> LockError:
-        return LockError(
-            f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
-            f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
-            hint="ask for a version that has one",
-        )
+        if not fitting:
+            raise LockError(
+                f"{self.inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+                f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
+                hint="ask for a version that has one",
+            )
+        return max(fitting, key=lambda one: one[:3])[3]
 
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
         url = sdist.url or str(sdist.path)

@@ -10,11 +10,11 @@ lists the one file of that image's lock, from whichever source has it: by its ha
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,7 +134,8 @@ class Shelf:
         taken = self.variants.stood_for(link.filename)
         if taken is None:
             return link
-        return replace(link, url=write_stand_in(taken, folder).as_uri(), sha256="")
+        path = write_stand_in(taken.plain, folder, requires=taken.requires or ())
+        return replace(link, url=path.as_uri(), sha256="")
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""
@@ -192,9 +193,12 @@ class Shelf:
         return () if where is not None and where.alone else None
 
     def _groups(self, where: Belonging | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
-        """Which sources are asked together, and after which."""
+        """Which sources are asked together, and after which: each with whether it is flat. An index
+        is asked if it is in reach.
+        """
         if where is not None:
-            return self._index(where), self._mirrors(where)
+            reached = not self._site.no_index and where.url not in (self._reach.silent or {})
+            return ((where.url, False),) if reached else (), self._mirrors(where)
         return (
             *(((one, True),) for one in self._site.find_links),
             *(((one, False),) for one in self._reach.site),
@@ -204,22 +208,12 @@ class Shelf:
         """The file of the image below, where one of the site's sources has it; else its sources go
         by their order, as ever.
         """
-        site = self._site
-        sources = [
-            *((one, True) for one in site.find_links),
-            *((u, False) for u in self._reach.site),
-        ]
-        for source, flat in sources:
+        for source, flat in chain.from_iterable(self._groups(None)):
             found = links(source, wheel.name, transport, flat=flat)
             for link in () if isinstance(found, NoAnswer) else found:
                 if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
                     return (replace(link, sha256=wheel.sha256),)
         return None
-
-    def _index(self, where: Belonging) -> tuple[tuple[str, bool], ...]:
-        """(source, whether it is flat): the index, if it is in reach."""
-        reached = not self._site.no_index and where.url not in (self._reach.silent or {})
-        return ((where.url, False),) if reached else ()
 
     def _mirrors(self, where: Belonging) -> tuple[tuple[str, bool], ...]:
         """What on this machine stands for the cell's index: folders of pip's find-links; for PyPI
@@ -254,16 +248,8 @@ def _sha256(path: Path, _size: int, _written_ns: int) -> str:
 
 def _stub(pin: Pin, folder: Path) -> Link:
     """A wheel that demands nothing, and holds nothing."""
-    stem = f"{pin.name.replace('-', '_')}-{pin.version}"
-    path = folder / f"{stem}-py3-none-any.whl"
-    content = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {pin.name}\nVersion: {pin.version}\n",
-        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "RECORD": "",
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in content.items():
-            archive.writestr(f"{stem}.dist-info/{name}", text)
+    filename = f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl"
+    path = write_stand_in(filename, folder)
     return Link(url=path.as_uri(), filename=path.name)
 
 

@@ -223,14 +223,14 @@ class VariantPages:
         return told
 
 
-def write_stand_in(taken: TakenVariant, folder: Path) -> Path:
-    """A wheel of nothing but what the variant demands, as far as it was read."""
-    name, version, _, tags = parse_wheel_filename(taken.plain)
+def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
+    """A wheel of nothing but what it demands: what a variant does, as far as it was read."""
+    name, version, _, tags = parse_wheel_filename(filename)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {' '.join(one.split())}" for one in taken.requires or ()]
-    info = "-".join(taken.plain.split("-")[:2]) + ".dist-info"
+    lines += [f"Requires-Dist: {' '.join(one.split())}" for one in requires]
+    info = "-".join(filename.split("-")[:2]) + ".dist-info"
     wheel = ["Wheel-Version: 1.0", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]
-    path = folder / taken.plain
+    path = folder / filename
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
         archive.writestr(f"{info}/WHEEL", "\n".join(wheel) + "\n")

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError
-from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown, Wanted, read_compat
+from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown, Wanted
 from warpfront.model import WheelIndex
 
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
-SMALL = read_compat(TEXT, path="small.yaml")
+SMALL = Compat.read(TEXT, path="small.yaml")
 CUDA = Wanted(
     vendor="nvidia",
     toolkit="12.4",
@@ -114,7 +114,7 @@ def test_how_sure_a_release_is_decides_and_only_verified_and_high_are_sure() -> 
 
 
 def changed(document: dict[str, Any]) -> Compat:
-    return read_compat(yaml.safe_dump(document, sort_keys=False), path="small.yaml")
+    return Compat.read(yaml.safe_dump(document, sort_keys=False), path="small.yaml")
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_release_that_is_listed_twice_is_refused_where_it_is_named() -> None:
     text = TEXT.replace('  - torch: "2.1.0"\n    python: ["3.11", "3.12"]\n',
                         '  - python: ["3.11", "3.12"]\n    torch: "2.0.0"\n')  # fmt: skip
     with pytest.raises(MatrixError) as caught:
-        read_compat(text, path="small.yaml")
+        Compat.read(text, path="small.yaml")
     (problem,) = caught.value.problems
     assert text.splitlines()[problem.line - 1] == '    torch: "2.0.0"'
 

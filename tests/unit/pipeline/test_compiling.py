@@ -23,7 +23,6 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Outcome, Selection, Toolkit
 from warpfront.pipeline.beside.compiling import (
-    Compilation,
     CompileRequest,
     compile_tree,
     left_files,
@@ -33,6 +32,7 @@ from warpfront.pipeline.beside.projects import project_trees, with_project_check
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.compilation_forms import compilation_sarif, compilation_text
 from warpfront.port.compile.job_document import Bounds
+from warpfront.port.compile.outcomes import Compilation
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site

@@ -15,8 +15,9 @@ from invoke.exceptions import Exit
 from warpfront.doors import tasks
 from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.pipeline.beside import scanning
-from warpfront.pipeline.beside.scanning import Scan, ScanRequest, scan, scan_tree
+from warpfront.pipeline.beside.scanning import ScanRequest, scan, scan_tree
 from warpfront.port.finding_forms import (
+    Scan,
     annotation_lines,
     counted,
     findings_markdown,

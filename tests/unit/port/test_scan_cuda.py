@@ -13,6 +13,7 @@ import pytest
 
 from warpfront.port.scan import cuda
 from warpfront.port.scan.catalogue import catalogue
+from warpfront.port.scan.cuda import headers
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 
 EXAMPLES: dict[str, dict[str, Any]] = tomllib.loads(
@@ -115,7 +116,7 @@ __device__ inline int __dp4a(int a, int b, int c) { return 0; }
     source = SourceText(path=PurePosixPath("compat.cuh"), text=text)
     facts = cuda.header_facts(source)
     assert facts.portable == {"__syncwarp", "cub", "nv_bfloat16", "__dp4a"}
-    assert cuda.vendor_macros([facts])["MINE"] == {"amd": "unset"}
+    assert headers.vendor_macros([facts])["MINE"] == {"amd": "unset"}
 
 
 def test_a_header_that_is_hips_own_maps_all_that_it_defines() -> None:
@@ -128,7 +129,7 @@ def test_a_header_that_is_hips_own_maps_all_that_it_defines() -> None:
 def test_code_behind_a_macro_that_no_header_gives_amd_is_not_amds() -> None:
     header = "#if !defined(USE_HIP) && __CUDA_ARCH__ >= 750\n#define TURING 1\n#endif\n"
     facts = cuda.header_facts(SourceText(path=PurePosixPath("common.cuh"), text=header))
-    context = Context(vendor_macros=cuda.vendor_macros([facts]))
+    context = Context(vendor_macros=headers.vendor_macros([facts]))
     text = '#ifdef TURING\n__global__ void k() { asm("mov.u32 %0, %laneid;"); }\n#endif\n'
     assert rules_of(text) == {"CU107"}
     assert rules_of(text, context=context) == set()
@@ -140,8 +141,8 @@ def test_a_macro_that_one_header_gives_everybody_is_open_however_others_define_i
         cuda.header_facts(SourceText(path=PurePosixPath(f"{at}.h"), text=text))
         for at, text in enumerate(texts)
     ]
-    assert cuda.vendor_macros(facts[:1])["FAST"] == {"amd": "unset", "other": "unset"}
-    assert "FAST" not in cuda.vendor_macros(facts)
+    assert headers.vendor_macros(facts[:1])["FAST"] == {"amd": "unset", "other": "unset"}
+    assert "FAST" not in headers.vendor_macros(facts)
 
 
 def test_assembly_of_another_processor_is_no_ptx() -> None:
@@ -228,7 +229,7 @@ def test_rccl_keeps_nccls_names() -> None:
 def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(condition: str) -> None:
     header = f"{condition}\nint both;\n#endif\n"
     facts = cuda.header_facts(SourceText(path=PurePosixPath("config.h"), text=header))
-    macros = cuda.vendor_macros([facts])
+    macros = headers.vendor_macros([facts])
     assert macros["X_USING_CUDA"]["amd"] == "unset"
     text = "#ifdef X_USING_CUDA\n#include <cuda/std/atomic>\n#endif\n"
     assert rules_of(text, context=Context(vendor_macros=macros)) == set()
@@ -238,7 +239,7 @@ def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(conditi
             text="#if defined(X_USING_CUDA) && !defined(X_USING_HIP)\nint n;\n#endif\n",
         )
     )
-    assert cuda.vendor_macros([both]) == {}
+    assert headers.vendor_macros([both]) == {}
 
 
 def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
@@ -357,9 +358,9 @@ def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtim
         "a/mine.h": '#include "a/deep.h"\n',
         "a/plain.h": "#include <cmath>\n",
     }
-    headers = cuda.runtime_headers(texts)
-    assert headers == {"deep.h", "mine.h"}
-    context = Context(untranslated=True, cuda_headers=headers)
+    names = headers.runtime_headers(texts)
+    assert names == {"deep.h", "mine.h"}
+    context = Context(untranslated=True, cuda_headers=names)
     kernel = "__global__ void k() {}\n"
     assert "CU152" not in rules_of(f'#include "a/mine.h"\n{kernel}', context=context)
     assert "CU152" in rules_of(f'#include "a/plain.h"\n{kernel}', context=context)
@@ -368,16 +369,16 @@ def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtim
 
 def test_a_tree_knows_hip_by_its_build_or_a_header_and_not_by_a_remark_on_one_call() -> None:
     known = ("find_package(hip REQUIRED)", "#include <hip/hip_runtime.h>")
-    assert [cuda.heard_of([text]) for text in known] == [{"hip"}] * 2
-    assert cuda.heard_of(["CUDAExtension(name)", "add_library(x)"]) == {"extensions"}
+    assert [headers.heard_of([text]) for text in known] == [{"hip"}] * 2
+    assert headers.heard_of(["CUDAExtension(name)", "add_library(x)"]) == {"extensions"}
     remark = "/* pinned memory from hipMallocHost */ enable_language(CUDA)"
-    assert cuda.heard_of([remark]) == set()
+    assert headers.heard_of([remark]) == set()
 
 
 def test_a_switch_that_a_build_of_extensions_sets_by_torch_alone_is_set_for_amd_too() -> None:
     by_torch = "CUDAExtension; torch.cuda.is_available(); [('WITH_CUDA', None), '-DMY_CUDA=1']"
     by_toolkit = "from torch.utils.cpp_extension import CUDA_HOME; ('HAVE_CUDA', '1')"
-    assert cuda.shared_switches([by_torch, by_toolkit, "os.environ['SOME_CUDA']"]) == {
+    assert headers.shared_switches([by_torch, by_toolkit, "os.environ['SOME_CUDA']"]) == {
         "WITH_CUDA",
         "MY_CUDA",
     }
@@ -390,7 +391,7 @@ def test_a_switch_that_a_build_of_extensions_sets_by_torch_alone_is_set_for_amd_
 def test_a_file_that_a_port_left_behind_asks_for_cuda_alone() -> None:
     both = "#if HAVE_CUDA\n#elif HAVE_ROCM\n#endif\n"
     facts = cuda.header_facts(SourceText(path=PurePosixPath("common/gpu.h"), text=both))
-    context = Context(vendor_macros=cuda.vendor_macros([facts]))
+    context = Context(vendor_macros=headers.vendor_macros([facts]))
     asked = "#if HAVE_CUDA\nint a;\n#endif\n"
     assert rules_of(asked, path="torch/ops.cc", context=context) == {"CU153"}
     assert rules_of(asked, path="cuda/ops.cc", context=context) == set()

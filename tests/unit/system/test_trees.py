@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import StoreError
+from warpfront.model import Unread
 from warpfront.system import trees
-from warpfront.system.trees import TreeFile, Unread, list_tree, read_text
+from warpfront.system.trees import TreeFile, list_tree, read_text
 
 
 def paths(root: Path, **options: object) -> list[str]:

@@ -5,8 +5,11 @@ Nothing here raises: what is no number is None.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -16,6 +19,7 @@ _NUMBER = re.compile(
 )
 _NAN = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 _LARGEST = 2**62
+_LARGEST_AMOUNT = 10**15
 _UNITS = {
     "": 1,
     "B": 1,
@@ -106,6 +110,27 @@ def vendor_of(*texts: str | None) -> str | None:
             if text and names.search(text.replace("_", " ")):
                 return vendor
     return None
+
+
+def json_object(text: str) -> Mapping[str, Any]:
+    """An object as JSON has it; an empty one for anything else, and for what no JSON is."""
+    try:
+        document = json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def refuse_constant(_: str) -> NoReturn:
+    """What `json` is to do with `NaN` and the like."""
+    raise ValueError("no number")
+
+
+def amount(value: object) -> float | None:
+    """A JSON value as a finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _LARGEST_AMOUNT else None
 
 
 def precision_of(text: str) -> str | None:

@@ -8,18 +8,15 @@ the global batch. The number format stands in no key.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
-from warpfront.bench.logs.fields import vendor_of
+from warpfront.bench.logs.fields import amount, json_object, vendor_of
 from warpfront.bench.records import Evaluation, Remark, Step
 
 _MARK = ":::MLLOG"
-_LARGEST = 10**15
 _NODES = re.compile(r"(\d{1,5})x(?=\S)(.+)")
 # What accelerators are called. Servers, which name a platform as often, are called anything.
 _DEVICES = re.compile(
@@ -51,7 +48,7 @@ class MllogReader:
         key = entry.get("key")
         metadata = entry.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        seconds = _amount(entry.get("time_ms"))
+        seconds = amount(entry.get("time_ms"))
         seconds = seconds / 1000 if seconds is not None else None
         value = entry.get("value")
         match key:
@@ -97,17 +94,17 @@ class MllogReader:
             yield from _platform(value)
         elif key == "submission_org" and isinstance(value, str) and (org := vendor_of(value)):
             yield Setting("organisation", org)
-        elif key == "target_accuracy" and (quality := _amount(value)) is not None:
+        elif key == "target_accuracy" and (quality := amount(value)) is not None:
             yield Setting("target_quality", quality)
 
     def _tracked(
         self, value: Mapping[str, Any], metadata: Mapping[str, Any], at: float | None
     ) -> Iterator[Fact]:
-        rate = _amount(value.get("throughput"))
+        rate = amount(value.get("throughput"))
         counted = metadata.get("samples_count", metadata.get("step") if rate else None)
         samples = _whole(counted)
-        took = _amount(value.get("train_step_time"))
-        loss = _amount(value.get("reduced_train_loss", value.get("train_loss")))
+        took = amount(value.get("train_step_time"))
+        loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
         # Without a step, NVIDIA's line sums up the block, and its samples are the block's.
         if "step" not in metadata or not self._batch or not samples or samples < self._batch:
             return
@@ -152,7 +149,7 @@ class MllogReader:
 
 
 def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
-    quality, samples = _amount(value), _whole(metadata.get("samples_count"))
+    quality, samples = amount(value), _whole(metadata.get("samples_count"))
     if quality is not None and samples:
         yield Evaluation(samples=samples, value=quality)
 
@@ -176,29 +173,12 @@ def _platform(text: str) -> Iterator[Fact]:
 
 def _entry(text: str) -> Mapping[str, Any]:
     _, mark, rest = text.partition(_MARK)
-    if not mark:
-        return {}
-    try:
-        entry = json.loads(rest.strip(), parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError("no number")
-
-
-def _amount(value: object) -> float | None:
-    """A finite number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value < _LARGEST and math.isfinite(value) else None
+    return json_object(rest.strip()) if mark else {}
 
 
 def _whole(value: object) -> int | None:
-    amount = _amount(value)
-    return int(amount) if amount is not None and amount == int(amount) else None
+    found = amount(value)
+    return int(found) if found is not None and found == int(found) else None
 
 
 def marks(line: str) -> bool:

@@ -14,10 +14,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
-from typing import Any, NoReturn
+from typing import Any
 
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
-from warpfront.bench.logs.fields import vendor_of
+from warpfront.bench.logs.fields import amount, json_object, vendor_of
 from warpfront.bench.records import MemoryKind, Run, Step
 
 _GB = 10**9
@@ -44,7 +44,7 @@ class TensorprimatReader:
         self._path = path
 
     def read(self, text: str) -> Iterable[Fact]:
-        document = _document(text)
+        document = json_object(text)
         times = document.get("step_times", document.get("raw_step_times"))
         if not isinstance(times, list):
             return
@@ -55,11 +55,11 @@ class TensorprimatReader:
         peak = _peak(_part(document, "memory_metrics"))
         if peak:
             yield Setting("memory_kind", MemoryKind.ALLOCATED)
-        for index, seconds in enumerate(map(_number, times)):
+        for index, seconds in enumerate(map(amount, times)):
             if seconds:
                 loss = losses[index] if isinstance(losses, list) and index < len(losses) else None
                 yield LoggedStep(
-                    Step(step=index + 1, seconds=seconds, loss=_number(loss), memory_bytes=peak)
+                    Step(step=index + 1, seconds=seconds, loss=amount(loss), memory_bytes=peak)
                 )
 
 
@@ -71,18 +71,18 @@ def _settings(document: Mapping[str, Any]) -> Iterator[Fact]:
     for name, key in (("device_name", "device_name"), ("torch", "pytorch_version")):
         if isinstance(value := device.get(key), str) and value:
             yield Setting(name, value)
-    if (devices := _number(device.get("device_count"))) and "num_gpus" not in config:
+    if (devices := amount(device.get("device_count"))) and "num_gpus" not in config:
         yield Setting("devices", int(devices))
     for key, name in _CONFIG.items():
-        if count := _number(config.get(key)):
+        if count := amount(config.get(key)):
             yield Setting(name, int(count))
     for key, name in _PARALLEL.items():
-        if count := _number(_part(document, "parallelism_config").get(key)):
+        if count := amount(_part(document, "parallelism_config").get(key)):
             yield Setting(f"parallel.{name}", int(count))
 
 
 def _peak(memory: Mapping[str, Any]) -> int | None:
-    peak = _number(memory.get("peak_memory_allocated_gb"))
+    peak = amount(memory.get("peak_memory_allocated_gb"))
     return round(peak * _GB) if peak else None
 
 
@@ -91,26 +91,8 @@ def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _document(text: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError("no number")
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value < 10**15 else None
-
-
 def marks(text: str) -> bool:
-    document = _document(text)
+    document = json_object(text)
     return isinstance(document.get("step_times", document.get("raw_step_times")), list)
 
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
-from warpfront.doors.tasks.showing import print_json, print_report, raise_failure, workspace_here
+from warpfront.doors.tasks.showing import (
+    print_json,
+    print_report,
+    print_result,
+    raise_failure,
+    workspace_here,
+)
 from warpfront.errors import InputError, StaleError
 from warpfront.model import Blocked, BuiltImage, Failed, Selection
 
@@ -120,10 +126,7 @@ def _plan(
     forge.say_outputs(told)
     summary = plan_summary(planned)
     forge.say_summary(summary)
-    if json:
-        print_json(planned)
-    else:
-        print(summary, end="")
+    print_result(planned, summary, json=json)
 
 
 def _scope(name: str) -> RunScope:
@@ -148,10 +151,7 @@ def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
     )
     summary = judgement_summary(judgement)
     forge.say_summary(summary)
-    if json:
-        print_json(judgement)
-    else:
-        print(summary, end="")
+    print_result(judgement, summary, json=json)
     if judgement.error is not None:
         raise judgement.error
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, command
-from warpfront.doors.tasks.showing import print_json, workspace_here
+from warpfront.doors.tasks.showing import print_result, workspace_here
 from warpfront.errors import EngineError
 from warpfront.model import Outcome
 from warpfront.system.foreign import remove_tree
@@ -38,11 +38,7 @@ def doctor(
     from warpfront.pipeline.beside.doctor import examine
 
     findings = examine(workspace_here(display), display)
-    if json:
-        print_json(findings)
-    else:
-        for finding in findings:
-            print(finding)
+    print_result(findings, "".join(f"{finding}\n" for finding in findings), json=json)
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
         raise EngineError(f"{len(broken)} findings stand in the way of a build")
@@ -71,10 +67,7 @@ def engine(
     elif stop and not dry_run:
         embedded.stop(*folders, on_line=display.say)
     state = embedded.status(*folders)
-    if json:
-        print_json(state)
-    else:
-        print(state)
+    print_result(state, f"{state}\n", json=json)
 
 
 @command

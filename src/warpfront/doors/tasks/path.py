@@ -24,7 +24,6 @@ from warpfront.model import Verification
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from warpfront.inside.checks.effort import Effort
     from warpfront.pipeline.verifying import Verified
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
@@ -144,16 +143,12 @@ def verify(
 
         own = adopt(workspace, digest, display)
         if own is None:
-            _verify_stranger(
-                workspace,
-                digest,
-                cells.target,
-                display,
-                effort,
-                selftest=selftest,
-                again=again,
-                json=json,
+            from warpfront.pipeline.beside.strangers import verify_stranger
+
+            found, rows = verify_stranger(
+                workspace, cells, display, digest, effort=effort, selftest=selftest, again=again
             )
+            _print_verified(found, lambda: rows, json=json)
             return
         cells = replace(cells, only=own.id)
     if dry_run:
@@ -163,25 +158,6 @@ def verify(
         workspace, cells, display, effort=effort, selftest=selftest, again=again
     )
     _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
-
-
-def _verify_stranger(
-    workspace: Workspace,
-    digest: str,
-    target: str,
-    display: Display,
-    effort: Effort,
-    *,
-    selftest: bool,
-    again: int,
-    json: bool,
-) -> None:
-    from warpfront.pipeline.beside.strangers import verify_stranger
-
-    results, rows = verify_stranger(
-        workspace, digest, display, target=target, effort=effort, selftest=selftest, again=again
-    )
-    _print_verified(results, lambda: rows, json=json)
 
 
 def _print_verified(

@@ -14,6 +14,7 @@ from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
 from warpfront.doors.tasks.showing import (
     print_json,
+    print_result,
     print_unfinished,
     raise_failure,
     workspace_here,
@@ -28,9 +29,11 @@ from warpfront.errors import (
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
-    from warpfront.pipeline.beside.compiling import Compilation, CompileRequest
-    from warpfront.pipeline.beside.scanning import Scan, ScanRequest
+    from warpfront.pipeline.beside.compiling import CompileRequest
+    from warpfront.pipeline.beside.scanning import ScanRequest
     from warpfront.pipeline.beside.trial_runs import TrialRequest
+    from warpfront.port.compile.outcomes import Compilation
+    from warpfront.port.finding_forms import Scan
     from warpfront.port.scan.findings import ScanFinding
     from warpfront.port.trying.trial import Trial
 
@@ -76,10 +79,7 @@ def preflight(
     )
     if sarif and not dry_run:
         write_text(Path(sarif), preflight_sarif(found, version=__version__))
-    if json:
-        print_json(found)
-    else:
-        print(preflight_text(found), end="")
+    print_result(found, preflight_text(found), json=json)
     if found.count:
         raise FindingsError(f"{found.count} findings would change the torch of an image")
 
@@ -162,10 +162,7 @@ def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
     """The trial on the screen or as JSON, and the folder of the image that it makes."""
     from warpfront.port.trying.trial_text import trial_text, unwritten_text
 
-    if json:
-        print_json(found)
-    else:
-        print(trial_text(found, name=tried.name), end="")
+    print_result(found, trial_text(found, name=tried.name), json=json)
     if tried.write and found.requirements:
         _write_image(found, tried.name)
     elif tried.write and not json:
@@ -449,10 +446,7 @@ def _show_compilation(found: Compilation, sarif: str, *, json: bool) -> None:
     if sarif:
         text = forms.compilation_sarif([found], catalogue(), version=__version__)
         write_text(Path(sarif), text)
-    if json:
-        print_json(found)
-    else:
-        print(forms.compilation_text(found, catalogue()), end="")
+    print_result(found, forms.compilation_text(found, catalogue()), json=json)
 
 
 def _raise_uncompiled(found: Compilation) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from warpfront.doors.display import Display
 from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, command
-from warpfront.doors.tasks.showing import finish, print_json, workspace_here
+from warpfront.doors.tasks.showing import finish, print_result, workspace_here
 from warpfront.errors import InputError
 from warpfront.model import Selection
 
@@ -121,15 +121,15 @@ def _keep_house(
     with open_house(workspace_here(), cells, channel=asked, to=to) as house:
         if keeping.yank:
             yanked = house.yank(keeping.yank, keeping.because, dry_run=dry_run)
-            _print(yanked, yank_text(yanked, dry_run=dry_run), json=json)
+            print_result(yanked, yank_text(yanked, dry_run=dry_run), json=json)
         elif keeping.prune:
             dry = dry_run or not keeping.yes
             old = "" if keeping.prune == "candidates" else keeping.prune
             removed = house.prune(old, days=keeping.days, dry_run=dry)
-            _print(removed, pruning_text(removed, dry_run=dry), json=json)
+            print_result(removed, pruning_text(removed, dry_run=dry), json=json)
         else:
             stock = house.stock()
-            _print(stock, stock_text(stock), json=json)
+            print_result(stock, stock_text(stock), json=json)
 
 
 @command
@@ -151,11 +151,4 @@ def _explain(reference: str, trust: str, *, json: bool) -> None:
     from warpfront.release.why import why_text
 
     found = explain(workspace_here(), reference, trust=trust)
-    _print(found, why_text(found), json=json)
-
-
-def _print(value: object, text: str, *, json: bool) -> None:
-    if json:
-        print_json(value)
-    else:
-        print(text, end="")
+    print_result(found, why_text(found), json=json)

@@ -74,6 +74,14 @@ def print_json(value: object) -> None:
     print(json.dumps(as_json(value), indent=2, sort_keys=True))
 
 
+def print_result(value: object, text: str, *, json: bool) -> None:
+    """A result for programs, or its text for people."""
+    if json:
+        print_json(value)
+    else:
+        print(text, end="")
+
+
 def print_plan(planned: Iterable[PlannedCell], *, json: bool) -> None:
     from warpfront.report.text import plan_table
 

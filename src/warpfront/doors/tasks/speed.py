@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from warpfront.doors.display import Display, text_width
 from warpfront.doors.tasks.declaring import Chosen, Json, Option, Options, command
 from warpfront.doors.tasks.showing import (
-    print_json,
+    print_result,
     print_unfinished,
     raise_failure,
     workspace_here,
@@ -46,10 +46,8 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
 
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
     found = [one for one in results if isinstance(one, Bench)]
-    if json:
-        print_json([bench_document(one) for one in found])
-    else:
-        print("\n".join(map(bench_text, found)), end="")
+    documents = [bench_document(one) for one in found]
+    print_result(documents, "\n".join(map(bench_text, found)), json=json)
     print_unfinished(() if json else results)
     if failed := sorted({one.cell_id for one in results if isinstance(one, Failed)}):
         raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
@@ -124,10 +122,7 @@ def read_log(
     if seed_layout:
         for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
-    if json:
-        print_json(document)
-    else:
-        print("\n".join(run_text(*one) for one in summaries), end="")
+    print_result(document, "\n".join(run_text(*one) for one in summaries), json=json)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,10 +244,8 @@ def nights(
         measurements.add_nights(Path(file), add, display, runner=runner)
     found = measurements.read_nights_of(Path(file), display)
     shifts = shifts_of(found)
-    if json:
-        print_json([{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts])
-    else:
-        print(shifts_text(found, shifts), end="")
+    documents = [{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts]
+    print_result(documents, shifts_text(found, shifts), json=json)
     allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
     if slower := [shift for shift in shifts if shift.ratio > allowed]:
         worst = max(slower, key=lambda shift: shift.ratio)
@@ -303,10 +296,7 @@ def _show(found: Comparison, shown: Shown) -> None:
         write_text(Path(shown.markdown), comparison_markdown(found))
     if shown.out:
         write_json(Path(shown.out), document)
-    if shown.json:
-        print_json(document)
-    else:
-        print(comparison_text(found, width=text_width()), end="")
+    print_result(document, comparison_text(found, width=text_width()), json=shown.json)
 
 
 def _raise(found: Comparison) -> None:

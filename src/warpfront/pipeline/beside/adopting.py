@@ -11,9 +11,8 @@ import time
 from warpfront.errors import InputError, RegistryError
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
-from warpfront.matrix.plan import with_parents
 from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase, WheelLock
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.references import Reference, read_reference
@@ -35,7 +34,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     cell = _cell_of(image, matrix.cells)
     if cell is None:
         return None
-    locks = usable_locks(read_locks(with_parents((cell,), matrix.cells), requirements, folders))
+    locks = fresh_locks((cell,), matrix.cells, requirements, folders)
     if not is_locked_by(locks.get(cell.id), image):
         return None
     take_in(cell, image, folders.store, engine, seconds=time.monotonic() - began)

@@ -32,7 +32,7 @@ from warpfront.model import (
     Verification,
 )
 from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
-from warpfront.pipeline.within.containers import Output, ending_of, result_in
+from warpfront.pipeline.within.containers import ending_of, result_in, run_told
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import unrunnable
 from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
@@ -164,13 +164,7 @@ class ImageTiming:
         words = (SESSION, "--", *self.effort.arguments())
         request = request_inside(self.built, self.folder, self.toolbox, words, access)
         request = dataclasses.replace(request, time_limit_seconds=TIME_LIMIT_SECONDS)
-        output = Output()
-
-        def heard(line: str) -> None:
-            output.add(line)
-            watch.line(self.cell.id, line)
-
-        result = engine.run(request, on_line=heard)
+        result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         try:
             found = bench_of(

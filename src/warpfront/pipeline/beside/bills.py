@@ -12,7 +12,7 @@ from warpfront.matrix.selection import select
 from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.image_papers import Known, bill_for, bill_papers
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.licence_table import licence_rows
 from warpfront.system.store import Store, write_text
@@ -41,8 +41,7 @@ def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | B
     """Write the bill of every selected cell's image, by what `build` and `verify` left."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)
-    chain = with_parents(cells, matrix.cells)
-    locks = usable_locks(read_locks(chain, requirements, folders))
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
     return {
         cell.id: attempt(
             cell.id,

@@ -12,6 +12,7 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.engine import Engine, connect
 from warpfront.model import BuiltImage, Cell, Failed
 from warpfront.pipeline.beside.adopting import adopt_image
+from warpfront.pipeline.within.attempt import failed_by
 from warpfront.pipeline.within.shop import run_name
 from warpfront.release.ledger import CANDIDATE_PREFIX
 from warpfront.release.publication import held_image
@@ -64,13 +65,7 @@ def _sent(
     try:
         store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
     except RegistryError as error:
-        return Failed(
-            cell_id=built.cell_id,
-            step="build",
-            reason=error.message,
-            hint=error.hint,
-            exit_code=error.exit_code,
-        )
+        return failed_by(error, built.cell_id, "build")
     return built
 
 

@@ -40,7 +40,7 @@ from warpfront.pipeline.within.containers import (
 )
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
-from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Message, judged
+from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged
 from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
 from warpfront.port.scan.findings import ScanFinding, Severity
 from warpfront.port.scan.targets import read_target
@@ -82,19 +82,6 @@ class CompileRequest:
     exclude: tuple[str, ...] = ()
     hipify: bool = False
     bounds: Bounds = field(default_factory=Bounds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """What became of a tree for one target. `place` says where it was compiled, `notes` what to
-    know of the compiler there; `left` is what hipify leaves, where that was asked for.
-    """
-
-    verification: Verification
-    messages: tuple[Message, ...]
-    left: tuple[ScanFinding, ...]
-    place: str
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from warpfront.errors import BlockedError, InputError, LockError, StoreError, WheelError
 from warpfront.matrix import compat
-from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, Distribution, Selection
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Folders, Workspace
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
@@ -118,8 +117,8 @@ def read_stacks(
 ) -> tuple[CellStack, ...]:
     """The torch stacks of the selected cells, with what their locks say of them."""
     chosen = select(cells, selection)
-    states = read_locks(with_parents(chosen, cells), requirements, folders)
-    return stacks_of(chosen, usable_locks(states), compat.packaged())
+    locks = fresh_locks(chosen, cells, requirements, folders)
+    return stacks_of(chosen, locks, compat.packaged())
 
 
 def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:

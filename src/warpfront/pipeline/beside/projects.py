@@ -37,7 +37,8 @@ def with_project_checked(
     """
     if cell.tree is None:
         return verification
-    target = _scan_target(cell, verification.target)
+    # The scanner calls every machine without an accelerator `cpu`.
+    target = "cpu" if cell.vendor == "cpu" else verification.target
     if has_rules(target):
         checks = (_scanned(folders.root, cell.tree, target, watch),)
         verification = _extended(verification, STATIC, checks)
@@ -70,11 +71,6 @@ def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest
         include=tree.include,
         flags=tree.flags,
     )
-
-
-def _scan_target(cell: Cell, target: str) -> str:
-    """The scanner calls every machine without an accelerator `cpu`."""
-    return "cpu" if cell.vendor == "cpu" else target
 
 
 def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:

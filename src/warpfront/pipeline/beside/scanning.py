@@ -14,10 +14,13 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
+from warpfront.model import Unread
+from warpfront.port.finding_forms import Scan
 from warpfront.port.hipify_tables import read_identifiers
 from warpfront.port.scan import cuda, structured
 from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront.port.scan.catalogue import catalogue
+from warpfront.port.scan.cuda import headers
 from warpfront.port.scan.engines import BINARIES, Scope, is_read, scan_source
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
@@ -35,7 +38,7 @@ from warpfront.port.scan.words import is_aside
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
-from warpfront.system.trees import Tree, TreeFile, Unread, list_tree, read_text
+from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 
 SECONDS_PER_FILE = 20.0
 _CHUNK_BYTES = 512 * 1024
@@ -46,20 +49,6 @@ BASELINE = ".warpfront-baseline.json"
 _WORTH_SAYING = 500
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """What a scan of a tree came to. `findings` are in the order of path and line; `unread` are the
-    files and folders that nobody looked into.
-    """
-
-    target: str
-    findings: tuple[ScanFinding, ...]
-    unread: tuple[Unread, ...]
-    files: int
-    lines: int
-    suppressed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +117,17 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     if not texts:
         return base
     renamed = not heard.isdisjoint({"extensions", "renaming"})
-    known = dict(cuda.NO_CUDACC) if "hip" in heard and not renamed else {}
+    known = dict(headers.NO_CUDACC) if "hip" in heard and not renamed else {}
     facing = Context(vendor_macros=known)
     facts = {
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
     paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
-    ported = cuda.is_most(paired, texts) or _is_ported(heard, paths, texts, facts.values())
+    ported = headers.is_most(paired, texts) or _is_ported(heard, paths, texts, facts.values())
     if not ported and heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
-    known |= cuda.vendor_macros(facts.values())
+    known |= headers.vendor_macros(facts.values())
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
@@ -147,12 +136,12 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
         vendor_macros=known,
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
-        own_macros=cuda.own_macros(facts.values()),
+        own_macros=headers.own_macros(facts.values()),
         unproven=base.unproven | (unproven_code(texts) if knows_amd else frozenset()),
-        untranslated=heard.isdisjoint({"hip", "extensions"}) and cuda.has_code(texts),
-        hipless="hip" not in heard and ("extensions" in heard or cuda.has_code(texts)),
+        untranslated=heard.isdisjoint({"hip", "extensions"}) and headers.has_code(texts),
+        hipless="hip" not in heard and ("extensions" in heard or headers.has_code(texts)),
         ported=ported,
-        cuda_headers=cuda.runtime_headers(texts),
+        cuda_headers=headers.runtime_headers(texts),
     )
 
 
@@ -160,12 +149,12 @@ def _is_ported(
     heard: frozenset[str],
     paths: Iterable[str],
     texts: Mapping[str, str],
-    facts: Collection[cuda.HeaderFacts],
+    facts: Collection[headers.HeaderFacts],
 ) -> bool:
-    if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > cuda.BEGUN:
+    if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > headers.BEGUN:
         return True
     product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
-    return "hip" in heard and cuda.is_ported(product or texts.values(), facts)
+    return "hip" in heard and headers.is_ported(product or texts.values(), facts)
 
 
 def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
@@ -203,7 +192,7 @@ def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -
         for file in files
         if file.path not in texts and not _is_only_run(PurePosixPath(file.path))
     )
-    return cuda.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
+    return headers.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
 
 
 def _is_only_run(path: PurePosixPath) -> bool:
@@ -212,7 +201,7 @@ def _is_only_run(path: PurePosixPath) -> bool:
 
 def _shared_switches(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
     modules = _texts(tree, (file for file in files if file.path.endswith(".py")))
-    return cuda.shared_switches(modules.values())
+    return headers.shared_switches(modules.values())
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:

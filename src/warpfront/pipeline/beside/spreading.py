@@ -145,7 +145,9 @@ class _Spreading:
                 stop_all()
                 raise
         for load in pool.waiting:
-            results |= self._homeless(load)
+            reason = f"no builder that answers is a {load.machine} with room for it"
+            hint = "`builders:` of matrix.yaml; docs/scale.md"
+            results |= _failed(load, reason, EngineError.exit_code, hint)
         return results
 
     def _after(
@@ -179,7 +181,7 @@ class _Spreading:
     def _folder_for(self, load: Load, node: BuildNode) -> Path:
         """A project beside this one: everything of it but for what a build leaves."""
         root = self.folders.root
-        folder = self.folders.store.folder / _FOLDER / node.name / load.name
+        folder = self._folder(load, node)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         names = ("matrix.yaml", "tasks.py", "pyproject.toml", IMAGES_FOLDER, "src", ".git")
@@ -191,9 +193,9 @@ class _Spreading:
     def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         """What a child left, in this project's own folder, and where each of its images is."""
         store, load = self.folders.store, ended.load
-        folder = self._folder(ended) / HANDOVER / load.name
+        folder = self._folder(load, ended.node) / HANDOVER / load.name
         if not folder.is_dir():
-            return self._silent(ended)
+            return _failed(load, ended.said.strip() or "it said nothing", ended.code)
         for cell in load.cells:
             store.drop(cell, "build")
         gather([folder], store)
@@ -204,26 +206,14 @@ class _Spreading:
             store.save(cell, PLACED, where)
         return found
 
-    def _folder(self, ended: _ChildEnd) -> Path:
-        return self.folders.store.folder / _FOLDER / ended.node.name / ended.load.name
+    def _folder(self, load: Load, node: BuildNode) -> Path:
+        return self.folders.store.folder / _FOLDER / node.name / load.name
 
-    def _silent(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
-        said = ended.said.strip() or "it said nothing"
-        return {
-            cell: Failed(cell_id=cell, step="build", reason=said, exit_code=ended.code)
-            for cell in ended.load.cells
-        }
 
-    def _homeless(self, load: Load) -> dict[str, BuiltImage | Blocked | Failed]:
-        reason = f"no builder that answers is a {load.machine} with room for it"
-        hint = "`builders:` of matrix.yaml; docs/scale.md"
-        return {
-            cell: Failed(
-                cell_id=cell,
-                step="build",
-                reason=reason,
-                hint=hint,
-                exit_code=EngineError.exit_code,
-            )
-            for cell in load.cells
-        }
+def _failed(
+    load: Load, reason: str, code: int, hint: str = ""
+) -> dict[str, BuiltImage | Blocked | Failed]:
+    return {
+        cell: Failed(cell_id=cell, step="build", reason=reason, hint=hint, exit_code=code)
+        for cell in load.cells
+    }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from warpfront.errors import RegistryError
 from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.effort import SESSIONS, Effort
-from warpfront.model import Blocked, Failed, Verification
+from warpfront.model import Blocked, Failed, Selection, Verification
 from warpfront.pipeline.beside.adopting import part_here, pull, take_in
 from warpfront.pipeline.verifying import Verified, Verifying, toolbox_for
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
@@ -31,16 +31,16 @@ FOLDER = "strangers"
 
 def verify_stranger(
     workspace: Workspace,
-    reference: str,
+    selection: Selection,
     watch: Watch,
+    reference: str,
     *,
-    target: str = "",
     effort: Effort | None = None,
     selftest: bool = False,
     again: int = 1,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """The checks inside an image that nobody here knows, on each target that it says it serves, or
-    on `target`; and the same as a report. Raises `InputError` for one that says nothing.
+    on the selected one; and the same as a report. Raises `InputError` for one that says nothing.
     """
     folders = workspace.folders
     own = Store(folders.store.folder / FOLDER)
@@ -59,7 +59,7 @@ def verify_stranger(
         dataclasses.replace(folders, store=own),
         engine=engine,
         site=site_when_needed(),
-        target=target,
+        target=selection.target,
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
         effort=effort or Effort(),
         watch=watch,

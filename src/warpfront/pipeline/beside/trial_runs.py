@@ -19,7 +19,6 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
-from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
@@ -34,8 +33,8 @@ from warpfront.model import (
 )
 from warpfront.pipeline.beside.preflighting import read_files
 from warpfront.pipeline.locking import resolve_by_uv
-from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image, run_told
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.port.preflight.asked import Asked
 from warpfront.port.trying.misses import read_misses
@@ -89,7 +88,7 @@ def try_project(
     folders, engine = workspace.folders, connect(environment())
     engine.reap()
     cell = only_cell(matrix.cells, selection)
-    locks = usable_locks(read_locks(with_parents((cell,), matrix.cells), requirements, folders))
+    locks = fresh_locks((cell,), matrix.cells, requirements, folders)
     return try_in(cell, locks, asking, folders, engine=engine, site=site_when_needed(), watch=watch)
 
 
@@ -214,15 +213,9 @@ class _Trying:
         )
 
     def _run(self) -> tuple[RunResult, Output]:
-        output = Output()
-
-        def heard(line: str) -> None:
-            output.add(line)
-            self.watch.line(self.cell.id, line)
-
         self.watch.step(self.cell.id, f"runs {' '.join(self.asking.argv)}"[:100])
         try:
-            return self.engine.run(self._request(), on_line=heard), output
+            return run_told(self.engine, self._request(), self.watch, self.cell.id)
         finally:
             self.watch.step(self.cell.id, "")
 
@@ -276,13 +269,14 @@ class _Trying:
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
         try:
-            lock = self._extended(answer)
+            lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:
             return self._refused(answer, provided.name, error)
         more = difference(lock, self.lock)
         version = next((one.version for one in more if one.name == provided.name), "")
         if not version:
-            return dataclasses.replace(answer, refusal=_of_the_stack(provided.name))
+            said = f"{provided.name} is in the image already, or a shim of the guard answers for it"
+            return dataclasses.replace(answer, refusal=said)
         before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
         new = [one for one in more if one.name not in before]
         size_bytes = sum(one.size_bytes for one in new)
@@ -305,9 +299,6 @@ class _Trying:
     @property
     def _child_id(self) -> str:
         return f"{self.cell.id}-try"
-
-    def _extended(self, answer: MissAnswer) -> WheelLock:
-        return self._lock_of([*self.found, answer])
 
     def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
         """The lock of an image on this one that asks for what was found: what `lock` would make."""
@@ -393,10 +384,6 @@ def _own_place(repo: Path, miss: Miss) -> str:
         if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")):
             return place
     return ""
-
-
-def _of_the_stack(name: str) -> str:
-    return f"{name} is in the image already, or a shim of the guard answers for it"
 
 
 def _point_programs(folder: Path) -> None:

@@ -9,7 +9,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Blocked, Cell, Failed, Selection, WheelLock
 from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
@@ -25,7 +25,7 @@ def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked 
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)
-    locks = usable_locks(read_locks(with_parents(cells, matrix.cells), requirements, folders))
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
     house = folders.wheelhouse
     found: dict[str, Asked | Blocked | Failed] = {}
     for cell in cells:

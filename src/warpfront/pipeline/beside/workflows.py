@@ -54,24 +54,18 @@ def _installs(root: Path) -> tuple[str, ...]:
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:
     """What would change, as a diff; "" where everything is as it should be."""
-    return "".join(
-        line
-        for path, text in files.items()
-        for line in _diff(path, read_text(root / path, missing_ok=True) or "", text or "")
-    )
-
-
-def _diff(path: str, there: str, right: str) -> list[str]:
-    return list(
-        difflib.unified_diff(
-            there.splitlines(keepends=True), right.splitlines(keepends=True), path, path
-        )
-    )
+    lines: list[str] = []
+    for path, text in files.items():
+        there = (read_text(root / path, missing_ok=True) or "").splitlines(keepends=True)
+        right = (text or "").splitlines(keepends=True)
+        lines += difflib.unified_diff(there, right, path, path)
+    return "".join(lines)
 
 
 def write(files: Mapping[str, str | None], root: Path) -> tuple[str, ...]:
     """Make it so; what was changed."""
-    changed = [path for path, text in files.items() if _diff_of(root / path, text)]
+    there = {path: read_text(root / path, missing_ok=True) for path in files}
+    changed = [path for path, text in files.items() if there[path] != text]
     for name in changed:
         path, text = root / name, files[name]
         if text is None:
@@ -81,7 +75,3 @@ def write(files: Mapping[str, str | None], root: Path) -> tuple[str, ...]:
         write_text(path, text)
         path.chmod(0o755 if path.suffix == ".sh" else 0o644)
     return tuple(changed)
-
-
-def _diff_of(path: Path, text: str | None) -> bool:
-    return read_text(path, missing_ok=True) != text

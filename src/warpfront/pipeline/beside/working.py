@@ -12,6 +12,7 @@ from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_
 from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
 from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
 from warpfront.pipeline.beside.gathering import gather, handed_over
+from warpfront.pipeline.within.attempt import failed_by
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
@@ -108,15 +109,7 @@ def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
     except WarpfrontError as error:
         if error.kind not in {FailureKind.INFRASTRUCTURE, FailureKind.TIMEOUT}:
             raise
-        return [
-            Failed(
-                cell_id=cell,
-                step=step,
-                reason=error.message,
-                hint=error.hint,
-                exit_code=error.exit_code,
-            )
-        ]
+        return [failed_by(error, cell, step)]
 
 
 def _keep_reason(results: Sequence[object], step: StepName, store: Store) -> None:

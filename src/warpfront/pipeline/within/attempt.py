@@ -14,6 +14,7 @@ from warpfront.errors import (
     RenderError,
     SignatureError,
     TagConflictError,
+    WarpfrontError,
     WheelError,
 )
 from warpfront.model import Blocked, Failed, StepName
@@ -42,10 +43,15 @@ def attempt(
         reason = error.message.removeprefix(f"{cell_id}: ")
         return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
     except _OF_THIS_CELL as error:
-        return Failed(
-            cell_id=cell_id,
-            step=step,
-            reason=error.message.removeprefix(f"{cell_id}: "),
-            hint=error.hint,
-            exit_code=error.exit_code,
-        )
+        return failed_by(error, cell_id, step)
+
+
+def failed_by(error: WarpfrontError, cell_id: str, step: StepName) -> Failed:
+    """The failure of one cell that an error is."""
+    return Failed(
+        cell_id=cell_id,
+        step=step,
+        reason=error.message.removeprefix(f"{cell_id}: "),
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )

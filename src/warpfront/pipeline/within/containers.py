@@ -8,10 +8,11 @@ from collections import deque
 from pathlib import Path
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
-from warpfront.images.engine import Engine, RunResult
+from warpfront.images.engine import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.system.foreign import read_json
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 from warpfront.verify.verdict import Unreadable
 
@@ -76,6 +77,19 @@ class Output:
     def text(self) -> str:
         head = [f"({self._dropped} lines before these were not kept)"] if self._dropped else []
         return "\n".join([*head, *self._lines]) + "\n"
+
+
+def run_told(
+    engine: Engine, request: RunRequest, watch: Watch, cell_id: str
+) -> tuple[RunResult, Output]:
+    """A container from its start to its end, told line by line; how it ended, what it printed."""
+    output = Output()
+
+    def heard(line: str) -> None:
+        output.add(line)
+        watch.line(cell_id, line)
+
+    return engine.run(request, on_line=heard), output
 
 
 def ending_of(result: RunResult, *, limit_seconds: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.matrix.plan import NEVER_BUILT, LockState
+from warpfront.matrix.plan import NEVER_BUILT, LockState, with_parents
 from warpfront.model import Blocked, Cell, Failed, LockInputs, Patch, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Folders
@@ -78,6 +78,16 @@ def _unfit(root: Path, patch: Patch) -> str:
     if found == patch.sha256:
         return ""
     return f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}"
+
+
+def fresh_locks(
+    cells: Iterable[Cell],
+    every: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+) -> dict[str, WheelLock]:
+    """The locks that fit of some of all cells, and of those that they are built on."""
+    return usable_locks(read_locks(with_parents(cells, every), requirements, folders))
 
 
 def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:

@@ -61,10 +61,6 @@ class ImagePapers:
             self._made[made_from] = self._written(publication, evidence, lock)
         return self._made[made_from]
 
-    def _built(self, cell: Cell) -> BuiltImage:
-        built: BuiltImage = self.store.load(cell.id, "build", (BuiltImage,))
-        return built
-
     def _written(
         self, publication: Publication, evidence: Evidence, lock: WheelLock
     ) -> tuple[Referrer, ...]:
@@ -76,7 +72,7 @@ class ImagePapers:
             chain=self.chains[evidence.cell.id],
             requirements=self.requirements,
             lock=lock,
-            built=self._built(evidence.cell),
+            built=self.store.load(evidence.cell.id, "build", (BuiltImage,)),
             labels=evidence.labels,
             verifications=tuple(evidence.verifications.values()),
         )

@@ -17,13 +17,12 @@ from warpfront.errors import (
     NotPublishableError,
     SignatureError,
     TagConflictError,
-    WarpfrontError,
 )
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CREATED, REVISION
 from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
-from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.attempt import attempt, failed_by
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
 from warpfront.release.admission import Admission, Evidence, judge
 from warpfront.release.history import is_yanked
@@ -156,7 +155,8 @@ def publish_cells(
     }
     found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
     results: dict[str, Published] = {}
-    books = _Books(store=shop.store, ledger=new_ledger(shop.run, channel, shop.action, shop.now))
+    ledger = Ledger(run=shop.run, channel=channel.name, action=shop.action, started=shop.now)
+    books = _Books(store=shop.store, ledger=ledger)
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
@@ -214,7 +214,7 @@ def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Pub
     try:
         return attempt(cell_id, "publish", act, *words)
     except (EngineError, InputError) as error:
-        return _failed(cell_id, error)
+        return failed_by(error, cell_id, "publish")
 
 
 def _plan(
@@ -237,7 +237,8 @@ def _plan(
     words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
     names = names_of(cell, channel, words, project=shop.project, shared=shared)
     if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
-        return _failed(cell.id, NotPublishableError("; ".join(against), hint=_HINT))
+        error = NotPublishableError("; ".join(against), hint=_HINT)
+        return failed_by(error, cell.id, "publish")
     parents = with_parents((cell,), every)[:-1]
     mount_from = tuple(path_of(channel, shop.project, one) for one in parents)
     return _Planned(found=found, verdict=verdict, names=names, mount_from=mount_from)
@@ -259,17 +260,7 @@ def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
 
 def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
     hint = "give the alias a `where:`, or the template a word that tells them apart"
-    return _failed(cell_id, TagConflictError("; ".join(found), hint=hint))
-
-
-def _failed(cell_id: str, error: WarpfrontError) -> Failed:
-    return Failed(
-        cell_id=cell_id,
-        step="publish",
-        reason=error.message,
-        hint=error.hint,
-        exit_code=error.exit_code,
-    )
+    return failed_by(TagConflictError("; ".join(found), hint=hint), cell_id, "publish")
 
 
 def _publication(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
@@ -421,10 +412,6 @@ def run_name(now: str) -> str:
     """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
-
-
-def new_ledger(run_id: str, channel: Channel, action: str, now: str) -> Ledger:
-    return Ledger(run=run_id, channel=channel.name, action=action, started=now)
 
 
 @contextmanager

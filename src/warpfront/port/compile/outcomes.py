@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront.model import CheckResult, Outcome
+from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront.port.compile.job_document import COPY, SOURCE
 from warpfront.port.compile.ptx import place_of_function, place_of_line
+from warpfront.port.scan.findings import ScanFinding
 
 SESSION = "compile"
 HIPIFIED = "hipified/"
@@ -34,6 +35,19 @@ class Message:
     def __str__(self) -> str:
         numbers = "".join(f":{number}" for number in (self.line, self.column) if number)
         return f"{self.path}{numbers}: {self.severity}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What became of a tree for one target. `place` says where it was compiled, `notes` what to
+    know of the compiler there; `left` is what hipify leaves, where that was asked for.
+    """
+
+    verification: Verification
+    messages: tuple[Message, ...]
+    left: tuple[ScanFinding, ...]
+    place: str
+    notes: tuple[str, ...]
 
 
 def judged(

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
 from warpfront.port.scan.cuda.lexer import Directive, blank, tokens
 from warpfront.port.scan.cuda.preprocessor import condition_of
-from warpfront.port.scan.cuda.view import View, view_of
+from warpfront.port.scan.cuda.view import View
 from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
 
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
@@ -71,7 +71,7 @@ def fix_source(source: SourceText, seen: Iterable[Sighting]) -> Fix | None:
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends serves nobody
-    view = view_of(source, Context())
+    view = View(source=source, context=Context())
     wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
     gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
     masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]

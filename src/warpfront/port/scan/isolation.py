@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from warpfront.port.scan import cuda, python
-from warpfront.port.scan.cuda.view import view_of
+from warpfront.port.scan.cuda.view import View
 from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
 from warpfront.port.scan.python.gates import is_test
 from warpfront.port.scan.python.module import Module
@@ -77,7 +77,7 @@ def _sighting(what: str, line: int, starts: Sequence[int]) -> Sighting:
 
 def _lines(source: SourceText) -> list[_Step]:
     """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
-    view = view_of(source, Context())
+    view = View(source=source, context=Context())
     steps = []
     offset = 0
     inside = {
@@ -108,8 +108,7 @@ def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Ste
     """
     module = Module(source.path, source.text)
     reader = _NvidiaReader(Conditions(module))
-    tree = module.tree
-    return list(_steps(reader.visit(tree).body, reader, known))
+    return list(_steps(reader.visit(module.tree).body, reader, known))
 
 
 class _NvidiaReader(ast.NodeTransformer):
@@ -123,19 +122,14 @@ class _NvidiaReader(ast.NodeTransformer):
         truths = self._conditions.truths(test)
         return truths["nvidia"] if truths["nvidia"] is not truths["amd"] else None
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+    def visit_If(self, node: ast.If | ast.IfExp) -> ast.AST | list[ast.stmt]:
         truth = self.decided(node.test)
         self.generic_visit(node)
         if truth is None:
             return node
         return node.body if truth else node.orelse
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        truth = self.decided(node.test)
-        self.generic_visit(node)
-        if truth is None:
-            return node
-        return node.body if truth else node.orelse
+    visit_IfExp = visit_If  # noqa: N815 - the name that ast looks for
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""

@@ -153,9 +153,7 @@ def _gate(module: Module, offset: int) -> str:
 def _value(module: Module, node: ast.AST) -> ast.expr | None:
     """The expression that is given where a rule points."""
     match node:
-        case ast.Assign(value=value) | ast.keyword(value=value):
-            return value
-        case ast.AnnAssign(value=value):
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.keyword(value=value):
             return value
         case ast.Call(args=[*_, last]):
             return last

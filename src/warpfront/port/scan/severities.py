@@ -6,11 +6,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
 from warpfront.port.scan.left_out import is_amds
 from warpfront.port.scan.targets import ScanTarget
+from warpfront.port.scan.words import line_starts
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
@@ -36,6 +38,7 @@ _OF_USE = re.compile(
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
+_WORST_LAST = attrgetter("start", "shift", "what")
 _SOFTENED = {
     Gate.AVAILABILITY: Severity.WARNING,
     Gate.WRAPPED: Severity.NOTE,
@@ -88,7 +91,7 @@ def judge(
         ]
     found = {
         (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
-        for sighting in sorted(sightings, key=_worst_last)
+        for sighting in sorted(sightings, key=_WORST_LAST)
         if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
     }
     kept: list[ScanFinding] = []
@@ -118,16 +121,12 @@ def _is_met(sighting: Sighting, rule: Rule) -> bool:
     return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
 
 
-def _worst_last(sighting: Sighting) -> tuple[int, int, str]:
-    return sighting.start, sighting.shift, sighting.what
-
-
 class _Lines:
     """Offsets to lines and columns, both 1-based."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts = [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", text))]
+        self._starts = line_starts(text)
 
     def place(self, offset: int) -> tuple[int, int]:
         line = bisect_right(self._starts, offset)

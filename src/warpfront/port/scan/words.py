@@ -61,12 +61,19 @@ def index_shift(whole: str) -> int:
     return -2 if "/whl/rocm" in whole or "/whl/nightly/rocm" in whole else 0
 
 
-def compiler_flags(text: str) -> Iterator[tuple[str, int, int, str]]:
-    """(rule, start, end, flag) for every flag that only NVIDIA's compiler or libraries know."""
-    for match in _COMPILER.finditer(text):
-        kind = match.lastgroup
-        if kind is not None:
-            yield _RULES[kind], match.start(), match.end(), match[0].strip()
+def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
+    """(rule, flag) for the first flag that only NVIDIA's compiler or libraries know, if any."""
+    match = _COMPILER.search(text)
+    if match is not None and match.lastgroup is not None:
+        yield _RULES[match.lastgroup], match[0].strip()
+
+
+def line_starts(text: str) -> list[int]:
+    """Where lines begin, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
+    return [0, *(found.end() for found in _LINE_END.finditer(text))]
+
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def is_aside(path: PurePosixPath) -> bool:

@@ -140,6 +140,8 @@ _PRECEDENCE: Final[Mapping[str, int]] = {
     "||": 1, "or": 1, "&&": 2, "and": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
     "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
+_OF_SIGNS: Final = max(_PRECEDENCE.values())
+"""What a sign is before has none of the operators; signs nest as deep as brackets may."""
 _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
     "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
@@ -205,10 +207,10 @@ class _Evaluation:
         if token is None:
             return None
         if token.text in ("!", "not"):
-            holds = as_truth(self.nested())
+            holds = as_truth(self.expression(_OF_SIGNS))
             return None if holds is None else int(not holds)
         if token.text in ("-", "+", "~"):
-            value = self.nested()
+            value = self.expression(_OF_SIGNS)
             if not isinstance(value, int):
                 return None
             return {"-": -value, "+": value, "~": ~value}[token.text]
@@ -216,16 +218,6 @@ class _Evaluation:
             value = self.expression(0)
             return value if self.accept(")") else None
         return self.operand(token)
-
-    def nested(self) -> Value:
-        """The operand of a sign; signs nest as deep as brackets may."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            self.at = len(self.tokens) + 1
-            return None
-        value = self.unary()
-        self.depth -= 1
-        return value
 
     def operand(self, token: Token) -> Value:
         if token.kind == "number":

@@ -82,6 +82,9 @@ _CLUSTER_SCOPE = re.compile(
     r"cluster_group|this_cluster|invoke_one)\b"
 )
 _TILE_OF_32 = re.compile(r"\b(?:tiled_partition|thread_block_tile)\s*<\s*32\s*[,>]")
+_CAPABILITY_ATTRIBUTE = re.compile(
+    r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"
+)
 _LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 
 
@@ -95,7 +98,7 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
         return
     whole = (span[0], given[-1][1] + 1)
     end = _template_end(view, opening.end(), whole[1])
-    template = " ".join(_STRING.findall(view.source_text(opening.end(), end)))
+    template = " ".join(_STRING.findall(view.source.text[opening.end() : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
     if _TENSOR_CORE.search(template):
@@ -190,10 +193,7 @@ def _libcuxx(view: View) -> Iterator[Sighting]:
     """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
     libcu++'s where its headers are.
     """
-    included = any(
-        directive.name == "include" and _LIBCUXX_HEADER.match(directive.body)
-        for directive in view.directives
-    )
+    included = any(_LIBCUXX_HEADER.match(one.body) for one in view.included)
     own = "cuda" in view.context.own_namespaces
     for found in _LIBCUXX.finditer(view.code):
         if included or not own or _CERTAINLY_LIBCUXX.search(found[0]):
@@ -210,6 +210,8 @@ _PATTERNS = (
     ("cg", _CLUSTER_SCOPE, "CU119"),
     ("cooperative_groups", _CLUSTER_SCOPE, "CU119"),
     ("tiled_partition", _TILE_OF_32, "CU120"),
+    ("cudaDevAttrComputeCapabilityMajor", _CAPABILITY_ATTRIBUTE, "CU151"),
+    ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", _CAPABILITY_ATTRIBUTE, "CU151"),
 )
 
 
@@ -282,11 +284,9 @@ def _a_slot_a_warp(view: View, declared: re.Match[str]) -> bool:
 
 
 def _launches_from_kernels(view: View) -> Iterator[Sighting]:
-    at = view.code.find("<<<")
-    while at >= 0:
-        if inside(view.kernel_bodies, at):
-            yield sighting(view, "CU134", (at, at + 3))
-        at = view.code.find("<<<", at + 3)
+    for found in re.finditer("<<<", view.code):
+        if inside(view.kernel_bodies, found.start()):
+            yield sighting(view, "CU134", found.span())
 
 
 def _capabilities(view: View) -> Iterator[Sighting]:
@@ -297,19 +297,12 @@ def _capabilities(view: View) -> Iterator[Sighting]:
         yield from patterns(view, _CAPABILITY, "CU151")
 
 
-def _capability_attributes(view: View) -> Iterator[Sighting]:
-    yield from patterns(view, _CAPABILITY_ATTRIBUTE, "CU151")
-
-
 _DEVICE_PROPERTIES = frozenset(
     {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
     | {"getDeviceProperties", "cudaDeviceProperties"}
 )
 _CAPABILITY = re.compile(
     r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
-)
-_CAPABILITY_ATTRIBUTE = re.compile(
-    r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"
 )
 
 
@@ -353,8 +346,6 @@ _SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Sighting]]], ...]] =
     ("__global__", _launches_from_kernels),
     ("operator", _vector_operators),
     ("major", _capabilities),
-    ("cudaDevAttrComputeCapabilityMajor", _capability_attributes),
-    ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", _capability_attributes),
     ("std", _std_in_device_code),
     ("typename", _missing_typenames),
     ("__launch_bounds__", _launch_bounds),

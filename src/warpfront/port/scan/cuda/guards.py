@@ -181,7 +181,7 @@ def own_names(view: View) -> Iterator[Sighting]:
 
 def _is_for_torch(view: View) -> bool:
     """Whether a file is about torch's devices: ROCm's are called CUDA's there."""
-    return any(one.name == "include" and _TORCHS.match(one.body) for one in view.directives)
+    return any(_TORCHS.match(one.body) for one in view.included)
 
 
 _TORCHS = re.compile(r"[<\"](?:torch|ATen|c10)/")
@@ -197,8 +197,8 @@ _WORD_FOR_CUDA = re.compile(r'"(?:cuda|CUDA|Cuda|nvidia|NVIDIA)"')
 
 
 def _own_headers(view: View) -> Iterator[tuple[int, int]]:
-    for directive in view.directives:
-        path = path_of(directive.body) if directive.name == "include" else None
+    for directive in view.included:
+        path = path_of(directive.body)
         if path is None or rows_including(str(path)):
             continue
         own = directive.body.startswith('"') or path.name in view.context.cuda_headers

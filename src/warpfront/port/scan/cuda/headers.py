@@ -268,11 +268,11 @@ _PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)
 def _row(name: str, missing: Reach) -> Mapping[Side, Known]:
     """What is known of a macro on each side; nothing where the table says all of it."""
     table = macro_table()
-    if name in table.names or all(table.known(name, side) is not None for side in missing):
-        return {}
     known = {side: table.known(name, side) for side in SIDES}
+    if name in table.names or all(known[side] is not None for side in missing):
+        return {}
     return {
-        side: "unset" if known[side] is None else known[side]
-        for side in SIDES
-        if side in missing or known[side] is not None
+        side: "unset" if value is None else value
+        for side, value in known.items()
+        if side in missing or value is not None
     }

@@ -254,14 +254,10 @@ def _milder(view: View) -> int:
 
 
 def _halvings(view: View) -> Iterator[Sighting]:
-    for found in _HALVING_FROM_16.finditer(view.code):
-        body = view.code[found.end() : found.end() + NEAR]
-        if _SHUFFLES.search(body):
-            yield sighting(view, "CU113", found.span(), shift=_milder(view))
-    for found in _DOUBLING_TO_32.finditer(view.code):
-        body = view.code[found.end() : found.end() + NEAR]
-        if _SHUFFLES.search(body):
-            yield sighting(view, "CU113", found.span(), shift=-1)
+    for pattern, shift in ((_HALVING_FROM_16, _milder(view)), (_DOUBLING_TO_32, -1)):
+        for found in pattern.finditer(view.code):
+            if _SHUFFLES.search(view.code, found.end(), found.end() + NEAR):
+                yield sighting(view, "CU113", found.span(), shift=shift)
 
 
 def _warp_constants(view: View) -> Iterator[Sighting]:
@@ -281,12 +277,10 @@ def _warp_constants(view: View) -> Iterator[Sighting]:
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Sighting]:
     region = view.region(span[0])
-    if value == 32:
-        if region.reach != {"amd"} or not any(map(_ARCH_MACRO.search, region.tested)):
-            yield sighting(view, "CU114", span, what=f"{name} = 32", names={name})
-    elif (
-        value == 64 and region.reach == {"amd"} and not any(map(_ARCH_MACRO.search, region.tested))
-    ):
+    amds, asked = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
+    if value == 32 and not (amds and asked):
+        yield sighting(view, "CU114", span, what=f"{name} = 32", names={name})
+    elif value == 64 and amds and not asked:
         yield sighting(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
 
 

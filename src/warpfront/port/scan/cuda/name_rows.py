@@ -28,12 +28,6 @@ class NameRow:
     scope: bool
     shift: int
 
-    def names_it(self, name: str) -> bool:
-        return name in self.names or any(family.match(name) for family in self.families)
-
-    def includes_it(self, header: str) -> bool:
-        return any(pattern.match(header) for pattern in self.headers)
-
 
 @cache
 def rows() -> tuple[NameRow, ...]:
@@ -59,9 +53,13 @@ def _read_row(rule: str, record: Mapping[str, Any]) -> NameRow:
 @cache
 def rows_naming(name: str) -> tuple[NameRow, ...]:
     """The rows that are about an identifier; a repository has thousands of them, not millions."""
-    return tuple(row for row in rows() if row.names_it(name))
+    return tuple(
+        row
+        for row in rows()
+        if name in row.names or any(family.match(name) for family in row.families)
+    )
 
 
 def rows_including(header: str) -> tuple[NameRow, ...]:
     """The rows that are about `header`, the path as an #include writes it."""
-    return tuple(row for row in rows() if row.includes_it(header))
+    return tuple(row for row in rows() if any(one.match(header) for one in row.headers))

@@ -9,7 +9,7 @@ from typing import Final
 
 from warpfront.port.scan.cuda.conditions import Macros, MacroTable, named, truth
 from warpfront.port.scan.cuda.lexer import Directive
-from warpfront.port.scan.findings import SIDES, Known, Side
+from warpfront.port.scan.findings import SIDES, Side
 
 Reach = frozenset[Side]
 EVERYWHERE: Final[Reach] = frozenset(SIDES)
@@ -167,7 +167,10 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
     condition = condition_of(directive)
     reach: set[Side] = set()
     for side in SIDES:
-        macros.assumed = _assumed(frame, side)
+        macros.assumed = {
+            name: "set" if (why, side) == ("tells", "nvidia") else "unset"
+            for name, why in frame.assumed.items()
+        }
         holds = truth(condition, side, macros)
         if side in frame.outside.reach and holds is not False and frame.taken[side] is not True:
             reach.add(side)
@@ -179,13 +182,6 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
     frame.arms.append(arm)
     arms = (*frame.outside.arms, arm) if len(frame.outside.arms) < _MAX_NESTING else ()
     return Region(start=directive.end, reach=arm.reach, arms=arms)
-
-
-def _assumed(frame: _Frame, side: Side) -> dict[str, Known]:
-    return {
-        name: "set" if (why, side) == ("tells", "nvidia") else "unset"
-        for name, why in frame.assumed.items()
-    }
 
 
 def _learn(directive: Directive, reach: Reach, macros: Macros) -> None:

@@ -32,7 +32,6 @@ from warpfront.port.scan.cuda.view import (
     is_function,
     path_of,
     sighting,
-    view_of,
 )
 from warpfront.port.scan.findings import Context, Sighting, SourceText
 
@@ -60,7 +59,7 @@ def reads(path: PurePosixPath) -> bool:
 
 def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     """Everything in `source` that a rule is about, code of every side included."""
-    view = view_of(source, context)
+    view = View(source=source, context=context)
     if _is_cudas_own(view):
         return
     seen: Seen = set()
@@ -93,7 +92,7 @@ _TOOLKITS = re.compile(
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
     """What a file tells the others of its tree: `Context` is made of them."""
-    return facts_of(view_of(source, context or Context()))
+    return facts_of(View(source=source, context=context or Context()))
 
 
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:
@@ -193,11 +192,9 @@ _CUDAS_NAMES = re.compile(r"\bcuda[A-Z]\w+|__global__|<<<|\bcu(?:blas|fft|sparse
 
 def _launches(view: View) -> Iterator[Sighting]:
     """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
-    at = view.code.find("<<<")
-    while at >= 0:
-        kernel = _LAUNCHED.search(view.code, max(0, at - NEAR), at)
-        yield sighting(view, "CU157", (at if kernel is None else kernel.start(), at + 3))
-        at = view.code.find("<<<", at + 3)
+    for found in re.finditer("<<<", view.code):
+        kernel = _LAUNCHED.search(view.code, max(0, found.start() - NEAR), found.start())
+        yield sighting(view, "CU157", ((kernel or found).start(), found.end()))
 
 
 _LAUNCHED = re.compile(r"\w++\s*+(?:<[^;{}()]+>\s*+)?\Z")

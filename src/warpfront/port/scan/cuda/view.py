@@ -50,7 +50,9 @@ FUNCTION_LENGTH = 20000
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that the rules ask of one file. Properties are worked out when first asked for."""
+    """All that the rules ask of one file, which is read when it is first asked about; properties
+    are worked out then.
+    """
 
     source: SourceText
     context: Context
@@ -66,6 +68,11 @@ class View:
     @property
     def directives(self) -> tuple[Directive, ...]:
         return self._blanked.directives
+
+    @cached_property
+    def included(self) -> tuple[Directive, ...]:
+        """The lines that include a header."""
+        return tuple(one for one in self.directives if one.name == "include")
 
     @cached_property
     def reaches(self) -> Reaches:
@@ -111,10 +118,8 @@ class View:
     def is_hip(self) -> bool:
         """Whether the file says that it was ported: its suffix, or HIP's header for everybody."""
         return self.source.path.suffix == ".hip" or any(
-            directive.name == "include"
-            and _HIP_INCLUDE.match(directive.body)
-            and len(self.region(directive.start).reach) == len(SIDES)
-            for directive in self.directives
+            _HIP_INCLUDE.match(one.body) and len(self.region(one.start).reach) == len(SIDES)
+            for one in self.included
         )
 
     @cached_property
@@ -186,9 +191,6 @@ class View:
     def in_device_code(self, offset: int) -> bool:
         return inside(self.device_bodies, offset)
 
-    def source_text(self, start: int, end: int) -> str:
-        return self.source.text[start:end]
-
 
 def _blocks(code: str, directives: Sequence[Directive]) -> dict[int, int]:
     """Each arm of an `#if` begins with the braces that were open before it; those that an arm left
@@ -250,11 +252,6 @@ def _body_after(code: str, start: int) -> int:
     return -1
 
 
-def view_of(source: SourceText, context: Context) -> View:
-    """The file, which is read when it is first asked about."""
-    return View(source=source, context=context)
-
-
 def sighting(
     view: View,
     rule: str,
@@ -276,7 +273,7 @@ def sighting(
         rule=rule,
         start=span[0],
         end=span[1],
-        what=what or " ".join(view.source_text(*span).split()),
+        what=what or " ".join(view.source.text[slice(*span)].split()),
         shift=shift,
         sides=region.reach if sides is None else frozenset(sides),
         gate=Gate.WRAPPED if wrapped else Gate.OPEN,

@@ -27,9 +27,10 @@ from warpfront.port.scan.python import (
 )
 from warpfront.port.scan.python.gates import Gates, Standing
 from warpfront.port.scan.python.module import Module, Seen
+from warpfront.port.scan.python.tables import EVERY_NAME
 from warpfront.port.scan.python.tables import OF_PACKAGES as _OF_PACKAGES
-from warpfront.port.scan.python.tables import table_names
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront.port.scan.words import line_starts
 
 Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
@@ -126,7 +127,7 @@ _WORDS = (
 _SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b|pip\b|uv\b|setuptools|nox\b)|# /// script")
 _LITERALS = (
     *_WORDS,
-    *sorted(name for name in map(str.lower, table_names()) if not any(w in name for w in _WORDS)),
+    *sorted(name for name in map(str.lower, EVERY_NAME) if not any(w in name for w in _WORDS)),
 )
 _ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
 
@@ -189,9 +190,7 @@ def _once(module: Module, seen: Seen, sighting: Sighting) -> object:
 def _unreadable(source: SourceText, error: Exception | MemoryError) -> Sighting:
     line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
     reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-    starts = [0]
-    for text in source.text.splitlines(keepends=True)[:line]:
-        starts.append(starts[-1] + len(text))
+    starts = line_starts(source.text)
     start = starts[min(line, len(starts)) - 1]
     return Sighting(rule="SC003", start=start, end=start, what=reason)
 

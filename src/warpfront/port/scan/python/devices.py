@@ -32,7 +32,7 @@ _LAUNCHES = re.compile(r"triton|cuda|kernel|warp|launch|RawKernel|load_inline", 
 
 def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
     """Whether `node`, or the one value of the name it is, is (built from) such a call."""
-    for candidate in (node, module.value_of(node)):
+    for candidate in (node, module.scopes.one(node)):
         inner = candidate
         while isinstance(inner, ast.Subscript | ast.Attribute | ast.Call):
             if isinstance(inner, ast.Call):
@@ -43,7 +43,7 @@ def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
             else:
                 inner = inner.value
         if isinstance(inner, ast.Name) and inner is not candidate and inner is not node:
-            value = module.value_of(inner)
+            value = module.scopes.one(inner)
             if isinstance(value, ast.Call) and module.dotted(value.func).endswith(ends):
                 return True
     return False
@@ -55,7 +55,7 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     yield from _device_names(module, node, sides)
     yield from _capabilities(module, node, sides)
     if isinstance(node.ops[0], ast.Eq | ast.NotEq) and any(
-        "gcnArchName" in getattr(module.value_of(side), "attr", "") for side in sides
+        "gcnArchName" in getattr(module.scopes.one(side), "attr", "") for side in sides
     ):
         words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
         if words and ":" not in words[0]:
@@ -65,7 +65,7 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
 def _is_device_name(module: Module, node: ast.AST, depth: int = 0) -> bool:
     if depth > _DEPTH:
         return False
-    inner = module.value_of(node)
+    inner = module.scopes.one(node)
     function = inner.func if isinstance(inner, ast.Call) else None
     if isinstance(function, ast.Attribute) and function.attr in _SAME_TEXT:
         return _is_device_name(module, function.value, depth + 1)
@@ -97,7 +97,7 @@ def name_prefixes(module: Module, node: ast.Call) -> Iterator[Seen]:
 def _is_capability(module: Module, node: ast.AST, depth: int = 0) -> bool:
     if depth > _DEPTH:
         return False
-    inner = module.value_of(node)
+    inner = module.scopes.one(node)
     if _calls(module, inner, ("get_device_capability",)):
         return True
     if isinstance(inner, ast.BinOp):
@@ -119,7 +119,7 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
     if not any(_is_number(side) for side in sides):
         return
     if any(_is_capability(module, side) for side in sides):
-        rule, what = _capability_rule(module, node), _one_line(module, node)
+        rule, what = _capability_rule(module, node), module.shown(node)
         milder = rule == "PY019" and _is_lower_bound(node, sides)
         yield Seen(rule=rule, node=node, what=what, shift=-int(milder))
 
@@ -153,10 +153,6 @@ def _capability_rule(module: Module, node: ast.Compare) -> str:
     return "PY020" if "fp8" in text or "float8" in text else "PY019"
 
 
-def _one_line(module: Module, node: ast.AST) -> str:
-    return " ".join(module.source_of(node).split())[:80]
-
-
 def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`current_platform.has_device_capability(90)`."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else module.dotted(node.func)
@@ -173,9 +169,9 @@ def _asked_of_a_function(module: Module, node: ast.Call, name: str) -> Iterator[
         if "version.hip" in own or "is_rocm" in own:
             return
         imported = node.func.id in module.imported
-        yield Seen(rule="PY019", node=node, what=_one_line(module, node), shift=-int(imported))
+        yield Seen(rule="PY019", node=node, what=module.shown(node), shift=-int(imported))
         return
-    yield Seen(rule="PY019", node=node, what=f"{name}: {_one_line(module, node)}")
+    yield Seen(rule="PY019", node=node, what=f"{name}: {module.shown(node)}")
 
 
 def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
@@ -189,7 +185,7 @@ def cuda_version_parsed(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     name = module.dotted(parent.func).split(".")[-1] if isinstance(parent, ast.Call) else ""
     if attribute or sliced or (called and name in {"Version", "parse", "float", "LooseVersion"}):
         if not _asked_before(module, node):
-            yield Seen(rule="PY021", node=parent, what=_one_line(module, parent))
+            yield Seen(rule="PY021", node=parent, what=module.shown(parent))
     elif _is_bare_test(module, node) and not _is_for_nvidia(module, node):
         yield Seen(rule="PY022", node=node, what="torch.version.cuda")
 
@@ -205,7 +201,7 @@ def cuda_version_taken_apart(module: Module, node: ast.Call) -> Iterator[Seen]:
     falls_back = isinstance(function.value, ast.BoolOp) and len(values) > 1
     named = any(module.dotted(value) == "torch.version.cuda" for value in values)
     if named and not falls_back and not _asked_before(module, node):
-        yield Seen(rule="PY021", node=node, what=_one_line(module, node))
+        yield Seen(rule="PY021", node=node, what=module.shown(node))
 
 
 def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
@@ -266,7 +262,7 @@ def arch_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
         return
     scope = module.source_of(module.scope(node)) if module.in_function(node) else module.text
     if "get_arch_list" in scope and _elements_of_arch_list(module, function.value):
-        yield Seen(rule="PY024", node=node, what=_one_line(module, node))
+        yield Seen(rule="PY024", node=node, what=module.shown(node))
 
 
 def _elements_of_arch_list(module: Module, node: ast.AST) -> bool:
@@ -311,15 +307,14 @@ def mock_fallbacks(module: Module, node: ast.Try) -> Iterator[Seen]:
         )
         raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
         if wide and gives_up and not raises:
-            yield Seen(rule="PY059", node=handler, what=_one_line(module, handler).split(":")[0])
+            yield Seen(rule="PY059", node=handler, what=module.shown(handler).split(":")[0])
 
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """`if CUDA_HOME is not None:` and `if ROCM_HOME:` as the question which build this is."""
-    if not module.names_toolkits:
+    if not module.names("CUDA_HOME", "ROCM_HOME"):
         return
-    dotted = module.dotted(node)
-    last = dotted.split(".")[-1]
+    last = module.dotted(node).split(".")[-1]
     if last not in {"CUDA_HOME", "ROCM_HOME"} or not isinstance(node.ctx, ast.Load):
         return
     test = _enclosing_test(module, node)
@@ -369,7 +364,7 @@ def libraries(module: Module, node: ast.Call) -> Iterator[Seen]:
     name = module.dotted(node.func).split(".")[-1]
     if name not in {"CDLL", "PyDLL", "WinDLL", "LoadLibrary", "load_library", "dlopen"}:
         return
-    text = text_of(module.value_of(node.args[0])) if node.args else None
+    text = text_of(module.scopes.one(node.args[0])) if node.args else None
     if text is not None and _LIBRARY.match(text):
         yield Seen(rule="PY049", node=node, what=text)
 
@@ -389,7 +384,7 @@ def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
         (text := text_of(value)) is not None and text.startswith(("gfx", "sm_"))
         for value in node.values[:-1]
     ):
-        yield Seen(rule="PY053", node=node, what=_one_line(module, node))
+        yield Seen(rule="PY053", node=node, what=module.shown(node))
 
 
 def core_arithmetic(module: Module, node: ast.BinOp) -> Iterator[Seen]:
@@ -400,7 +395,7 @@ def core_arithmetic(module: Module, node: ast.BinOp) -> Iterator[Seen]:
         counted = isinstance(side, ast.Attribute) and side.attr == "multi_processor_count"
         number = other.value if isinstance(other, ast.Constant) else None
         if counted and isinstance(number, int) and number in {32, 64, 128, 192}:
-            yield Seen(rule="PY054", node=node, what=_one_line(module, node))
+            yield Seen(rule="PY054", node=node, what=module.shown(node))
 
 
 def warp_sizes(module: Module, node: ast.Assign) -> Iterator[Seen]:
@@ -418,7 +413,7 @@ def saved_tensors(module: Module, node: ast.Call) -> Iterator[Seen]:
         return
     unpacked = any(item.arg is None for item in node.keywords)
     if keyword(node, "map_location") is None and len(node.args) < 2 and not unpacked:
-        yield Seen(rule="PY061", node=node, what=_one_line(module, node))
+        yield Seen(rule="PY061", node=node, what=module.shown(node))
 
 
 def device_random(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -435,7 +430,7 @@ def device_random(module: Module, node: ast.Call) -> Iterator[Seen]:
         r"torch\.load\(|load_file\(|np\.load\(|expected_\w+\s*=\s*torch\.tensor", text
     )
     if stored and "manual_seed" in text:
-        yield Seen(rule="PY062", node=node, what=_one_line(module, node))
+        yield Seen(rule="PY062", node=node, what=module.shown(node))
 
 
 def patched_packages(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -455,13 +450,13 @@ def copied_over(module: Module, node: ast.Call) -> Iterator[Seen]:
     if len(node.args) < 2:
         return
     target = node.args[1]
-    text = module.source_of(target) + module.source_of(module.value_of(target))
+    text = module.source_of(target) + module.source_of(module.scopes.one(target))
     if "site-packages" in text or (
         "__file__" in text
         and text.strip() != "__file__"
         and re.search(r"\b[a-z]\w*\.__file__", text)
     ):
-        yield Seen(rule="PY060", node=node, what=_one_line(module, target))
+        yield Seen(rule="PY060", node=node, what=module.shown(target))
 
 
 def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from warpfront.port.scan.python.module import (
@@ -17,7 +18,7 @@ from warpfront.port.scan.python.module import (
     text_of,
 )
 from warpfront.port.scan.python.settings import STARTERS
-from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flags
+from warpfront.port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc")
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
@@ -42,15 +43,14 @@ def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule="DP314", node=node, what=text[:80])
     if not module.builds_extensions or " is " in text:
         return
-    if any(isinstance(parent, ast.Compare) for parent, _ in _first_three(module, node)):
+    if any(isinstance(parent, ast.Compare) for parent, _ in islice(module.ancestors(node), 3)):
         return
-    for rule, _, _, flag in compiler_flags(text):
+    for rule, flag in compiler_flag(text):
         yield Seen(rule=rule, node=node, what=flag)
-        break
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, what=text[:60])
     asking = _ASKING.match(text)
-    around = (module.source_of(one) for one, _ in _first_three(module, node))
+    around = (module.source_of(one) for one, _ in islice(module.ancestors(node), 3))
     of_program = any("--version" in one or "which(" in one for one in around)
     if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not of_program:
         yield Seen(rule="BL204", node=node, what=asking[1])
@@ -63,13 +63,6 @@ def is_said(module: Module, node: ast.AST) -> bool:
 
 
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
-
-
-def _first_three(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    for count, pair in enumerate(module.ancestors(node)):
-        if count == 3:
-            return
-        yield pair
 
 
 def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -90,7 +83,7 @@ def knows_hip(module: Module) -> bool:
 
 def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
-    if not module.names_extensions:
+    if not module.names("cpp_extension", "CUDAExtension"):
         return
     made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
     names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
@@ -107,7 +100,7 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
         return
     texts = (text_of(part) or "" for part in ast.walk(said))
     if any(_NVIDIA_ALONE.search(text) for text in texts):
-        yield Seen(rule="BL216", node=node, what=" ".join(module.source_of(node).split())[:60])
+        yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
 
 
 def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
@@ -150,7 +143,7 @@ def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """`libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
     if not module.builds_extensions or not _is_library(node.value):
         return
-    for parent, _ in _first_three(module, node):
+    for parent, _ in islice(module.ancestors(node), 3):
         to = parent.func if isinstance(parent, ast.Call) else None
         targets = parent.targets if isinstance(parent, ast.Assign) else [to] if to else []
         names = [module.source_of(name) for name in targets]
@@ -168,7 +161,7 @@ def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
     if "CUDAExtension" not in module.text or knows_hip(module):
         return
     if re.search(r"\*\.(?:c|cc|cpp|cxx|cu)\b", module.source_of(node)):
-        yield Seen(rule="BL211", node=node, what=" ".join(module.source_of(node).split())[:60])
+        yield Seen(rule="BL211", node=node, what=module.shown(node, 60))
 
 
 def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
@@ -198,6 +191,4 @@ def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 
 def _is_library(name: Any) -> bool:
-    return isinstance(name, str) and any(
-        flag == f"-l{name}" for _, _, _, flag in compiler_flags(f"-l{name}")
-    )
+    return isinstance(name, str) and ("BL207", f"-l{name}") in compiler_flag(f"-l{name}")

@@ -181,8 +181,9 @@ class Gates:
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[Truths, int]]:
         """`if is_rocm: return` and `assert` earlier in the same block."""
-        for block in _blocks(parent):
-            if child not in block:
+        for name in _BLOCKS:
+            block = getattr(parent, name, None)
+            if not isinstance(block, list) or child not in block:
                 continue
             for statement in block[: block.index(child)]:
                 if isinstance(statement, ast.If):
@@ -238,13 +239,6 @@ def _is_nvidia_file(path: PurePosixPath) -> bool:
     return not parts.isdisjoint(_NVIDIA_FOLDERS) or _NVIDIA_STEM.search(path.stem) is not None
 
 
-def _blocks(parent: ast.AST) -> Iterator[list[ast.AST]]:
-    for name in _BLOCKS:
-        block = getattr(parent, name, None)
-        if isinstance(block, list):
-            yield block
-
-
 def _leaves(block: list[ast.stmt]) -> bool:
     if not block:
         return False
@@ -294,9 +288,7 @@ def _asks_availability(test: ast.expr, module: Module) -> bool:
         test = test.left
     name = test.func if isinstance(test, ast.Call) else test
     last = module.dotted(name).split(".")[-1]
-    if last in _TOOLKITS:
-        return True
-    return bool(last) and _AVAILABILITY.fullmatch(last) is not None
+    return last in _TOOLKITS or _AVAILABILITY.fullmatch(last) is not None
 
 
 def _is_portable(body: Iterable[ast.stmt]) -> bool:

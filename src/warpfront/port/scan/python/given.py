@@ -57,7 +57,7 @@ def _judged(module: Module, giving: Giving) -> Iterator[Seen]:
         for given in read_setting(giving.name, "true", own=giving.own):
             sides = Conditions.of(module).true_for(giving.value)
             if sides:
-                what = " ".join(module.source_of(giving.node).split())[:80]
+                what = module.shown(giving.node)
                 yield Seen(rule=given.rule, node=giving.node, what=what, sides=sides)
 
 

@@ -92,7 +92,7 @@ def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
 def kernels_of_the_hub(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`get_kernel("varunneal/flash-attention-3")`."""
     if last_name(node.func) == "get_kernel" and node.args:
-        texts = (text_of(inner) or "" for inner in ast.walk(module.value_of(node.args[0])))
+        texts = (text_of(inner) or "" for inner in ast.walk(module.scopes.one(node.args[0])))
         name = next((text for text in texts if _FLASH_3.search(text)), "")
         if name:
             yield Seen(rule="PY026", node=node, what=f'get_kernel("{name}")')

@@ -19,17 +19,17 @@ _TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
 
 def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
     """`num_warps=32`, `num_ctas=2`: of a launch or a `triton.Config`."""
-    if not module.launches_triton:
+    if not module.names("triton"):
         return
     warps = keyword(node, "num_warps")
-    if isinstance(warps, ast.Constant) and isinstance(warps.value, int) and warps.value >= 32:
-        yield Seen(rule="PY038", node=warps, what=f"num_warps={warps.value}")
+    if count := _too_many(warps):
+        yield Seen(rule="PY038", node=warps or node, what=f"num_warps={count}")
     elif isinstance(warps, ast.Name):
         yield from _warps_tried(module, node, warps.id)
     clusters = keyword(node, "num_ctas")
-    count = clusters.value if isinstance(clusters, ast.Constant) else None
-    if clusters is not None and isinstance(count, int) and count > 1:
-        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={count}")
+    ctas = clusters.value if isinstance(clusters, ast.Constant) else None
+    if clusters is not None and isinstance(ctas, int) and ctas > 1:
+        yield Seen(rule="PY039", node=clusters, what=f"num_ctas={ctas}")
 
 
 def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
@@ -38,23 +38,21 @@ def _warps_tried(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
         for loop in [around] if isinstance(around, ast.For) else getattr(around, "generators", ()):
             if isinstance(loop.target, ast.Name) and loop.target.id == name:
                 for one in getattr(loop.iter, "elts", ()):
-                    value = one.value if isinstance(one, ast.Constant) else None
-                    if isinstance(value, int) and value >= 32:
-                        yield Seen(rule="PY038", node=one, what=f"{name}={value}")
+                    if count := _too_many(one):
+                        yield Seen(rule="PY038", node=one, what=f"{name}={count}")
+
+
+def _too_many(node: ast.expr | None) -> int:
+    """The number of warps that a block of AMD's cannot have; 0 for another, or for none."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, int) and value >= 32 else 0
 
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
     """`num_warps = 32`."""
-    if module.launches_triton and isinstance(node.value, ast.Constant):
-        value = node.value.value
-        if (
-            isinstance(value, int)
-            and value >= 32
-            and any(
-                isinstance(target, ast.Name) and target.id == "num_warps" for target in node.targets
-            )
-        ):
-            yield Seen(rule="PY038", node=node, what=f"num_warps = {value}")
+    named = any(isinstance(one, ast.Name) and one.id == "num_warps" for one in node.targets)
+    if named and module.names("triton") and (count := _too_many(node.value)):
+        yield Seen(rule="PY038", node=node, what=f"num_warps = {count}")
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:

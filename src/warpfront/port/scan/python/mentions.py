@@ -10,10 +10,7 @@ from warpfront.port.scan.python.module import Module, Seen, named_lines, text_of
 from warpfront.port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _JAX = frozenset({"jax", "jaxlib", "flax"})
-_OCP = {
-    "torch.float8_e4m3fn": "torch.float8_e4m3fnuz",
-    "torch.float8_e5m2": "torch.float8_e5m2fnuz",
-}
+_OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 
 
 def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
@@ -161,6 +158,5 @@ def rocm_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     """`torch.version.rocm` without asking whether it is there."""
     if module.dotted(node) != "torch.version.rocm":
         return
-    asked = 'hasattr(torch.version, "rocm")' in module.text.replace("'", '"')
-    if not asked:
+    if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):
         yield Seen(rule="PY023", node=node, what="torch.version.rocm")

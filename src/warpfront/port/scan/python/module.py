@@ -13,6 +13,7 @@ from warpfront.port.scan.findings import SIDES, Side
 from warpfront.port.scan.python.lowering import parsed
 from warpfront.port.scan.python.scopes import Scopes
 from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront.port.scan.words import line_starts
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _VALUES = frozenset(
@@ -48,11 +49,12 @@ class Module:
         self.tree = parsed(text)
         self.memo: dict[str, object] = {}
         self._dotted: dict[ast.AST, str] = {}
+        self._named: dict[tuple[str, ...], bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes = self._ordered_nodes()
         self.imported = self._imported_names()
         self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
-        self._line_starts = self._starts()
+        self._line_starts = line_starts(text)
 
     def _ordered_nodes(self) -> list[ast.AST]:
         nodes: list[ast.AST] = []
@@ -80,20 +82,6 @@ class Module:
                 for alias in node.names:
                     names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
         return names
-
-    def _starts(self) -> list[int]:
-        """Where lines begin, as the parser counts them: at \\n, \\r\\n and \\r only."""
-        starts, text, at = [0], self.text, 0
-        while at < len(text):
-            newline, carriage = text.find("\n", at), text.find("\r", at)
-            if carriage >= 0 and (newline < 0 or carriage < newline):
-                at = carriage + (2 if text.startswith("\r\n", carriage) else 1)
-            elif newline >= 0:
-                at = newline + 1
-            else:
-                break
-            starts.append(at)
-        return starts
 
     def dotted(self, node: ast.AST) -> str:
         """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
@@ -174,6 +162,10 @@ class Module:
         start, end = self.span(node)
         return self.text[start:end]
 
+    def shown(self, node: ast.AST, longest: int = 80) -> str:
+        """The source of `node` on one line, the beginning of it where it is long."""
+        return " ".join(self.source_of(node).split())[:longest]
+
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:
         """Strings that stand alone as statements: nobody's values."""
@@ -215,10 +207,6 @@ class Module:
                     found[scope.name] = (*found.get(scope.name, ()), node.value)
         return found
 
-    def value_of(self, node: ast.AST) -> ast.AST:
-        """What `node` stands for: the one expression its name was given, else itself."""
-        return self.scopes.one(node)
-
     @cached_property
     def called(self) -> dict[str, tuple[ast.Call, ...]]:
         """Name to the calls of it in this module, as a function or a method of self."""
@@ -230,9 +218,11 @@ class Module:
                     found[name] = (*found.get(name, ()), node)
         return found
 
-    @cached_property
-    def launches_triton(self) -> bool:
-        return "triton" in self.text
+    def names(self, *words: str) -> bool:
+        """Whether the text has any of these words, which are looked for once."""
+        if words not in self._named:
+            self._named[words] = any(word in self.text for word in words)
+        return self._named[words]
 
     @cached_property
     def has_settings(self) -> bool:
@@ -244,14 +234,6 @@ class Module:
     def knows_gaudi(self) -> bool:
         """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
         return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
-
-    @cached_property
-    def names_toolkits(self) -> bool:
-        return "CUDA_HOME" in self.text or "ROCM_HOME" in self.text
-
-    @cached_property
-    def names_extensions(self) -> bool:
-        return "cpp_extension" in self.text or "CUDAExtension" in self.text
 
     @cached_property
     def builds_extensions(self) -> bool:

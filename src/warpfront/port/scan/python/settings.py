@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice, starmap
 
 from warpfront.port.scan.python.module import Module, Seen, last_name, text_of
 from warpfront.port.scan.python.scopes import HOLE
@@ -84,18 +85,11 @@ def environment_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 def environment_tables(module: Module, node: ast.Dict) -> Iterator[Seen]:
     """`env={"CUDA_VISIBLE_DEVICES": "0"}`, `env = {**os.environ, "X": ...}`."""
-    if not any(_is_about_environment(parent, child) for parent, child in _two(module, node)):
+    if not any(starmap(_is_about_environment, islice(module.ancestors(node), 2))):
         return
     for key, value in zip(node.keys, node.values, strict=True):
         if key is not None:
             yield from _written(module, key, text_of(key), value)
-
-
-def _two(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    for count, pair in enumerate(module.ancestors(node)):
-        if count > 1:
-            return
-        yield pair
 
 
 def _is_about_environment(parent: ast.AST, child: ast.AST) -> bool:

@@ -137,7 +137,11 @@ class Conditions:
         return _all_of(parts) if isinstance(test.op, ast.And) else _any_of(parts)
 
     def _subscripted(self, test: ast.Subscript, depth: int) -> Truths:
-        return self.truths(test.value, depth + 1) if _is_flag_table(test.value) else UNKNOWN
+        table = test.value
+        named = isinstance(table, ast.Name | ast.Attribute)
+        if not (named and _LOOSE_AMD.match(_last_name(table))):
+            return UNKNOWN
+        return self.truths(table, depth + 1)
 
     def _chosen(self, test: ast.IfExp, depth: int) -> Truths:
         asked = self.truths(test.test, depth + 1)
@@ -311,13 +315,6 @@ def _is_device(node: ast.AST) -> bool:
     name = _last_name(node)
     owner = node.value if isinstance(node, ast.Attribute) else node
     return "device" in name or (name == "type" and "device" in _last_name(owner))
-
-
-def _is_flag_table(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Name | ast.Attribute)
-        and _LOOSE_AMD.match(_last_name(node)) is not None
-    )
 
 
 def _words(node: ast.AST) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from warpfront.port.scan.catalogue import catalogue, rules_by_name
 
@@ -11,6 +11,7 @@ IMPORTS = rules_by_name("imports")
 NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
 ENVIRONMENT_PREFIXES = rules_by_name("environment_prefixes")
+EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT, ENVIRONMENT_PREFIXES)
 OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
@@ -24,17 +25,8 @@ def imports_nvidia(node: ast.AST) -> bool:
     return False
 
 
-def table_names() -> frozenset[str]:
-    """Every name of every table."""
-    return frozenset().union(IMPORTS, NAMES, ENVIRONMENT, ENVIRONMENT_PREFIXES)
-
-
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:
     """The longest prefix of `dotted`, at its dots, that the table has; "" for none."""
-    return next((prefix for prefix in _prefixes(dotted) if prefix in table), "")
-
-
-def _prefixes(dotted: str) -> Iterator[str]:
-    while dotted:
-        yield dotted
+    while dotted and dotted not in table:
         dotted = dotted.rpartition(".")[0]
+    return dotted

@@ -69,17 +69,13 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if _is_said(module, parent):
         return
     if _is_asked(module, whole, parent):
-        yield Seen(rule="HP610", node=whole, what=_shown(module, whole))
+        yield Seen(rule="HP610", node=whole, what=module.shown(whole, 60))
     elif text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
-        yield Seen(rule="HP601", node=whole, what=_shown(module, whole))
+        yield Seen(rule="HP601", node=whole, what=module.shown(whole, 60))
     elif not (isinstance(parent, ast.keyword) and _is_mixed_precision(module, parent)):
         shift = _choice(module, node, whole, parent)
         if shift is not None:
             yield Seen(rule="HP601", node=node, what=f'"{text}"', shift=shift)
-
-
-def _shown(module: Module, node: ast.AST) -> str:
-    return " ".join(module.source_of(node).split())[:60]
 
 
 def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
@@ -179,7 +175,7 @@ def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if node.attr == "is_cuda" and not called and isinstance(node.ctx, ast.Load):
         if not module.knows_gaudi:
             worse = 1 if isinstance(parent, ast.Assert) else 0
-            yield Seen(rule="HP610", node=node, what=_shown(module, node), shift=worse)
+            yield Seen(rule="HP610", node=node, what=module.shown(node, 60), shift=worse)
     elif (
         not called and node.attr in _FUNCTIONS and module.dotted(node) == f"torch.cuda.{node.attr}"
     ):

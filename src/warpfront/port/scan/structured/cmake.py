@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from warpfront.port.scan.findings import SIDES, Side, Sighting
 from warpfront.port.scan.structured.shell import Word
-from warpfront.port.scan.words import GFX, OWN_PART, compiler_flags
+from warpfront.port.scan.words import GFX, OWN_PART, compiler_flag
 
 _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
@@ -200,9 +200,8 @@ def _words(command: CMakeCommand) -> str:
 
 def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
-    for rule, _, _, flag in compiler_flags(flags):
+    for rule, flag in compiler_flag(flags):
         yield _sighting(rule, command, (word.start, word.end), flag)
-        break
     if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
         yield _sighting("BL207", command, (word.start, word.end), word.text)
     if command.name == "set" and GFX.search(word.text):

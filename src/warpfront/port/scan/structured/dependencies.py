@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warpfront.port.scan.findings import Sighting
-from warpfront.port.scan.package_rules import read_poetry, read_requirement
+from warpfront.port.scan.package_rules import Required, read_poetry, read_requirement
 from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import CUDA_INDEX, index_shift
 from warpfront.wheels.requirement_lines import (
@@ -112,10 +112,7 @@ def _texts(value: object) -> list[str]:
 
 def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Sighting]:
     for required in read_requirement(requirement, extra=group):
-        start, end = finder.place(requirement)
-        yield Sighting(
-            rule=required.rule, start=start, end=end, what=requirement, shift=required.shift
-        )
+        yield required.at(*finder.place(requirement), requirement)
 
 
 def bounds_python(value: str) -> bool:
@@ -147,10 +144,7 @@ def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterato
             for required in read_poetry(name, str(specifier), extra=group, extras=extras):
                 key = re.search(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=.*$", text, re.MULTILINE)
                 start, end = key.span() if key is not None else finder.place(name)
-                what = f"{name} {specifier}".strip()
-                yield Sighting(
-                    rule=required.rule, start=start, end=end, what=what, shift=required.shift
-                )
+                yield required.at(start, end, f"{name} {specifier}".strip())
 
 
 def _settings(
@@ -168,11 +162,8 @@ def _settings(
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif depth < 20 and isinstance(value, dict):
-        for inner in value.values():
-            yield from _strings(inner, depth + 1)
-    elif depth < 20 and isinstance(value, list):
-        for inner in value:
+    elif depth < 20 and isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _strings(inner, depth + 1)
 
 
@@ -185,20 +176,19 @@ def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
         option, value = line.option
         said = without_options(value or line.text)
         if option in INDEXES and CUDA_INDEX.search(said):
-            yield _on_line("DP314", line, said)
+            yield Required(rule="DP314", shift=0).at(*_on_line(line, said), said)
         elif not option:
             for required in read_requirement(said, extra=extra):
                 if not (rocms and required.rule == "DP302"):
-                    yield _on_line(required.rule, line, said, shift=required.shift)
+                    yield required.at(*_on_line(line, said), said)
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
 
 
-def _on_line(rule: str, line: RequirementLine, what: str, *, shift: int = 0) -> Sighting:
+def _on_line(line: RequirementLine, what: str) -> tuple[int, int]:
     start = line.at + max(line.source.find(what), 0)
-    end = start + len(what)
-    return Sighting(rule=rule, start=start, end=end, what=what, shift=shift)
+    return start, start + len(what)
 
 
 def cfg_sightings(text: str) -> Iterator[Sighting]:
@@ -217,13 +207,7 @@ def cfg_sightings(text: str) -> Iterator[Sighting]:
         if wanted and header is None:
             for required in read_requirement(bare, extra=extra):
                 start = offset + line.find(bare)
-                yield Sighting(
-                    rule=required.rule,
-                    start=start,
-                    end=start + len(bare),
-                    what=bare,
-                    shift=required.shift,
-                )
+                yield required.at(start, start + len(bare), bare)
         if key == "python_requires" and pair is not None and bounds_python(pair[2]):
             end = offset + len(line.rstrip())
             yield Sighting(rule="DP316", start=offset, end=end, what=bare)

@@ -32,13 +32,9 @@ def read_instructions(text: str) -> Iterator[Instruction]:
     """The instructions of a Dockerfile, continuation lines and here-documents with them."""
     at = 0
     while at < len(text):
-        line_end = _line_end(text, at)
-        if not text[at:line_end].strip() or _COMMENT_LINE.match(text, at):
-            at = line_end
-            continue
         match = _INSTRUCTION.match(text, at)
         if match is None:
-            at = line_end
+            at = _line_end(text, at)
             continue
         end = _instruction_end(text, at)
         start = match.end("name")
@@ -59,7 +55,7 @@ def _instruction_end(text: str, at: int) -> int:
             at, end = end, _line_end(text, end)
             continue
         break
-    heredoc = _HEREDOC.search(text, max(at, 0), end)
+    heredoc = _HEREDOC.search(text, at, end)
     while heredoc is not None and end < len(text):
         at, end = end, _line_end(text, end)
         if text[at:end].strip() == heredoc[1]:
@@ -84,9 +80,8 @@ def dockerfile_sightings(text: str) -> Iterator[Sighting]:
         body, start = instruction.body, instruction.start
         if instruction.name == "FROM":
             yield from _base(body, start, stages)
-        elif instruction.name in {"ENV", "ARG", "LABEL"}:
-            if instruction.name != "LABEL":
-                yield from _variables(instruction, text)
+        elif instruction.name in {"ENV", "ARG"}:
+            yield from _variables(instruction, text)
         elif instruction.name in {"RUN", "CMD", "ENTRYPOINT"}:
             building = instruction.name == "RUN"
             script = re.sub(r"--(?:mount|network|security)=\S+", lambda m: " " * len(m[0]), body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -17,7 +18,7 @@ from warpfront.port.scan.structured.dependencies import (
 )
 from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
 from warpfront.port.scan.structured.makefile import make_sightings
-from warpfront.port.scan.structured.pairs import json_sightings, line_sightings
+from warpfront.port.scan.structured.pairs import pair_sightings
 from warpfront.port.scan.structured.shell import script_sightings
 from warpfront.port.scan.structured.yaml_documents import yaml_sightings
 from warpfront.port.scan.words import is_aside
@@ -155,17 +156,15 @@ def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
         "dockerfile": dockerfile_sightings,
         "cmake": cmake_sightings,
         "make": make_sightings,
-        "json": json_sightings,
-        "lines": line_sightings,
+        "json": partial(pair_sightings, form="json"),
+        "lines": partial(pair_sightings, form="lines"),
+        "requirements": partial(requirements_sightings, extra=_purpose(source.path)),
+        "shell": partial(script_sightings, whole=text),
     }
     others = cmake.OTHER_WAYS.search(source.path.name) is not None
     if context.hipless and kind in ("cmake", "make") and not others:
         yield from (cmake if kind == "cmake" else makefile).own_parts(text)
-    if kind == "requirements":
-        yield from requirements_sightings(text, extra=_purpose(source.path))
-    elif kind == "shell":
-        yield from script_sightings(text, whole=text)
-    elif kind is not None:
+    if kind is not None:
         yield from readers[kind](text)
 
 

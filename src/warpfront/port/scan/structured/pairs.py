@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from warpfront.port.scan.findings import Sighting
 from warpfront.port.scan.setting_rules import WORDS
@@ -20,24 +21,16 @@ _LINE = re.compile(
     r"(?m)^[^\S\n]*(?:export\s+|Environment=\"?)?(?P<name>[A-Za-z_][\w.\-]*)[^\S\n]*[=:][^\S\n]*"
     r"(?:\"(?P<text>[^\"\n]*)\"|(?P<bare>[^\"\n]*))"
 )
+_FORMS = {"json": _JSON, "lines": _LINE}
 _COMMAND = re.compile(r"(?i).*(?:command|script|cmd|commands|install_command)\Z|run|commands_pre")
 _INTERESTING = re.compile(r"(?i)alloc_conf|torchinductor|\bpip\b|/whl/cu|" + "|".join(WORDS))
 
 
-def json_sightings(text: str) -> Iterator[Sighting]:
-    """The pairs of JSON text."""
-    yield from _pairs(text, _JSON)
-
-
-def line_sightings(text: str) -> Iterator[Sighting]:
-    """The pairs of a file that has one a line."""
-    yield from _pairs(text, _LINE)
-
-
-def _pairs(text: str, form: re.Pattern[str]) -> Iterator[Sighting]:
+def pair_sightings(text: str, *, form: Literal["json", "lines"]) -> Iterator[Sighting]:
+    """What the pairs of JSON text give, or those of a file that has one a line."""
     if _INTERESTING.search(text) is None:
         return
-    for match in form.finditer(text):
+    for match in _FORMS[form].finditer(text):
         kind = "bare" if match["text"] is None else "text"
         value = Word(text=match[kind], start=match.start(kind), end=match.end(kind))
         yield from variable_sightings(match["name"], value.text.strip(), value, whole=text)

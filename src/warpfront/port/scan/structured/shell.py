@@ -15,7 +15,7 @@ from warpfront.port.scan.words import (
     CUDA_INDEX,
     NVIDIA_IMAGE,
     allocator_rules,
-    compiler_flags,
+    compiler_flag,
 )
 
 _TOKEN = re.compile(
@@ -303,9 +303,8 @@ def option_sightings(
 def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sighting]:
     """Flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
-        for rule, _, _, flag in compiler_flags(word.text):
+        for rule, flag in compiler_flag(word.text):
             yield _see(rule, word, command, what=flag)
-            break
     if "://" in word.text and CUDA_INDEX.search(word.text):
         yield _see("DP314", word, command, what=word.text[:80])
 
@@ -322,11 +321,8 @@ def _containers(command: ShellCommand) -> Iterator[Sighting]:
         return
     for index, word in enumerate(command.words):
         following = command.texts[index + 1] if index + 1 < len(command.words) else ""
-        gpus = word.text == "--gpus" or word.text.startswith("--gpus=") or word.text == "--nv"
-        runtime = word.text == "--runtime=nvidia" or (word.text, following) == (
-            "--runtime",
-            "nvidia",
-        )
+        gpus = word.text in {"--gpus", "--nv"} or word.text.startswith("--gpus=")
+        runtime = "--runtime=nvidia" in {word.text, f"{word.text}={following}"}
         if gpus or runtime:
             yield _see("CT402", word, command, what=word.text)
         variable = _ASSIGNMENT.fullmatch(following)
@@ -414,9 +410,5 @@ def script_sightings(
     for command in read_commands(text, offset):
         yield from command_sightings(command, whole=whole, building=building)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
-        yield Sighting(
-            rule="PY060",
-            start=match.start() + offset,
-            end=match.end() + offset,
-            what=match[0][:80],
-        )
+        start, end = match.start() + offset, match.end() + offset
+        yield Sighting(rule="PY060", start=start, end=end, what=match[0][:80])

@@ -49,7 +49,10 @@ class _Document:
             yield from self._named_variable(node)
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
-                yield from self._pair(key, name, value, path)
+                if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
+                    yield self._sighting("CT404", key, name)
+                if isinstance(value, yaml.ScalarNode):
+                    yield from self._scalar(name, value, path)
                 yield from self.walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
             items = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
@@ -58,14 +61,6 @@ class _Document:
                 if isinstance(item, yaml.ScalarNode):
                     yield from self._item(item, path)
                 yield from self.walk(item, (*path, "-"))
-
-    def _pair(
-        self, key: yaml.Node, name: str, value: yaml.Node, path: tuple[str, ...]
-    ) -> Iterator[Sighting]:
-        if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
-            yield self._sighting("CT404", key, name)
-        if isinstance(value, yaml.ScalarNode):
-            yield from self._scalar(name, value, path)
 
     def _scalar(
         self, name: str, value: yaml.ScalarNode, path: tuple[str, ...]
