@@ -231,6 +231,42 @@ def test_a_project_has_macros_of_its_own_with_names_like_the_drivers(tmp_path: P
     assert "CU101" not in {rule for _, rule in loud(found(tmp_path, {"own.h": own}))}
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "struct A { Handles* cudaHandles; };",
+        "Handles *cudaHandles = nullptr;",
+        "void f(const std::vector<int>& cudaHandles, int n);",
+        "extern PFN_devices cudaHandles;",
+        "auto& cudaHandles = all[0];",
+        "int cudaHandles[4];",
+    ],
+)
+def test_what_a_tree_declares_by_a_name_of_cudas_form_is_its_own(
+    tmp_path: Path, declared: str
+) -> None:
+    files = {"own.h": f"{declared}\n", "use.cpp": "use(cudaHandles, 1);\n"}
+    assert "CU101" not in {one.rule for one in found(tmp_path, files)}
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "return cudaHandles;",
+        "f(a, cudaHandles);",
+        "n = a * cudaHandles;",
+        "if (a && cudaHandles) g();",
+        "x->cudaHandles = 1;",
+        "#define HANDLES cudaHandles",
+        "struct cudaHandles;",
+        "case cudaHandles: break;",
+    ],
+)
+def test_what_a_tree_only_uses_is_cudas(tmp_path: Path, used: str) -> None:
+    files = {"own.h": f"{used}\n", "use.cpp": "use(cudaHandles, 1);\n"}
+    assert ("use.cpp", "CU101") in {(one.path, one.rule) for one in found(tmp_path, files)}
+
+
 def test_requirements_without_torch_bring_none(tmp_path: Path) -> None:
     step = {"Dockerfile": "FROM debian\nRUN pip install -r docs/list-requirements.txt\n"}
     assert not loud(found(tmp_path, step | {"docs/list-requirements.txt": "sphinx\n"}))

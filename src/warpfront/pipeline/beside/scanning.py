@@ -137,6 +137,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         vendor_macros=known,
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
         own_macros=headers.own_macros(facts.values()),
+        own_variables=frozenset().union(*(one.variables for one in facts.values())),
         unproven=base.unproven | (unproven_code(texts) if knows_amd else frozenset()),
         untranslated=heard.isdisjoint({"hip", "extensions"}) and headers.has_code(texts),
         hipless="hip" not in heard and ("extensions" in heard or headers.has_code(texts)),

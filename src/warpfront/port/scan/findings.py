@@ -102,7 +102,8 @@ class Context:
     is there; empty otherwise. `portable_names` are macros and functions that some header of the
     tree defines for AMD as well. `vendor_macros` are those that its headers define on some
     sides only: there a number stands for nothing, "unset" is all that is known.
-    `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define.
+    `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define,
+    `own_variables` what it declares by names of CUDA's form (also to load CUDA when it runs).
     `own_packages` are the Python packages that the tree itself is the source of, `torchless`
     its files of requirements without torch, and their names where all files of that name are.
     `left_out` are the paths of files that have another for AMD in their place, `unproven` those of
@@ -117,6 +118,7 @@ class Context:
     vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()
     own_macros: frozenset[str] = frozenset()
+    own_variables: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
     torchless: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()

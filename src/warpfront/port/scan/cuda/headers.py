@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront.port.scan.cuda.view import View, portable_names
+from warpfront.port.scan.cuda.view import NEAR, View, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
 from warpfront.port.scan.words import is_aside
 
@@ -26,8 +26,8 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 class HeaderFacts:
     """Of one file: `reaches` says of each macro that a header defines who gets a definition,
     `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `asked` all
-    that conditions name, `shared` those that AMD's arms lie in, `includes` are headers, with
-    whether AMD comes to the line. `unwritten`: an arm of AMD's says that it is to be written.
+    that conditions name, `shared` those that AMD's arms lie in, `variables` what is declared by
+    names of CUDA's form. `unwritten`: an arm of AMD's says that it is to be written.
     """
 
     portable: frozenset[str]
@@ -36,6 +36,7 @@ class HeaderFacts:
     nvidias: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
     unwritten: bool = False
 
 
@@ -44,8 +45,11 @@ def facts_of(view: View) -> HeaderFacts:
     namespaces = frozenset(
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
+    variables = frozenset(_variables(view.code))
     if not _VENDOR.search(view.source.text):
-        return HeaderFacts(portable=frozenset(), reaches={}, namespaces=namespaces)
+        return HeaderFacts(
+            portable=frozenset(), reaches={}, namespaces=namespaces, variables=variables
+        )
     header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
@@ -59,8 +63,27 @@ def facts_of(view: View) -> HeaderFacts:
         nvidias=_nvidias(view),
         asked=frozenset().union(*(chain.macros for chain in view.reaches.chains)),
         shared=_shared(view),
+        variables=variables,
         unwritten=any(True for _ in unwritten_arms(view)),
     )
+
+
+def _variables(code: str) -> Iterator[str]:
+    """Variables, members and parameters; a type's name in front tells them from what is used."""
+    for found in _DECLARED.finditer(code):
+        typed = _TYPE_BEFORE.search(code, max(0, found.start() - NEAR), found.start())
+        if typed and not found[0].endswith("_t") and not _NO_TYPE.fullmatch(typed[1] or ""):
+            yield found[0]
+
+
+_DECLARED = re.compile(
+    r"(?<![\w.>:])cu(?:da|blas|fft|rand|solver|sparse)?[A-Z]\w*(?=[ \t]*(?:[;,)\[{]|=(?!=)))"
+)
+_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
+_NO_TYPE = re.compile(
+    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
+    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif"
+)
 
 
 def _nvidias(view: View) -> frozenset[str]:

@@ -142,7 +142,7 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
         if (once and key in seen) or not _fits(view, row, span):
             continue
         seen.add(key)
-        if is_definition(view, span) or (row.rule in _RENAMED and _is_own_macro(view, name)):
+        if is_definition(view, span) or (row.rule in _RENAMED and _is_own(view, name)):
             continue
         shift = row.shift + _everywhere(view, row, name)
         yield sighting(view, row.rule, span, shift=shift, names={name})
@@ -150,9 +150,10 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
             yield from leftovers(view, name, span)
 
 
-def _is_own_macro(view: View, name: str) -> bool:
+def _is_own(view: View, name: str) -> bool:
+    """A macro of the tree's own, or a variable: a name of CUDA's is loaded by it when it runs."""
     own = name in view.macros or name in view.context.own_macros
-    return own and name not in view.context.identifiers
+    return (own and name not in view.context.identifiers) or name in view.context.own_variables
 
 
 def _everywhere(view: View, row: NameRow, name: str = "") -> bool:
