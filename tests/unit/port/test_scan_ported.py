@@ -267,6 +267,20 @@ def test_what_a_tree_only_uses_is_cudas(tmp_path: Path, used: str) -> None:
     assert ("use.cpp", "CU101") in {(one.path, one.rule) for one in found(tmp_path, files)}
 
 
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        *(("typing", Severity.WARNING), ("mypy", Severity.WARNING), ("lint", Severity.WARNING)),
+        ("base", Severity.ERROR),
+    ],
+)
+def test_requirements_of_a_tool_that_runs_nothing_are_no_error(
+    tmp_path: Path, name: str, severity: Severity
+) -> None:
+    (one,) = found(tmp_path, {f"requirements/{name}.txt": "torch==2.9.1\n"})
+    assert (one.rule, one.severity) == ("DP302", severity)
+
+
 def test_requirements_without_torch_bring_none(tmp_path: Path) -> None:
     step = {"Dockerfile": "FROM debian\nRUN pip install -r docs/list-requirements.txt\n"}
     assert not loud(found(tmp_path, step | {"docs/list-requirements.txt": "sphinx\n"}))

@@ -170,5 +170,7 @@ def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
 
 def _purpose(path: PurePosixPath) -> str:
     """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
-    match = re.search(r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint)", path.stem)
+    match = re.search(
+        r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
+    )
     return match[1] if match is not None else ""
