@@ -249,6 +249,13 @@ def test_what_a_tree_declares_by_a_name_of_cudas_form_is_its_own(
     assert "CU101" not in {one.rule for one in found(tmp_path, files)}
 
 
+def test_who_loads_the_driver_has_its_types_without_its_headers(tmp_path: Path) -> None:
+    types = "typedef unsigned long long CUdeviceptr;\ntypedef struct CUmod_st* CUmodule;\n"
+    uses = {"use.cpp": "int use(CUmodule a, CUdeviceptr b);\n"}
+    assert "CU101" in {one.rule for one in found(tmp_path, uses)}
+    assert "CU101" not in {one.rule for one in found(tmp_path, uses | {"loader.h": types})}
+
+
 @pytest.mark.parametrize(
     "used",
     [
@@ -260,6 +267,7 @@ def test_what_a_tree_declares_by_a_name_of_cudas_form_is_its_own(
         "#define HANDLES cudaHandles",
         "struct cudaHandles;",
         "case cudaHandles: break;",
+        "void f(const cudaHandles, int);",
     ],
 )
 def test_what_a_tree_only_uses_is_cudas(tmp_path: Path, used: str) -> None:

@@ -69,7 +69,9 @@ def facts_of(view: View) -> HeaderFacts:
 
 
 def _variables(code: str) -> Iterator[str]:
-    """Variables, members and parameters; a type's name in front tells them from what is used."""
+    """Variables, members, parameters, and types of the driver's, which only those define who load
+    it when they run; a type's name in front tells them from what is used.
+    """
     for found in _DECLARED.finditer(code):
         typed = _TYPE_BEFORE.search(code, max(0, found.start() - NEAR), found.start())
         if typed and not found[0].endswith("_t") and not _NO_TYPE.fullmatch(typed[1] or ""):
@@ -77,12 +79,13 @@ def _variables(code: str) -> Iterator[str]:
 
 
 _DECLARED = re.compile(
-    r"(?<![\w.>:])cu(?:da|blas|fft|rand|solver|sparse)?[A-Z]\w*(?=[ \t]*(?:[;,)\[{]|=(?!=)))"
+    r"(?<![\w.>:])(?:cu(?:da|blas|fft|rand|solver|sparse)?[A-Z]|CU[a-z])\w*"
+    r"(?=[ \t]*(?:[;,)\[{]|=(?!=)))"
 )
 _TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
 _NO_TYPE = re.compile(
     r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
-    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif"
+    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
 )
 
 
