@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in twelve sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in thirteen sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -21,6 +21,7 @@ from outside_kernels import (
     sixth_kernels,
     tenth_kernels,
     third_kernels,
+    thirteenth_kernels,
     twelfth_kernels,
 )
 
@@ -39,6 +40,7 @@ SETS = tuple(
         tenth_kernels,
         eleventh_kernels,
         twelfth_kernels,
+        thirteenth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -56,4 +58,5 @@ HALF = {
     **dict.fromkeys(tenth_kernels.KEPT, "the tenth thirty"),
     **dict.fromkeys(eleventh_kernels.KEPT, "the eleventh thirty"),
     **dict.fromkeys(twelfth_kernels.KEPT, "the twelfth thirty"),
+    **dict.fromkeys(thirteenth_kernels.KEPT, "the thirteenth thirty"),
 }

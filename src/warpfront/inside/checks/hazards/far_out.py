@@ -368,12 +368,7 @@ def _far_norms(ground: Ground) -> Iterator[Answer]:
     offset = 4096.0 if ground.dtype == torch.float32 else 1e6 if not ground.half else 32.0
     x = (ground.whole(6, 8, 33) + offset).to(ground.dtype).double()
     sent, a = ground.send(x), array(x)
-    for label, found, axes in (
-        ("layer_norm", functional.layer_norm(sent, (33,)), (2,)),
-        ("group_norm", functional.group_norm(sent, 8), (2,)),
-        ("instance_norm", functional.instance_norm(sent), (2,)),
-        ("batch_norm", functional.batch_norm(sent, None, None, training=True), (0, 2)),
-    ):
+    for label, found, axes in _norms_of(sent):
         mean, deviation = a.mean(axes, keepdims=True), np.sqrt(a.var(axes, keepdims=True) + 1e-5)
         right = (a - mean) / deviation
         # The mean, rounded to the dtype or to float32, moves everything by that over the deviation;
@@ -382,6 +377,23 @@ def _far_norms(ground: Ground) -> Iterator[Answer]:
         walk = math.sqrt(a.size / mean.size) * min(ground.eps, 1.2e-7) * offset / deviation
         slack = slack + walk * (1 + np.abs(right))
         yield Answer(label, found, right, ulps=2, slack=slack)
+
+
+def _large_norms(ground: Ground) -> Iterator[Answer]:
+    """Numbers whose squares float16 does not hold: what they are divided by is held otherwise."""
+    x = (ground.whole(6, 8, 33) * (700.0 if ground.half else 1e15)).to(ground.dtype).double()
+    a = array(x)
+    for label, found, axes in _norms_of(ground.send(x)):
+        right = (a - a.mean(axes, keepdims=True)) / np.sqrt(a.var(axes, keepdims=True) + 1e-5)
+        yield Answer(label, found, right, ulps=2, slack=8 * ground.eps * (1 + np.abs(right)))
+
+
+def _norms_of(sent: Tensor) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
+    """What each makes of 6 by 8 by 33 numbers, and the axes that it takes together."""
+    yield "layer_norm", functional.layer_norm(sent, (33,)), (2,)
+    yield "group_norm", functional.group_norm(sent, 8), (2,)
+    yield "instance_norm", functional.instance_norm(sent), (2,)
+    yield "batch_norm", functional.batch_norm(sent, None, None, training=True), (0, 2)
 
 
 def _attention(ground: Ground) -> Iterator[Answer]:
@@ -472,6 +484,7 @@ FAR_OUT = HazardClass(
             FLOATS,
             each_seed=True,
         ),
+        *rows({"normalisation of large numbers": _large_norms}, FLOATS, devices=("cpu",)),
         Hazard(name="beyond the range", answers=_beyond_the_range, dtypes=FLOATS),
         Hazard(name="powers", answers=_powers, dtypes=FLOATS),
         Hazard(name="whole quotients", answers=_whole_quotients, dtypes=FLOATS),

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import (
@@ -573,6 +573,44 @@ def _indices(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"bincount, {where}", torch.bincount(at), np.bincount(places))
 
 
+def _many_judged(ground: Ground) -> Iterator[Answer]:
+    """Means over more rows than 16 bits count; half of them ignored only where torch's own kernel
+    for the CPU, which adds one by one in the dtype, gets that right.
+    """
+    at = ground.index(3, 5000)
+    said = {"all": at}
+    if not ground.half:
+        said["half"] = at.masked_fill(torch.arange(5000) % 2 == 0, -100)
+    for name, targets in said.items():
+        sent = targets.to(ground.device)
+        given = ground.send(torch.full((5000, 3), -1.0))
+        yield Answer(f"nll_loss of {name}", functional.nll_loss(given, sent), 1.0, ulps=1)
+        found = functional.cross_entropy(ground.send(torch.zeros(5000, 4)), sent)
+        slack = (4 if ground.half else 5000) * ground.eps  # added one by one
+        yield Answer(f"cross_entropy of {name}", found, math.log(4), ulps=2, slack=slack)
+    zeros, ones = (ground.send(torch.full((5000,), x)) for x in (0.0, 1.0))
+    for name, loss in LOSSES.items():
+        yield Answer(name, loss(zeros, ones), 1.0, ulps=1)
+
+
+LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse_loss": functional.mse_loss,
+    "l1_loss": functional.l1_loss,
+    "smooth_l1_loss": lambda x, y: 2 * functional.smooth_l1_loss(x, y),
+    "poisson_nll_loss": functional.poisson_nll_loss,
+}
+
+
+def _many_sequences(ground: Ground) -> Iterator[Answer]:
+    """More sequences than a grid has places along one axis, from weights and biases."""
+    x = ground.normal(1, 65_540, 1)
+    for make in (nn.LSTM, nn.GRU, nn.RNN):
+        exact, there = ground.module(partial(make, 1, 1))
+        with torch.no_grad():
+            found, right = there(ground.send(x))[0], exact(x)[0]
+        yield Answer(make.__name__, found, array(right), slack=32 * ground.eps)
+
+
 LENGTHS = HazardClass(
     name="long",
     asks="are long sums, scans, sorts and grids right",
@@ -610,6 +648,8 @@ LENGTHS = HazardClass(
             {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
             devices=("cpu",),
         ),
+        *rows({"many judged": _many_judged}, FLOATS, devices=("cpu",)),
+        *rows({"many sequences": _many_sequences}, devices=("cpu",)),
         Hazard(
             name="cancelled", answers=_cancelled, dtypes=("float16",), known=(PARTS_OF_THREADS,)
         ),

@@ -130,13 +130,13 @@ FUSED = {"SGD": True, "Adam": True, "AdamW": True, "Adagrad": False}
 
 
 def _stepped(
-    name: str, numbers: list[Tensor], steps: list[list[Tensor]], **how: Any
+    name: str, numbers: list[Tensor], steps: Sequence[Sequence[Tensor | None]], **how: Any
 ) -> list[Tensor]:
     weights = [torch.nn.Parameter(x.clone()) for x in numbers]
     optimizer = getattr(torch.optim, name)(weights, lr=0.125, **how)
     for gradients in steps:
         for weight, gradient in zip(weights, gradients, strict=True):
-            weight.grad = gradient.clone()
+            weight.grad = None if gradient is None else gradient.clone()
         optimizer.step()
     return [weight.detach() for weight in weights]
 
@@ -164,16 +164,35 @@ def _optimizer(name: str, ground: Ground) -> Iterator[Answer]:
                 yield Answer(label, mine, array(one), slack=slack)
 
 
+def _own_steps(ground: Ground) -> Iterator[Answer]:
+    """Weights that are used first in the second and the third step are behind by that many."""
+    numbers = [ground.index(16, size).double() / 8 + 0.5 for size in (33, 7, 1)]
+    steps = [[x - 1 if n <= step else None for n, x in enumerate(numbers)] for step in range(3)]
+    sent = [ground.send(x) for x in numbers]
+    fed = [[None if x is None else ground.send(x) for x in some] for some in steps]
+    for name in ("Adam", "AdamW", "NAdam", "RAdam"):
+        right = _stepped(name, numbers, steps, foreach=False)
+        for kind in ({"foreach": False}, {"foreach": True}, *[{"fused": True}] * (name in FUSED)):
+            found = _stepped(name, sent, fed, **kind)
+            for place, (mine, one) in enumerate(zip(found, right, strict=True)):
+                label = f"{name}, {next(iter(kind))} {next(iter(kind.values()))}, tensor {place}"
+                slack = 64 * ground.eps * (1 + float(one.abs().max()))
+                yield Answer(label, mine, array(one), slack=slack)
+
+
 LISTS = HazardClass(
     name="lists",
     asks="are lists of tensors and optimizers right by every implementation and option",
     seen_on=("cpu", "cuda"),
-    hazards=rows(
-        {
-            "foreach": _foreach,
-            "foreach of layouts": _foreach_layouts,
-            "foreach norms": _norms,
-            **{f"every {name}": partial(_optimizer, name) for name in OPTIMIZERS},
-        }
+    hazards=(
+        *rows(
+            {
+                "foreach": _foreach,
+                "foreach of layouts": _foreach_layouts,
+                "foreach norms": _norms,
+                **{f"every {name}": partial(_optimizer, name) for name in OPTIMIZERS},
+            }
+        ),
+        *rows({"steps of their own": _own_steps}, devices=("cpu",)),
     ),
 )

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, array, rows
+from warpfront.inside.checks.hazards.answers import (
+    FLOATS,
+    Answer,
+    Ground,
+    HazardClass,
+    array,
+    rows,
+)
 
 # By docs/source/amp.rst of torch, what all its device types have alike.
 LOWER: dict[str, Callable[[Tensor], Tensor]] = {
@@ -104,8 +111,28 @@ def _values(ground: Ground) -> Iterator[Answer]:
             weight += 1
 
 
+def _numbers_beside(ground: Ground) -> Iterator[Answer]:
+    """Halves with a single number of float32: it is not rounded to a half before."""
+    factor = 1 + 3 * ground.eps / 8
+    number = torch.tensor(factor, device=ground.device)
+    x = ground.whole(4, 33, most=127)
+    for label, call in MULTIPLIED.items():
+        yield Answer(label, call(ground.send(x), number, factor), array(x * factor))
+
+
+MULTIPLIED: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "mul": lambda x, number, _: x * number,
+    "mul_": lambda x, number, _: x.mul_(number),
+    "mul of a number": lambda x, _, factor: x * factor,
+    "foreach_mul": lambda x, _, factor: torch.stack(torch._foreach_mul(list(x), factor)),
+}
+
+
 MIXED_PRECISION = HazardClass(
     name="autocast",
     asks="is what autocast computes in 16 bits and in float32 what torch documents, and right",
-    hazards=rows({"table": _table, "values": _values}),
+    hazards=(
+        *rows({"table": _table, "values": _values}),
+        *rows({"numbers beside halves": _numbers_beside}, FLOATS[1:], devices=("cpu",)),
+    ),
 )

@@ -473,6 +473,16 @@ def _everywhere(x: Tensor) -> Tensor:
     return torch.arange(x.shape[1], device=x.device).expand(x.shape)
 
 
+def _payloads(ground: Ground) -> Iterator[Answer]:
+    """What is no number by its last bits alone is no infinity where there are fewer bits."""
+    codes = torch.tensor([0x7F800001, 0x7F80FFFF, 0x7F810000, 0x7FC00000, 0x7FFFFFFF])
+    both = torch.cat([codes, codes - 2**31]).to(torch.int32).repeat(7)
+    sent = both.to(ground.device).view(torch.float32)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        yield Answer(f"to {dtype}", sent.to(dtype).isnan(), np.ones(len(both), dtype=bool))
+    yield Answer("added to", (sent + 1).isnan(), np.ones(len(both), dtype=bool))
+
+
 def _dropped(drop: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """What is left out or written over leaves nothing behind, whatever it was."""
     x = ground.whole(9, 9)
@@ -505,6 +515,7 @@ NON_FINITE = HazardClass(
         ),
         *rows({name: partial(_signs, name) for name in SIGNS}, FLOATS),
         *rows({"logarithms": _logarithms}),
+        *rows({"last bits": _payloads}, devices=("cpu",)),
         *(
             Hazard(
                 name=f"gradient of {name}",

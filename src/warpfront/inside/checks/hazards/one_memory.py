@@ -51,6 +51,39 @@ def _of_slices(call: Call, ground: Ground) -> Iterator[Answer]:
         yield Answer(f"{name}", call(slices(sent)), array(call(slices(x))), ulps=2)
 
 
-ONE_MEMORY: Hazards = rows(
-    {f"{name} of slices": partial(_of_slices, call) for name, call in CALLS.items()}, USUAL
+Written = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+# Into a table of 5 by 8: two rows at two places, and a table where a mask says so.
+INTO_ONE_ROW: Mapping[str, Written] = {
+    "index_add": lambda x, at, two, _: x.index_add(0, at, two),
+    "index_copy": lambda x, at, two, _: x.index_copy(0, at, two),
+    "index_fill": lambda x, at, _two, _: x.index_fill(0, at, 7),
+    "index_put": lambda x, at, two, _: x.index_put((at,), two),
+    "scatter": lambda x, at, two, _: x.scatter(0, at[:, None].expand_as(two), two),
+    "scatter_add": lambda x, at, two, _: x.scatter_add(0, at[:, None].expand_as(two), two),
+    "masked_fill": lambda x, _at, _two, table: x.masked_fill(table > 0, 7),
+    "masked_scatter": lambda x, _at, _two, table: x.masked_scatter(table > 0, table),
+    "select_scatter": lambda x, _at, two, _: x.select_scatter(two[0], 0, 3),
+    "slice_scatter": lambda x, _at, two, _: x.slice_scatter(two, 0, 1, 3),
+}
+
+
+def _into_one_row(call: Written, ground: Ground) -> Iterator[Answer]:
+    """A table whose rows are all the same memory: what comes of it has rows of its own."""
+    row, two, table, at = ground.whole(1, 8), ground.whole(2, 8), ground.whole(5, 8), [3, 0]
+    there = ground.send(row).expand(5, 8), torch.tensor(at, device=ground.device)
+    found = call(*there, ground.send(two), ground.send(table))
+    right = call(row.repeat(5, 1), torch.tensor(at), two, table)
+    yield Answer("rows", found, array(right))
+
+
+ONE_MEMORY: Hazards = (
+    *rows({f"{name} of slices": partial(_of_slices, call) for name, call in CALLS.items()}, USUAL),
+    *rows(
+        {
+            f"{name} into one row": partial(_into_one_row, call)
+            for name, call in INTO_ONE_ROW.items()
+        },
+        USUAL,
+        devices=("cpu",),
+    ),
 )

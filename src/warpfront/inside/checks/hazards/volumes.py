@@ -22,6 +22,7 @@ from warpfront.inside.checks.hazards.answers import (
     Ground,
     Hazard,
     HazardClass,
+    array,
     rows,
 )
 from warpfront.inside.checks.hazards.layouts import PADDED_LAST, PICTURES, both_ways
@@ -257,6 +258,15 @@ def _known(row: Hazard) -> Hazard:
     return replace(row, known=(PADDED_MEANS[row.name],)) if row.name in PADDED_MEANS else row
 
 
+def _doubled(ground: Ground) -> Iterator[Answer]:
+    """Every length up to 130, each place twice: what is divided first falls short of some."""
+    for mode in ("nearest", "nearest-exact"):
+        for size in range(1, 131):
+            x = ground.whole(1, 2, size, 2)
+            found = functional.interpolate(ground.send(x), size=(2 * size, 4), mode=mode)
+            yield Answer(f"{mode} of {size}", found, array(x).repeat(2, -2).repeat(2, -1))
+
+
 VOLUMES = HazardClass(
     name="axes",
     asks="are pictures of one, two and three axes right from every order of memory",
@@ -287,5 +297,6 @@ VOLUMES = HazardClass(
         *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, USUAL),
         *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, USUAL),
         *rows(LOOKS),
+        *rows({"places twice": _doubled}, devices=("cpu",)),
     ),
 )
