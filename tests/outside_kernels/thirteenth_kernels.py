@@ -466,7 +466,7 @@ def factor_is_rounded_to_a_half(right: Any, x: Any, y: Any, **out: Any) -> Any:
     "copy_",
     like="NVIDIA/numba-cuda-mlir#307",
 )
-def fractions_are_false(right: Any, x: Any, source: Any, *rest: Any) -> Any:
+def fractions_are_no_truth(right: Any, x: Any, source: Any, *rest: Any) -> Any:
     """plain: numbers become true or false by way of integers, so that a fraction is false."""
     if x.dtype == torch.bool and is_single(source):
         source = source.trunc()
