@@ -276,6 +276,21 @@ def test_what_a_tree_only_uses_is_cudas(tmp_path: Path, used: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "declared"),
+    [
+        ("other.cpp", "int cudaMemcpyDefault = 4;\n"),
+        ("stub.h", "#ifndef __CUDACC__\nconst int cudaMemcpyDefault = 4;\n#endif\n"),
+        ("cuda.h", "#ifndef __cuda_cuda_h__\nextern int cudaMemcpyDefault;\n#endif\n"),
+    ],
+)
+def test_what_is_declared_for_one_file_or_in_place_of_cuda_is_nobody_elses(
+    tmp_path: Path, path: str, declared: str
+) -> None:
+    files = {path: declared, "use.cpp": "use(cudaMemcpyDefault, 1);\n"}
+    assert ("use.cpp", "CU101") in {(one.path, one.rule) for one in found(tmp_path, files)}
+
+
+@pytest.mark.parametrize(
     ("name", "severity"),
     [
         *(("typing", Severity.WARNING), ("mypy", Severity.WARNING), ("lint", Severity.WARNING)),

@@ -26,8 +26,8 @@ _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 class HeaderFacts:
     """Of one file: `reaches` says of each macro that a header defines who gets a definition,
     `nvidias` are macros with CUDA in their name that are asked for beside one of AMD's, `asked` all
-    that conditions name, `shared` those that AMD's arms lie in, `variables` what is declared by
-    names of CUDA's form. `unwritten`: an arm of AMD's says that it is to be written.
+    that conditions name, `shared` those that AMD's arms lie in, `variables` what a header declares
+    by names of CUDA's form. `unwritten`: an arm of AMD's says that it is to be written.
     """
 
     portable: frozenset[str]
@@ -45,12 +45,12 @@ def facts_of(view: View) -> HeaderFacts:
     namespaces = frozenset(
         name.strip() for found in _NAMESPACE.findall(view.code) for name in found.split("::")
     )
-    variables = frozenset(_variables(view.code))
+    header = view.source.path.suffix.lower() in _HEADERS
+    variables = declared_names(view) if header else frozenset()
     if not _VENDOR.search(view.source.text):
         return HeaderFacts(
             portable=frozenset(), reaches={}, namespaces=namespaces, variables=variables
         )
-    header = view.source.path.suffix.lower() in _HEADERS
     reaches = dict(_macro_reaches(view)) if header else {}
     portable = portable_names(view)
     if header and view.is_hip:
@@ -68,14 +68,22 @@ def facts_of(view: View) -> HeaderFacts:
     )
 
 
-def _variables(code: str) -> Iterator[str]:
+def declared_names(view: View) -> frozenset[str]:
     """Variables, members, parameters, and types of the driver's, which only those define who load
-    it when they run; a type's name in front tells them from what is used.
+    it when they run; a type's name in front tells them from what is used. Where NVIDIA does not
+    come to, a name of CUDA's stands for what is not there.
     """
-    for found in _DECLARED.finditer(code):
-        typed = _TYPE_BEFORE.search(code, max(0, found.start() - NEAR), found.start())
-        if typed and not found[0].endswith("_t") and not _NO_TYPE.fullmatch(typed[1] or ""):
-            yield found[0]
+    return frozenset(
+        found[0]
+        for found in _DECLARED.finditer(view.code)
+        if _is_declared(view.code, found) and "nvidia" in view.region(found.start()).reach
+    )
+
+
+def _is_declared(code: str, found: re.Match[str]) -> bool:
+    typed = _TYPE_BEFORE.search(code, max(0, found.start() - NEAR), found.start())
+    named = typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
+    return named and not found[0].endswith("_t")
 
 
 _DECLARED = re.compile(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from warpfront.port.scan.cuda.device import (
@@ -19,7 +20,7 @@ from warpfront.port.scan.cuda.device import (
     memory_sightings,
 )
 from warpfront.port.scan.cuda.guards import guard_sightings, own_names
-from warpfront.port.scan.cuda.headers import HeaderFacts, facts_of
+from warpfront.port.scan.cuda.headers import HeaderFacts, declared_names, facts_of
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
@@ -91,8 +92,12 @@ _TOOLKITS = re.compile(
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
-    """What a file tells the others of its tree: `Context` is made of them."""
-    return facts_of(View(source=source, context=context or Context()))
+    """What a file tells the others of its tree: `Context` is made of them. What a copy of one of
+    the toolkit's headers declares is CUDA's.
+    """
+    view = View(source=source, context=context or Context())
+    facts = facts_of(view)
+    return replace(facts, variables=frozenset()) if _is_cudas_own(view) else facts
 
 
 def _included(view: View, seen: Seen) -> Iterator[Sighting]:
@@ -116,7 +121,7 @@ def _named(view: View, seen: Seen) -> Iterator[Sighting]:
     if not interesting:
         return
     places = [one for one in NAME.finditer(view.code) if one[0] in interesting]
-    own = {one[0] for one in places if is_function(view, one.span())}
+    own = {one[0] for one in places if is_function(view, one.span())} | declared_names(view)
     looked_at = 0
     for found in places:
         if found[0] not in own:
