@@ -13,6 +13,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from warpfront.inside.checks.byte_code import shared_byte_code
 from warpfront.inside.checks.claimed_device import find_device
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
 from warpfront.inside.checks.effort import (
@@ -71,13 +72,14 @@ def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
         record(session, claims, recorder, effort)
         return 0 if recorder.finish() else 1
 
-    if len(options.sessions) == 1:
-        return run(options.sessions[0])
-    # What a session that cannot be a fork is started with.
-    alone = ["--claims", str(options.claims), "--results", str(options.results)]
-    codes = run_side_by_side(
-        options.sessions, run, (*alone, *effort.arguments()), device=claims.device
-    )
+    with shared_byte_code():
+        if len(options.sessions) == 1:
+            return run(options.sessions[0])
+        # What a session that cannot be a fork is started with.
+        alone = ["--claims", str(options.claims), "--results", str(options.results)]
+        codes = run_side_by_side(
+            options.sessions, run, (*alone, *effort.arguments()), device=claims.device
+        )
     write_json(options.results / ENDINGS, codes)
     return int(any(codes.values()))
 

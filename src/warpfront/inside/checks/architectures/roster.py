@@ -4,9 +4,12 @@ automatic classes, which every release has had. Edge.
 
 from __future__ import annotations
 
-import importlib
+import ast
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 # By kind: the tables of `transformers.models.auto.modeling_auto` that list it. Of several classes
@@ -39,10 +42,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "encoder": ("MODEL_FOR_MASKED_LM",),
 }
 KINDS = tuple(TABLES)
+_SUFFIX = "_MAPPING_NAMES"
 
 
 class LibraryError(Exception):
-    """The library is not here, or not one that has tables of architectures."""
+    """The library is not here, or has no such tables of architectures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +63,49 @@ class Architecture:
 
 
 def library_version() -> str:
-    """Raises `LibraryError` where `transformers` cannot be imported, with the library's reason."""
-    try:
-        return str(importlib.import_module("transformers").__version__)
-    except ImportError as error:
-        raise LibraryError(f"transformers cannot be imported: {error}") from error
+    """Raises `LibraryError` where the library is not here, or says no version."""
+    return str(_assigned("__init__.py", "__version__")["__version__"])
 
 
 def architectures() -> tuple[Architecture, ...]:
-    """All of them, in the order of the kinds and then of the library's tables."""
-    library_version()
-    tables: Any = importlib.import_module("transformers.models.auto.modeling_auto")
+    """All of them, in the order of the kinds and then of the library's tables.
+
+    The tables are read without importing their module, which imports half of the library (2 to 10
+    s). Raises `LibraryError` where they are not there, or not as every release has had them.
+    """
+    tables = _assigned("models/auto/modeling_auto.py", _SUFFIX)
     return tuple(
         Architecture(name=name, kind=kind, model=model)
         for kind in KINDS
         for name, model in _of_kind(tables, kind).items()
     )
+
+
+def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
+    """What a module of the library assigns to names that end so, at its top level and by literals,
+    each other's tables and `OrderedDict` alone.
+    """
+    spec = find_spec("transformers")
+    if spec is None or spec.origin is None:
+        raise LibraryError("transformers is not installed")
+    source = Path(spec.origin).parent / path
+    known: dict[str, Any] = {"__builtins__": {"list": list, "str": str}, "OrderedDict": OrderedDict}
+    try:
+        tree = ast.parse(source.read_bytes())
+        tree.body = [node for node in tree.body if _target(node).endswith(suffix)]
+        exec(compile(tree, str(source), "exec"), known)  # noqa: S102 - importing it would as well
+    except Exception as error:
+        raise LibraryError(f"{source} cannot be read: {error}") from error
+    found = {name: value for name, value in known.items() if name.endswith(suffix)}
+    if not found:
+        raise LibraryError(f"{source} assigns nothing to a name that ends in {suffix}")
+    return found
+
+
+def _target(node: ast.stmt) -> str:
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0])
+    return ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else ""
 
 
 def chosen(
@@ -88,10 +119,10 @@ def chosen(
     return found, tuple(name for name in names if name not in {one.name for one in found})
 
 
-def _of_kind(tables: Any, kind: str) -> Mapping[str, str]:
+def _of_kind(tables: Mapping[str, Any], kind: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for table in TABLES[kind]:
-        for name, model in _entries(getattr(tables, f"{table}_MAPPING_NAMES", {})):
+        for name, model in _entries(tables.get(table + _SUFFIX, {})):
             found.setdefault(name, model)
     return found
 
