@@ -26,6 +26,7 @@ from warpfront.errors import MatrixError, Problem
 
 SIZE_LIMIT_CHARACTERS = 512 * 1024
 DEPTH_LIMIT = 16
+TOO_DEEP = f"nested deeper than {DEPTH_LIMIT} levels"
 ALIAS_LIMIT = 64
 NODE_LIMIT = 50_000
 
@@ -79,7 +80,11 @@ def read_document(text: str, *, path: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
-        raise _refused(path, line, f"not YAML: {error.problem or error.context}") from None
+        problem = error.problem or error.context
+        # libyaml has a limit of its own since PyYAML 6.0.4, and reads ahead of its events.
+        if problem == "exceeded maximum nesting depth":
+            raise _refused(path, line, TOO_DEEP) from None
+        raise _refused(path, line, f"not YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise _refused(path, 0, f"not YAML: {' '.join(str(error).split())}") from None
     if root is None:
@@ -122,7 +127,7 @@ def _refuse_bombs(text: str, path: str) -> None:
             aliases += 1
         line = event.start_mark.line + 1 if event.start_mark else 0
         if depth > DEPTH_LIMIT:
-            raise _refused(path, line, f"nested deeper than {DEPTH_LIMIT} levels")
+            raise _refused(path, line, TOO_DEEP)
         if aliases > ALIAS_LIMIT:
             raise _refused(path, line, f"more than {ALIAS_LIMIT} aliases (*name)")
 
