@@ -504,7 +504,6 @@ KEPT_STATE = HazardClass(
                 f"last states of {name}": partial(_other_recurrent, name, states=True)
                 for name in RECURRENT
             },
-            devices=("cpu",),
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, each_seed=True),
     ),

@@ -504,7 +504,7 @@ PADDED_MEANS = ("avg_pool2d, padded", "avg_pool2d, padding not counted")
 # The window of each place is that of one further on; mended by pytorch#188345.
 PADDED_LAST = KnownDefect(
     thread="pytorch#188344",
-    label=r"^gradient .* channels, channels_last$",
+    label=r"^gradient .* channels, (channels_last|some channels)$",
     device="cuda",
     before=(2, 14),
 )
@@ -532,10 +532,17 @@ LAYOUTS = HazardClass(
                     )
                     for name in CONVOLUTIONS
                 },
-                **{f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in POOLED},
+                **{
+                    f"some channels, {name}": partial(_pooled, name, forms=SOME)
+                    for name in POOLED
+                    if name not in PADDED_MEANS
+                },
                 "some channels, norms": partial(_norms, forms=SOME),
             },
-            devices=("cpu",),
+        ),
+        *rows(
+            {f"some channels, {name}": partial(_pooled, name, forms=SOME) for name in PADDED_MEANS},
+            known=(PADDED_LAST,),
         ),
         *ONE_MEMORY,
     ),

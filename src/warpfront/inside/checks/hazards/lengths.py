@@ -646,9 +646,8 @@ LENGTHS = HazardClass(
         ),
         *rows(
             {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
-            devices=("cpu",),
         ),
-        *rows({"many judged": _many_judged}, FLOATS, devices=("cpu",)),
+        *rows({"many judged": _many_judged}, FLOATS),
         *rows({"many sequences": _many_sequences}, devices=("cpu",)),
         Hazard(
             name="cancelled", answers=_cancelled, dtypes=("float16",), known=(PARTS_OF_THREADS,)

@@ -193,6 +193,6 @@ LISTS = HazardClass(
                 **{f"every {name}": partial(_optimizer, name) for name in OPTIMIZERS},
             }
         ),
-        *rows({"steps of their own": _own_steps}, devices=("cpu",)),
+        *rows({"steps of their own": _own_steps}),
     ),
 )

@@ -395,7 +395,6 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 
-# Not looked at on a GPU.
 SIGNS: Mapping[str, Mapping[str, Pair]] = {
     "signs of nought": {
         "round": (torch.round, np.round),
@@ -515,7 +514,7 @@ NON_FINITE = HazardClass(
         ),
         *rows({name: partial(_signs, name) for name in SIGNS}, FLOATS),
         *rows({"logarithms": _logarithms}),
-        *rows({"last bits": _payloads}, devices=("cpu",)),
+        *rows({"last bits": _payloads}),
         *(
             Hazard(
                 name=f"gradient of {name}",

@@ -84,6 +84,5 @@ ONE_MEMORY: Hazards = (
             for name, call in INTO_ONE_ROW.items()
         },
         USUAL,
-        devices=("cpu",),
     ),
 )

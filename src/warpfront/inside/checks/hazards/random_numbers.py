@@ -460,7 +460,7 @@ RANDOM_NUMBERS = HazardClass(
             for name in DISTRIBUTIONS
         ),
         *rows({"quartiles": _quartiles}, each_seed=True),
-        *rows({"never drawn": _never_drawn}, devices=("cpu",), each_seed=True),
+        *rows({"never drawn": _never_drawn}, each_seed=True),
         *rows({"ranges": _ranges}, USUAL, each_seed=True),
         *rows(
             {

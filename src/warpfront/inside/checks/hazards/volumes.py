@@ -297,6 +297,6 @@ VOLUMES = HazardClass(
         *rows({f"{n}, one axis": partial(_norm, LINE, n) for n in NORMS}, USUAL),
         *rows({f"{n}, three axes": partial(_norm, VOLUME, n) for n in NORMS}, USUAL),
         *rows(LOOKS),
-        *rows({"places twice": _doubled}, devices=("cpu",)),
+        *rows({"places twice": _doubled}),
     ),
 )
