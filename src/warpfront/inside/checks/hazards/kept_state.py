@@ -474,6 +474,10 @@ def _scaled(ground: Ground) -> Iterator[Answer]:
         scales.append(scaler.get_scale())
         weights.append(weight.detach().clone())
     yield Answer("scale", torch.tensor(scales), np.array([8, 16, 16, 8, 8, 16.0]))
+    most = torch.full((1,), 3e38, device=ground.device)
+    steps, found = most.int() * 0, most * 0
+    grown = torch._amp_update_scale_(most.clone(), steps, found, 2.0, 0.5, 1)
+    yield Answer("scale that cannot grow", grown, array(most))
     right = np.array([0, -1, -2, -2, -3, -4.0])[:, None].repeat(3, 1)
     yield Answer("weight", torch.stack(weights), right)
 

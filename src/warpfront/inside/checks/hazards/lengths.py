@@ -277,6 +277,12 @@ def _counts(ground: Ground) -> Iterator[Answer]:
     values, back, counts = sent.unique(return_inverse=True, return_counts=True)
     yield Answer("unique", values[back], a)
     yield Answer("unique's counts", counts, np.bincount(a))
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        at = torch.tensor([3, 100, 3, 127 if dtype == torch.uint8 else 32_767])
+        at = torch.cat([at, at * 2]) if dtype == torch.int32 else at
+        yield Answer(
+            f"bincount, {dtype}", at.to(dtype).to(ground.device).bincount(), np.bincount(at)
+        )
     mask = sent % 7 == 3
     yield Answer("nonzero", mask.nonzero()[:, 0], (a % 7 == 3).nonzero()[0])
     yield Answer("masked_select", sent[mask], a[a % 7 == 3])

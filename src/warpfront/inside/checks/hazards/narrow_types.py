@@ -164,6 +164,15 @@ def _quantized(ground: Ground) -> Iterator[Answer]:
     found.sum().backward()
     inside = (steps >= -128) & (steps <= 127)
     yield Answer("gradient", sent.grad, inside.astype(float))
+    scale, zero = torch.tensor([0.5, 0.25, 2.0, 0.125, 1.0]), torch.tensor([3, -2, 0, 7, 1])
+    rows, (steps, codes) = x[:4095].view(5, 819), (array(y)[:, None] for y in (scale, zero))
+    by_row = torch.fake_quantize_per_channel_affine(
+        ground.send(rows),
+        *(scale.to(ground.device), zero.int().to(ground.device)),
+        *(0, -128, 127),
+    )
+    held = (np.rint(array(rows) / steps) + codes).clip(-128, 127)
+    yield Answer("by row", by_row, (held - codes) * steps, ulps=1)
 
 
 CODES = ((torch.quint8, 0, 255), (torch.qint8, -128, 127), (torch.qint32, -(2**31), 2**31 - 1))

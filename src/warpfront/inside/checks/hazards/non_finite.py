@@ -482,6 +482,20 @@ def _payloads(ground: Ground) -> Iterator[Answer]:
     yield Answer("added to", (sent + 1).isnan(), np.ones(len(both), dtype=bool))
 
 
+def _signed(ground: Ground) -> Iterator[Answer]:
+    """What is no number has a sign all the same."""
+    for dtype, codes in {
+        torch.float32: torch.tensor([0x7FC00000, -0x400000], dtype=torch.int32),
+        torch.bfloat16: torch.tensor([0x7FC0, -0x40], dtype=torch.int16),
+        torch.float16: torch.tensor([0x7E00, -0x200], dtype=torch.int16),
+    }.items():
+        sent = codes.repeat(17).to(ground.device).view(dtype)
+        negative = array(codes.repeat(17) < 0)
+        told = torch.copysign(torch.ones_like(sent), sent)
+        yield Answer(f"copysign, {dtype}", told, np.where(negative, -1.0, 1.0))
+        yield Answer(f"signbit, {dtype}", sent.signbit(), negative)
+
+
 def _dropped(drop: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """What is left out or written over leaves nothing behind, whatever it was."""
     x = ground.whole(9, 9)
@@ -515,6 +529,7 @@ NON_FINITE = HazardClass(
         *rows({name: partial(_signs, name) for name in SIGNS}, FLOATS),
         *rows({"logarithms": _logarithms}),
         *rows({"last bits": _payloads}),
+        *rows({"signs of no number": _signed}, devices=("cpu",)),
         *(
             Hazard(
                 name=f"gradient of {name}",

@@ -45,10 +45,13 @@ class WithOptions:
         backward: bool = True,
         # Not where rounding in 16 bits decides on which side of a kink a number is.
         halves: bool = True,
+        # Not where it has to be contiguous.
+        slices: bool = True,
         **options: Sequence[Any],
     ) -> None:
         self.call, self.floats, self.given = call, floats, given
         self.fit, self.backward, self.halves, self.options = fit, backward, halves, options
+        self.slices = slices
 
 
 ROWS, TWO, THREE = (((5, 7),) * count for count in (1, 2, 3))
@@ -278,6 +281,12 @@ PLACED: Mapping[str, WithOptions] = {
     ),
     "embedding of limited rows": WithOptions(
         lambda w, i, **how: functional.embedding(i, w * 1, **how),
+        given=(torch.tensor([[4, 1, 0], [3, 1, 4]]),),
+        max_norm=(0.75, 100.0),
+        norm_type=(1.0, 2.0),
+    ),
+    "embedding of limited rows of a slice": WithOptions(
+        lambda w, i, **how: functional.embedding(i, torch.cat([w, w * 3], 1)[:, :7], **how),
         given=(torch.tensor([[4, 1, 0], [3, 1, 4]]),),
         max_norm=(0.75, 100.0),
         norm_type=(1.0, 2.0),
@@ -617,6 +626,9 @@ def _triangular(x: Tensor, b: Tensor, *, upper: bool, left: bool, unit: bool) ->
 
 
 SOLVED: Mapping[str, WithOptions] = {
+    "polygamma": WithOptions(
+        lambda x, order: torch.polygamma(order, x), fit=lambda x: x.abs() + 0.5, order=(0, 1, 2)
+    ),
     "solve_triangular": WithOptions(
         _triangular, ((5, 7), (5, 3)), upper=BOTH, left=BOTH, unit=BOTH
     ),
@@ -654,6 +666,9 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
         sent = [ground.send(x) for x in drawn]
         given = [x.to(ground.device, copy=True) for x in of.given]
         found = _called(of, sent, given, how, wanted[0])
+        parts: list[Tensor] = []
+        if of.slices and not (ground.quick or ground.half):
+            parts = _called(of, [_slice(x) for x in sent], given, how, wanted[0], parted=True)
         afterwards = zip([*sent, *given], [*drawn, *of.given], strict=True)
         for place, (after, before) in enumerate(afterwards):
             yield Answer(f"input {place} afterwards, {label}", after, array(before))
@@ -670,6 +685,16 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
                 alone = _called(of, sent, given, how, wanted[0], only=place - 1)
                 for one in alone[place : place + 1]:
                     yield Answer(f"{name} alone, {label}", one, array(right), ulps=4, slack=slack)
+            if parts:
+                said = f"{name} of slices, {label}"
+                yield Answer(said, parts[place], array(right), ulps=4, slack=slack)
+
+
+def _slice(x: Tensor) -> Tensor:
+    """The same numbers, with others between their rows and behind them."""
+    return (
+        torch.cat([x, torch.full_like(x, 9.0)[..., :3]], -1)[..., : x.shape[-1]] if x.dim() else x
+    )
 
 
 def _called(
@@ -679,9 +704,11 @@ def _called(
     how: Mapping[str, Any],
     like: Tensor | None,
     only: int | None = None,
+    *,
+    parted: bool = False,
 ) -> list[Tensor]:
     """Output and gradients, of the argument `only` if that is given; what is fed back is the same
-    for both, by place.
+    for both, by place, and with `parted` a slice of something larger.
     """
     leaves = [
         x.detach().requires_grad_(of.backward and only in {None, place})
@@ -693,6 +720,7 @@ def _called(
     shape = output.shape if like is None else like.shape
     fed = (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
     fed = fed.to(output.device, output.dtype)
+    fed = _slice(fed) if parted else fed
     asked = [x for x in leaves if x.requires_grad]
     results = iter(torch.autograd.grad(output, asked, fed, allow_unused=True))
     gradients = [next(results) if x.requires_grad else None for x in leaves]

@@ -75,6 +75,7 @@ PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
     "gamma of many": (lambda x: torch._standard_gamma(x + 30), 30.0, 30.0),
     "binomial of many": (lambda x: torch.binomial(x + 100, x + 0.375), 37.5, 23.4375),
     "poisson of many": (lambda x: torch.poisson(x + 40), 40.0, 40.0),
+    "poisson of billions": (lambda x: torch.poisson(x + 3e9), 3e9, 3e9),
     "exponential_, slowly": (lambda x: x.exponential_(0.125), 8.0, 64.0),
     "geometric_, rarely": (lambda x: x.geometric_(0.125), 8.0, 56.0),
     "bernoulli_, mostly": (lambda x: x.bernoulli_(0.875), 0.875, 7 / 64),

@@ -121,6 +121,12 @@ def _tall(ground: Ground) -> Iterator[Answer]:
     yield Answer("linear", found, right + 1, ulps=1)
     yield Answer("wide", (y.mT @ x.mT).mT, right, ulps=1)
     yield Answer("sums", x.sum(1), array(a.sum(1)), ulps=1)
+    if ground.half:
+        return
+    sides = ground.whole(2, 2, TALL)
+    lower = torch.tensor([[[1.0, 0.0], [3.0, 2.0]], [[2.0, 0.0], [-1.0, 4.0]]]).double()
+    found = torch.linalg.solve_triangular(ground.send(lower), ground.send(sides), upper=False)
+    yield Answer("sides of triangles", found, array(lower.inverse() @ sides), ulps=4)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,9 +154,14 @@ def record_beside(claims: Claims, recorder: Recorder, effort: Effort | None = No
 def find_part(*, name: str, device: str, effort: Effort) -> CheckFinding:
     require_full_precision()
     try:
-        return _finding(load_database(), name, device=device, effort=effort)
+        entries = load_database()
     except DatabaseMoved:
         return unavailable(UNREAD)
+    # Each begins elsewhere: what a driver compiles for an entry is compiled by one of the parts
+    # that are swept at once, and found by the others.
+    names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
+    first = len(entries) * names.index(name) // len(names)
+    return _finding([*entries[first:], *entries[:first]], name, device=device, effort=effort)
 
 
 def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
