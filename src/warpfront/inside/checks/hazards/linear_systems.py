@@ -13,8 +13,8 @@ from torch import Tensor
 from warpfront.inside.checks.hazards.answers import Answer, Ground, HazardClass, rows
 
 # One, few and many at a time; around the sizes of warps, wavefronts and tiles.
-BATCHES = ((), (2, 3), (70,))
-SIZES = (1, 3, 17, 33)
+BATCHES = ((), (3,), (2, 3), (70,))
+SIZES = (1, 3, 17, 33, 65)
 MANY = 65_600
 Matrix = Callable[..., Tensor]
 
@@ -67,10 +67,16 @@ def _solved(_: Ground, a: Tensor, b: Tensor, sent: Tensor) -> Iterator[tuple[str
     right = b.to(sent.dtype).to(sent.device)
     yield "solve", a @ _back(torch.linalg.solve(sent, right)), b
     yield "solve from the right", _back(torch.linalg.solve(sent, right.mT, left=False)) @ a, b.mT
+    if a.dim() > 2:
+        shared = b.flatten(end_dim=-3)[0]
+        held = _back(torch.linalg.solve(sent, shared.to(sent.dtype).to(sent.device)))
+        yield "solve for one side of all", a @ held, shared.expand_as(b)
     yield "inverse", a @ _back(torch.linalg.inv(sent)), _one(a)
     p, lower, upper = (_back(x) for x in torch.linalg.lu(sent))
     yield "lu", p @ lower @ upper, a
     factors, pivots = torch.linalg.lu_factor(sent)
+    p, lower, upper = (_back(x) for x in torch.lu_unpack(factors, pivots))
+    yield "lu_factor", p @ lower @ upper, a
     yield "lu_solve", a @ _back(torch.linalg.lu_solve(factors, pivots, right)), b
     q, r = (_back(x) for x in torch.linalg.qr(sent))
     yield "qr", q @ r, a

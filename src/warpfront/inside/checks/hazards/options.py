@@ -7,6 +7,7 @@ number (16 in 16 bits, where the whole is rounded once or twice, and sums are ke
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,13 @@ class WithOptions:
         self.call, self.floats, self.given = call, floats, given
         self.fit, self.backward, self.halves, self.options = fit, backward, halves, options
         self.slices = slices
+
+    def widened(self) -> WithOptions:
+        """Of rows longer than a block has threads, and of no power of two; by the first options."""
+        wide = copy.copy(self)
+        wide.floats = tuple((2, 1030) for _ in self.floats)
+        wide.options = {name: values[:1] for name, values in self.options.items()}
+        return wide
 
 
 ROWS, TWO, THREE = (((5, 7),) * count for count in (1, 2, 3))
@@ -114,6 +122,7 @@ ACTIVATIONS: Mapping[str, WithOptions] = {
         for name, options in ACTIVE.items()
     },
     "glu": WithOptions(functional.glu, ((6, 8),), dim=(0, 1)),
+    "glu of long rows": WithOptions(functional.glu, ((2, 1030),), dim=(1,)),
     "long softmax": WithOptions(functional.softmax, ((600, 7),), dim=(0,)),
     "large softplus": WithOptions(
         functional.softplus, fit=lambda x: x * 16, beta=(0.05, 0.5), threshold=(1, 20)
@@ -666,9 +675,7 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
         sent = [ground.send(x) for x in drawn]
         given = [x.to(ground.device, copy=True) for x in of.given]
         found = _called(of, sent, given, how, wanted[0])
-        parts: list[Tensor] = []
-        if of.slices and not (ground.quick or ground.half):
-            parts = _called(of, [_slice(x) for x in sent], given, how, wanted[0], parted=True)
+        parts = _of_slices(of, ground, sent, given, how, wanted[0])
         afterwards = zip([*sent, *given], [*drawn, *of.given], strict=True)
         for place, (after, before) in enumerate(afterwards):
             yield Answer(f"input {place} afterwards, {label}", after, array(before))
@@ -685,9 +692,22 @@ def _tried(of: WithOptions, ground: Ground) -> Iterator[Answer]:
                 alone = _called(of, sent, given, how, wanted[0], only=place - 1)
                 for one in alone[place : place + 1]:
                     yield Answer(f"{name} alone, {label}", one, array(right), ulps=4, slack=slack)
-            if parts:
-                said = f"{name} of slices, {label}"
-                yield Answer(said, parts[place], array(right), ulps=4, slack=slack)
+            for one in parts[place : place + 1]:
+                yield Answer(f"{name} of slices, {label}", one, array(right), ulps=4, slack=slack)
+
+
+def _of_slices(
+    of: WithOptions,
+    ground: Ground,
+    sent: Sequence[Tensor],
+    given: Sequence[Tensor],
+    how: Mapping[str, Any],
+    like: Tensor,
+) -> list[Tensor]:
+    """Output and gradients of the same numbers out of something larger, where that is asked."""
+    if not of.slices or ground.quick or ground.half:
+        return []
+    return _called(of, [_slice(x) for x in sent], given, how, like, parted=True)
 
 
 def _slice(x: Tensor) -> Tensor:
@@ -730,7 +750,12 @@ def _called(
     ]
 
 
-ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **PLACED, **MEASURED, **SOLVED}
+WIDE = {
+    f"{name} of long rows": one.widened()
+    for name, one in {**ACTIVATIONS, **LOSSES}.items()
+    if set(one.floats) == {ROWS[0]} and one.halves and not one.given
+}
+ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **WIDE, **PLACED, **MEASURED, **SOLVED}
 OPTIONS = HazardClass(
     name="options",
     asks="is every option of an operation heeded, forward and backward",

@@ -176,6 +176,15 @@ def _windows() -> Iterator[Window]:
     yield Window(places=(2, 2), kernel=(3, 3), count=70, padding=1)
 
 
+def _pixels_and_taps() -> Iterator[Window]:
+    """Pictures that are one pixel wide, and filters longer than a wavefront has lanes."""
+    for places in ((1, 1), (1, 7), (7, 1)):
+        yield Window(places=places, kernel=(3, 3), padding=1)
+    for groups in (1, 2):
+        yield Window(places=(150,), kernel=(71,), channels=(4, 6), groups=groups)
+        yield Window(places=(2, 80), kernel=(1, 67), channels=(4, 6), groups=groups)
+
+
 def _named(one: Window) -> str:
     said = "transposed " if one.turned else ""
     how = f"stride {one.stride}, padding {one.padding}, dilation {one.dilation}"
@@ -188,7 +197,8 @@ _TURNS = 3
 def _convolved(ground: Ground) -> Iterator[Answer]:
     """Forward and both gradients, in both formats, by sums over windows in float64."""
     formats = (torch.contiguous_format, torch.channels_last)
-    for one in itertools.islice(_windows(), ground.seed % _TURNS, None, _TURNS):
+    turn = itertools.islice(_windows(), ground.seed % _TURNS, None, _TURNS)
+    for one in itertools.chain(turn, _pixels_and_taps()):
         inside = one.channels[1] if one.turned else one.channels[0]
         first, last = one.channels[0] // one.groups, one.channels[1]
         x = ground.whole(one.count, inside, *one.places, most=2)
