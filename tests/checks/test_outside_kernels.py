@@ -84,6 +84,8 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
         "the eleventh thirty": 30,
         "the twelfth thirty": 30,
         "the thirteenth thirty": 30,
+        "the fourteenth thirty": 30,
+        "the fifteenth thirty": 30,
     }
     assert set(BY) <= set(KERNELS)
     assert {name for name in KERNELS if HALF[name] != "later"} - set(BY) == UNSEEN

@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in thirteen sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in fifteen sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -12,8 +12,10 @@ from __future__ import annotations
 from outside_kernels import (
     eighth_kernels,
     eleventh_kernels,
+    fifteenth_kernels,
     fifth_kernels,
     first_kernels,
+    fourteenth_kernels,
     fourth_kernels,
     ninth_kernels,
     second_kernels,
@@ -41,6 +43,8 @@ SETS = tuple(
         eleventh_kernels,
         twelfth_kernels,
         thirteenth_kernels,
+        fourteenth_kernels,
+        fifteenth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -59,4 +63,6 @@ HALF = {
     **dict.fromkeys(eleventh_kernels.KEPT, "the eleventh thirty"),
     **dict.fromkeys(twelfth_kernels.KEPT, "the twelfth thirty"),
     **dict.fromkeys(thirteenth_kernels.KEPT, "the thirteenth thirty"),
+    **dict.fromkeys(fourteenth_kernels.KEPT, "the fourteenth thirty"),
+    **dict.fromkeys(fifteenth_kernels.KEPT, "the fifteenth thirty"),
 }
