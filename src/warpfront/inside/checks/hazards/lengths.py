@@ -434,10 +434,6 @@ def _many_samples(name: str, ground: Ground) -> Iterator[Answer]:
 NORMED = 2053
 NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, (5,), w, b), ((NORMED, 5), (5,), (5,))),
-    "layer_norm of two axes": (
-        lambda x, w, b: functional.layer_norm(x, (2, 2), w, b),
-        ((GRID + 5, 2, 2), (2, 2), (2, 2)),
-    ),
     # Without a number given each dtype has its own, which is what a row of noughts is divided by.
     "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w, 1e-5), ((NORMED, 5), (5,))),
     "group_norm": (
@@ -449,11 +445,18 @@ NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ..
         ((NORMED, 5), (5,), (5,)),
     ),
 }
+# CUDA's writes elsewhere, and raises (pytorch#192016; 2.11 on an H200).
+NORMED_PLANES: Mapping[str, Any] = {
+    "layer_norm of two axes": (
+        lambda x, w, b: functional.layer_norm(x, (2, 2), w, b),
+        ((GRID + 5, 2, 2), (2, 2), (2, 2)),
+    ),
+}
 
 
 def _normed_rows(name: str, ground: Ground) -> Iterator[Answer]:
     """What a norm's weight and bias learn is summed over thousands of rows, the last ones too."""
-    call, shapes = NORMED_ROWS[name]
+    call, shapes = {**NORMED_ROWS, **NORMED_PLANES}[name]
     tensors = [ground.whole(*shape) for shape in shapes]
     yield from both_ways(call, ground, tensors, roundings=16 * math.sqrt(shapes[0][0]), size=1)
 
@@ -656,6 +659,10 @@ LENGTHS = HazardClass(
         ),
         *rows(
             {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_ROWS},
+        ),
+        *rows(
+            {f"rows of {name}": partial(_normed_rows, name) for name in NORMED_PLANES},
+            devices=("cpu",),
         ),
         *rows({"many judged": _many_judged}, FLOATS),
         *rows({"many sequences": _many_sequences}, devices=("cpu",)),

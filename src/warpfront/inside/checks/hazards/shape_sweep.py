@@ -17,6 +17,7 @@ from warpfront.inside.checks.hazards.answers import (
     Answer,
     Ground,
     HazardClass,
+    KnownDefect,
     array,
     rows,
 )
@@ -110,6 +111,12 @@ def _reductions(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"max, {where}", sent.max(), a.max())
         yield Answer(f"all, {where}", (sent > -1).all(), (a > -1).all())
         yield Answer(f"any, {where}", (sent > 0).any(), (a > 0).any())
+
+
+# More right sides than a launch takes are solved in parts, and those of the batch are mixed up.
+SIDES_IN_PARTS = KnownDefect(
+    thread="pytorch#187717", label="^sides of triangles$", device="cuda", before=None
+)
 
 
 def _tall(ground: Ground) -> Iterator[Answer]:
@@ -312,7 +319,7 @@ SHAPES = HazardClass(
             {"products": _products, "repeated operands": _repeated, "reductions": _reductions},
             USUAL,
         ),
-        *rows({"tall": _tall}),
+        *rows({"tall": _tall}, known=(SIDES_IN_PARTS,)),
         *rows({"windows": _convolved}, USUAL, turns=_TURNS),
         *LONE_AXES,
     ),
