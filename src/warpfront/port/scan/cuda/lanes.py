@@ -54,9 +54,10 @@ _ASSIGNED_NARROW = re.compile(
 )
 _ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
 _MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
+_LANE = r"\b(?!\w*(?:(?<!war)plane|log_))\w*lane\w*"
 _SHIFTED_BY_LANE = re.compile(
     r"(?<!64_t\))(?<!long\))"
-    r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)",
+    rf"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:{_LANE}|threadIdx\.x)",
     re.IGNORECASE,
 )
 _OF_A_CPU = re.compile(
@@ -91,7 +92,7 @@ _THREAD_NAME = re.compile(
 )
 _LANE_RESULT = re.compile(r"\b(?:\w*(?:lane|warp)\w*)\s*(?:=|\()[^=;]{0,80}\Z", re.IGNORECASE)
 _LAST_LANE = re.compile(
-    r"\b\w*lane\w*\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*\w*lane",
+    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
     re.IGNORECASE,
 )
 _NARROW_LAUNCH = re.compile(

@@ -416,6 +416,7 @@ def portable_names(view: View) -> frozenset[str]:
         name
         for name, defined in view.macros.items()
         if any(view.region(directive.start).reach == {"amd"} for directive in defined)
+        or any(_GIVEN_TO_HIP.match(directive.body) for directive in defined)
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
@@ -437,7 +438,8 @@ def portable_names(view: View) -> frozenset[str]:
 
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
-_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC")
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|\bhip[A-Z]")
+_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
 _INTRINSICS = (
     r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
 )
