@@ -415,8 +415,9 @@ def portable_names(view: View) -> frozenset[str]:
     macros = {
         name
         for name, defined in view.macros.items()
-        if any(view.region(directive.start).reach == {"amd"} for directive in defined)
-        or any(_GIVEN_TO_HIP.match(directive.body) for directive in defined)
+        if any(
+            view.region(d.start).reach == {"amd"} or _GIVEN_TO_HIP.match(d.body) for d in defined
+        )
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {

@@ -35,13 +35,9 @@ def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
     for candidate in (node, module.scopes.one(node)):
         inner = candidate
         while isinstance(inner, ast.Subscript | ast.Attribute | ast.Call):
-            if isinstance(inner, ast.Call):
-                name = module.dotted(inner.func)
-                if name.endswith(ends):
-                    return True
-                inner = inner.func
-            else:
-                inner = inner.value
+            if isinstance(inner, ast.Call) and module.dotted(inner.func).endswith(ends):
+                return True
+            inner = inner.func if isinstance(inner, ast.Call) else inner.value
         if isinstance(inner, ast.Name) and inner is not candidate and inner is not node:
             value = module.scopes.one(inner)
             if isinstance(value, ast.Call) and module.dotted(value.func).endswith(ends):
@@ -137,8 +133,6 @@ def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
 
 _CDNA = 9
 _CODES = 20
-
-
 _SHORT = 30
 
 
