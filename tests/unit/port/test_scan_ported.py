@@ -842,6 +842,39 @@ def test_what_waves_of_64_do_not_come_to_is_not_said(
 
 
 @pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("defined(WS) && (WS == 64)", False),
+        ("WARP_SIZE > 32", False),
+        ("__AMDGCN_WAVEFRONT_SIZE == 64", False),
+        ("WARP_SIZE == 32", True),
+        ("ROWS == 64", True),
+    ],
+)
+def test_the_arm_beside_one_for_waves_of_64_is_for_others(
+    tmp_path: Path, condition: str, *, said: bool
+) -> None:
+    arms = f"#if {condition}\nf();\n#else\nint m = __ballot(p);\n#endif\n"
+    files = {"a.hip": f"{HIP}__device__ void k(bool p) {{\n{arms}}}\n"}
+    assert (("a.hip", "CU109") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("tool", "said"), [("HIPIFY", False), ("SIMPLIFY", True)])
+def test_what_is_given_to_hipify_is_ported(tmp_path: Path, tool: str, *, said: bool) -> None:
+    remark = f"#if !defined(__HIPCC__)\n#include <cuda/atomic>  // not replaced by {tool}\n#endif\n"
+    files = {"a.h": remark, "b.cu": "void f() { cudaFree(p); }\n"} | BEGUN
+    assert (("b.cu", "CU101") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("define", "said"), [("-D__HIP_PLATFORM_HCC__", False), ("-DHCC", True)])
+def test_an_old_macro_of_hips_that_a_files_own_flags_set_is_there(
+    tmp_path: Path, define: str, *, said: bool
+) -> None:
+    code = f"// flags: {define}\n#if !defined(__HIP_PLATFORM_HCC__)\n#include <cuda.h>\n#endif\n"
+    assert (("a.hpp", "CU155") in loud(found(tmp_path, {"a.hpp": code, "b.cpp": HIP}))) is said
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
         ("m = (1 << bitplane_index) - 1", False),

@@ -245,9 +245,8 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
         body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
         total[body] = total.get(body, 0) + (size or 0)
         if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
-            shift = -1 if view.context.ported else 0
             what = f"{found[2]}[32], a slot a warp,"
-            yield sighting(view, "CU114", found.span(), what=what, shift=shift)
+            yield sighting(view, "CU114", found.span(), what=what, shift=-view.context.ported)
         if size and total[body] > _LDS_BYTES:
             yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
 

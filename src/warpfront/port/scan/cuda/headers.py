@@ -147,8 +147,8 @@ _HEARD_OF = {
     ),
     "rocm": ("version.hip", "is_rocm", "is_hip", "IS_ROCM", "IS_HIP", "ROCM_HOME"),
     "extensions": ("CUDAExtension", "cpp_extension"),
-    "renaming": ("hipify", "define __CUDACC__"),
-    "hipify": ("hipify",),
+    "renaming": ("hipify", "HIPIFY", "define __CUDACC__"),
+    "hipify": ("hipify", "HIPIFY"),
 }
 _NAMES_OF_ROCM = (*_HEARD_OF["rocm"], "rocm", "ROCm", "ROCM", "amdgpu", "amdsmi")
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)

@@ -249,13 +249,9 @@ def _amd_too(view: View, offset: int) -> Reach:
     return frozenset(SIDES) if reach == {"amd"} else reach
 
 
-def _milder(view: View) -> int:
-    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
-    return -1 if view.context.ported else 0
-
-
 def _halvings(view: View) -> Iterator[Sighting]:
-    for pattern, shift in ((_HALVING_FROM_16, _milder(view)), (_DOUBLING_TO_32, -1)):
+    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    for pattern, shift in ((_HALVING_FROM_16, -view.context.ported), (_DOUBLING_TO_32, -1)):
         for found in pattern.finditer(view.code):
             if _SHUFFLES.search(view.code, found.end(), found.end() + NEAR):
                 yield sighting(view, "CU113", found.span(), shift=shift)
@@ -295,4 +291,4 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and not left.isdigit()
         ):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield sighting(view, "CU114", found.span(), shift=_milder(view))
+            yield sighting(view, "CU114", found.span(), shift=-view.context.ported)

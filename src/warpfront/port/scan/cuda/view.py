@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ _WIDTH_ASKED = re.compile(
     re.IGNORECASE,
 )
 _ELSE = re.compile(r"\}\s*else\s*\{")
+_WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
 _BALLOT_ASSIGNED = re.compile(
     r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
 )
@@ -187,6 +189,10 @@ class View:
                 opening = other.end() - 1 if other else -1
             if opening in self.blocks:
                 yield opening, self.blocks[opening]
+        for chain in self.reaches.chains:
+            for arm, rest in itertools.pairwise(chain.arms):
+                if _WIDE_ARM.search(arm.directive.body):
+                    yield rest.directive.start, chain.end
 
     def in_device_code(self, offset: int) -> bool:
         return inside(self.device_bodies, offset)
