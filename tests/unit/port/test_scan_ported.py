@@ -859,6 +859,16 @@ def test_the_arm_beside_one_for_waves_of_64_is_for_others(
     assert (("a.hip", "CU109") in loud(found(tmp_path, files))) is said
 
 
+@pytest.mark.parametrize(("width", "said"), [("WS == 64", False), ("WS == 32", True)])
+def test_what_a_ballot_of_32_lanes_gave_in_its_arm_is_counted_right(
+    tmp_path: Path, width: str, *, said: bool
+) -> None:
+    wide = "int m = lane < 32 ? (int)v : (int)(v >> 32);"
+    arms = f"#if {width}\n{wide}\n#else\nint m = __ballot(p);\n#endif\nv = __popc(m);"
+    files = {"a.hip": f"{HIP}__device__ void k(bool p) {{\n{arms}\n}}\n"}
+    assert (("a.hip", "CU111") in loud(found(tmp_path, files))) is said
+
+
 @pytest.mark.parametrize(("tool", "said"), [("HIPIFY", False), ("SIMPLIFY", True)])
 def test_what_is_given_to_hipify_is_ported(tmp_path: Path, tool: str, *, said: bool) -> None:
     remark = f"#if !defined(__HIPCC__)\n#include <cuda/atomic>  // not replaced by {tool}\n#endif\n"
@@ -881,7 +891,8 @@ def test_an_old_macro_of_hips_that_a_files_own_flags_set_is_there(
         ("m = 1 << LOG_COUNTER_LANES", False),
         ("m = 1u << (lane_id)", True),
         ("m = 1 << warplane", True),
-        ("m = 1 << sublane", True),
+        ("m = 1 << mylane", True),
+        ("m = 1 << sublane", False),
     ],
 )
 def test_a_plane_is_no_lane(tmp_path: Path, code: str, *, said: bool) -> None:

@@ -174,7 +174,8 @@ class View:
     @cached_property
     def ballot_variables(self) -> frozenset[str]:
         """Variables that a ballot or an active mask is assigned to."""
-        return frozenset(found[1] for found in _BALLOT_ASSIGNED.finditer(self.code))
+        places = _BALLOT_ASSIGNED.finditer(self.code)
+        return frozenset(one[1] for one in places if not inside(self.narrow_arms, one.start()))
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:

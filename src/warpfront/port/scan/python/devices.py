@@ -15,7 +15,6 @@ _DEVICE_NAME = re.compile(
     re.IGNORECASE,
 )
 _SAME_TEXT = frozenset({"lower", "upper", "strip", "casefold"})
-_NAME_SOURCES = ("get_device_name",)
 _ARCH_LIST = ("get_arch_list",)
 _LIBRARY = re.compile(
     r"(?:.*/)?(?:lib(?:cuda|cudart|nvidia-ml|nvrtc|cublas(?:Lt)?|cudnn\w*|nccl|nvToolsExt|cufile)\."
@@ -65,7 +64,7 @@ def _is_device_name(module: Module, node: ast.AST, depth: int = 0) -> bool:
     function = inner.func if isinstance(inner, ast.Call) else None
     if isinstance(function, ast.Attribute) and function.attr in _SAME_TEXT:
         return _is_device_name(module, function.value, depth + 1)
-    if _calls(module, inner, _NAME_SOURCES):
+    if _calls(module, inner, ("get_device_name",)):
         return True
     if isinstance(inner, ast.Attribute) and inner.attr == "name":
         return _calls(module, inner.value, ("get_device_properties",))
