@@ -18,7 +18,7 @@ from warpfront.port.scan.findings import SIDES, Known, Side
 from warpfront.port.scan.words import is_aside
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
-_VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|\bhip[A-Z/]")
+_VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 
 
@@ -178,10 +178,10 @@ def heard_of(code: Iterable[str], rest: Iterable[str] = ()) -> frozenset[str]:
 
 def _heard_in(text: str) -> str:
     """Code without devices may ask which compiler reads it (a header of portability's does)."""
-    return text if _OF_DEVICES.search(text) else _OF_COMPILERS.sub("", text)
+    asks = "__HIP" in text and _OF_DEVICES.search(text) is None
+    return text.replace("__HIP", "") if asks else text
 
 
-_OF_COMPILERS = re.compile(r"__HIP\w*")
 _OF_DEVICES = re.compile(r"\b(?:hip|cuda)[A-Z_/]|__(?:device|global)__|\b(?:CUDA|HIP|ROCM)_")
 
 

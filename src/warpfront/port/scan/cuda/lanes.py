@@ -54,7 +54,7 @@ _ASSIGNED_NARROW = re.compile(
 )
 _ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
 _MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
-_LANE = r"\b(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w*lane\w*"
+_LANE = r"\b(?=\w*lane)(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w+"
 _SHIFTED_BY_LANE = re.compile(
     r"(?<!64_t\))(?<!long\))"
     rf"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:{_LANE}|threadIdx\.x)",

@@ -446,7 +446,7 @@ def portable_names(view: View) -> frozenset[str]:
 
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
-_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|\bhip[A-Z]")
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
 _GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
 _INTRINSICS = (
     r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
