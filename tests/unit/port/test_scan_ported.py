@@ -611,6 +611,7 @@ SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
         ("setup.py", SETUP.format("print('pip install x -i https://a.org/whl/cu128')"), set()),
         ("a.py", "import threading\nlock_of_nvml_ = threading.Lock()\n", set()),
         ("a.py", "handle_of_nvml_ = nvml_open()\n", {"PY064"}),
+        ("a.py", "def f(a):\n    clocks_of_nvml_ = max(clocks_of_nvml_)\n", set()),
         ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    amdsmi_init()\n", set()),
         ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    stop()\n", {"PY064"}),
         ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
@@ -762,6 +763,52 @@ def test_a_copy_of_the_toolkits_header_is_no_code_to_port(tmp_path: Path) -> Non
     assert not [one for one in found(tmp_path, copied) if one.rule == "CU101"]
 
 
+@pytest.mark.parametrize(
+    ("name", "licence", "said"),
+    [
+        ("dcgm_errors.h", "Copyright (c) 2022, NVIDIA CORPORATION.\n * Apache License", False),
+        ("dcgm_errors.h", "Copyright (c) 2022, Somebody.\n * Apache License", True),
+        ("errors.h", "Copyright (c) 2022, NVIDIA CORPORATION.\n * Apache License", True),
+    ],
+)
+def test_a_copy_of_a_header_of_nvidias_tools_is_no_code_to_port(
+    tmp_path: Path, name: str, licence: str, *, said: bool
+) -> None:
+    files = {name: f"/* {licence} */\nenum e {{ DCGM_BAD_CUDA_ENV = 28 }};\n", "b.cu": KERNEL}
+    assert ((name, "CU154") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("define", "said"),
+    [("cudaFree hipFree", False), ("cudaFree my_free", True), ("cudaFree chipFree", True)],
+)
+def test_a_header_of_names_for_hip_is_a_port_whoever_includes_it(
+    tmp_path: Path, define: str, *, said: bool
+) -> None:
+    files = {"to_hip.h": f"#define {define}\n", "check.h": "#define CUDA_CHECK(x) check(x)\n"}
+    files |= {"setup.py": "run('hipcc a.cu')\n", "a.cu": "void f() { CUDA_CHECK(cudaFree(p)); }\n"}
+    assert (("a.cu", "CU154") in loud(found(tmp_path, files | BEGUN))) is said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#define NOINLINE __noinline__\n", True),
+        ("#define BOTH __host__ __device__\n", False),
+        ("#ifdef USE_HIP\nint a;\n#endif\n", False),
+    ],
+)
+def test_a_compilers_macro_in_code_without_devices_is_no_knowledge_of_amd(
+    tmp_path: Path, text: str, *, said: bool
+) -> None:
+    header = f"#if defined(__HIP_PLATFORM_HCC__)\n{text}#endif\n"
+    own = {
+        "a.cpp": '#include "cuda_alike.h"\nint a;\n',
+        "cuda_alike.h": "#include <cuda_runtime.h>\n",
+    }
+    assert (("a.cpp", "CU154") in loud(found(tmp_path, own | {"portability.h": header}))) is said
+
+
 def test_rccl_has_the_names_of_nccl_but_not_its_header(tmp_path: Path) -> None:
     names = "ncclResult_t f(ncclComm_t c) { cublasHandle_t h; return ncclSuccess; }\n"
     include = '#include <nccl.h>\n#include "nccl_own_memory.h"\nint a;\n'
@@ -792,6 +839,65 @@ def test_what_waves_of_64_do_not_come_to_is_not_said(
     )
     files = {"a.hip": f"{HIP}__device__ void k(int lane, int v, int m) {{ {code} }}\n"}
     assert (("a.hip", "CU111") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("defined(WS) && (WS == 64)", False),
+        ("WARP_SIZE > 32", False),
+        ("__AMDGCN_WAVEFRONT_SIZE == 64", False),
+        ("WARP_SIZE == 32", True),
+        ("ROWS == 64", True),
+    ],
+)
+def test_the_arm_beside_one_for_waves_of_64_is_for_others(
+    tmp_path: Path, condition: str, *, said: bool
+) -> None:
+    arms = f"#if {condition}\nf();\n#else\nint m = __ballot(p);\n#endif\n"
+    files = {"a.hip": f"{HIP}__device__ void k(bool p) {{\n{arms}}}\n"}
+    assert (("a.hip", "CU109") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("width", "said"), [("WS == 64", False), ("WS == 32", True)])
+def test_what_a_ballot_of_32_lanes_gave_in_its_arm_is_counted_right(
+    tmp_path: Path, width: str, *, said: bool
+) -> None:
+    wide = "int m = lane < 32 ? (int)v : (int)(v >> 32);"
+    arms = f"#if {width}\n{wide}\n#else\nint m = __ballot(p);\n#endif\nv = __popc(m);"
+    files = {"a.hip": f"{HIP}__device__ void k(bool p) {{\n{arms}\n}}\n"}
+    assert (("a.hip", "CU111") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("tool", "said"), [("HIPIFY", False), ("SIMPLIFY", True)])
+def test_what_is_given_to_hipify_is_ported(tmp_path: Path, tool: str, *, said: bool) -> None:
+    remark = f"#if !defined(__HIPCC__)\n#include <cuda/atomic>  // not replaced by {tool}\n#endif\n"
+    files = {"a.h": remark, "b.cu": "void f() { cudaFree(p); }\n"} | BEGUN
+    assert (("b.cu", "CU101") in loud(found(tmp_path, files))) is said
+
+
+@pytest.mark.parametrize(("define", "said"), [("-D__HIP_PLATFORM_HCC__", False), ("-DHCC", True)])
+def test_an_old_macro_of_hips_that_a_files_own_flags_set_is_there(
+    tmp_path: Path, define: str, *, said: bool
+) -> None:
+    code = f"// flags: {define}\n#if !defined(__HIP_PLATFORM_HCC__)\n#include <cuda.h>\n#endif\n"
+    assert (("a.hpp", "CU155") in loud(found(tmp_path, {"a.hpp": code, "b.cpp": HIP}))) is said
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("m = (1 << bitplane_index) - 1", False),
+        ("m = 1 << LOG_COUNTER_LANES", False),
+        ("m = 1u << (lane_id)", True),
+        ("m = 1 << warplane", True),
+        ("m = 1 << mylane", True),
+        ("m = 1 << sublane", False),
+    ],
+)
+def test_a_plane_is_no_lane(tmp_path: Path, code: str, *, said: bool) -> None:
+    kernel = f"{HIP}__device__ void k(int lane, int m) {{ {code}; }}\n"
+    assert (("a.hip", "CU111") in loud(found(tmp_path, {"a.hip": kernel}))) is said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ operators of vectors. Pure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -82,9 +83,6 @@ _CLUSTER_SCOPE = re.compile(
     r"cluster_group|this_cluster|invoke_one)\b"
 )
 _TILE_OF_32 = re.compile(r"\b(?:tiled_partition|thread_block_tile)\s*<\s*32\s*[,>]")
-_CAPABILITY_ATTRIBUTE = re.compile(
-    r"\b(?:cudaDevAttrComputeCapabilityMajor|CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)\b"
-)
 _LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 
 
@@ -97,16 +95,16 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
     if opening is None or not given:
         return
     whole = (span[0], given[-1][1] + 1)
-    end = _template_end(view, opening.end(), whole[1])
+    operands = view.code.find(":", opening.end(), whole[1])
+    end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[opening.end() : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
+    certain = _PTX.search(template) or _BARE_PTX.match(template)
     if _TENSOR_CORE.search(template):
         yield sighting(view, "CU121", whole, what=_short(template))
-    elif _PTX.search(template) or _BARE_PTX.match(template):
-        yield sighting(view, "CU107", whole, what=_short(template))
-    elif "%" in template and view.in_device_code(span[0]):
-        yield sighting(view, "CU107", whole, what=_short(template), shift=-1)
+    elif certain or ("%" in template and view.in_device_code(span[0])):
+        yield sighting(view, "CU107", whole, what=_short(template), shift=0 if certain else -1)
 
 
 def _may_be_ptx(view: View, offset: int) -> bool:
@@ -121,12 +119,6 @@ def _may_be_ptx(view: View, offset: int) -> bool:
 
 
 _PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
-
-
-def _template_end(view: View, start: int, end: int) -> int:
-    """Where the instruction text ends and the operands begin: the first colon of the code."""
-    colon = view.code.find(":", start, end)
-    return colon if colon >= 0 else end
 
 
 def _short(template: str) -> str:
@@ -144,16 +136,12 @@ def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
         text = view.code[slice(*whole)]
         asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
         if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
-            yield sighting(view, "CU129", whole, shift=1 if _over_lds(view, given[-1]) else 0)
+            size = number_of(view, view.code[slice(*given[-1])])
+            yield sighting(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
     elif name in ("atomicAdd", "atomicAdd_system", "atomicAdd_block") and _points_to_half(
         view, view.code[slice(*given[0])], span[0]
     ):
         yield sighting(view, "CU126", whole)
-
-
-def _over_lds(view: View, argument: Span) -> bool:
-    size = number_of(view, view.code[slice(*argument)])
-    return size is not None and size > _LDS_BYTES
 
 
 def _points_to_half(view: View, pointer: str, offset: int) -> bool:
@@ -210,8 +198,6 @@ _PATTERNS = (
     ("cg", _CLUSTER_SCOPE, "CU119"),
     ("cooperative_groups", _CLUSTER_SCOPE, "CU119"),
     ("tiled_partition", _TILE_OF_32, "CU120"),
-    ("cudaDevAttrComputeCapabilityMajor", _CAPABILITY_ATTRIBUTE, "CU151"),
-    ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", _CAPABILITY_ATTRIBUTE, "CU151"),
 )
 
 
@@ -233,15 +219,10 @@ def _half_members(view: View) -> Iterator[Sighting]:
     declared = {found[1] for found in _HALF_DECLARED.finditer(view.code)}
     if not declared:
         return
-    for found in _MEMBER.finditer(view.code):
-        if (
-            found[1] in declared
-            and view.code[found.start() - 1 : found.start()] not in (".", ">")
-            and _declared_last(view, found[1], found.start())
-        ):
-            yield sighting(view, "CU127", found.span())
-    for found in _EMPTIED.finditer(view.code):
-        if found[1] in declared and _declared_last(view, found[1], found.start(1)):
+    for found in itertools.chain(_MEMBER.finditer(view.code), _EMPTIED.finditer(view.code)):
+        start = found.start()
+        of_another = view.code[start - 1 : start] in (".", ">")
+        if found[1] in declared and not of_another and _declared_last(view, found[1], start):
             yield sighting(view, "CU127", found.span())
 
 
@@ -264,9 +245,8 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
         body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
         total[body] = total.get(body, 0) + (size or 0)
         if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
-            shift = -1 if view.context.ported else 0
             what = f"{found[2]}[32], a slot a warp,"
-            yield sighting(view, "CU114", found.span(), what=what, shift=shift)
+            yield sighting(view, "CU114", found.span(), what=what, shift=-view.context.ported)
         if size and total[body] > _LDS_BYTES:
             yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
 

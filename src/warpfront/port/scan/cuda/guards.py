@@ -78,9 +78,9 @@ _FAR = 6
 
 def _of_old_hip(view: View, arm: Arm) -> bool:
     """Whether an arm asks for AMD by the name that ROCm 6 took away, and by no other, in a file
-    that does not define it.
+    that does not define it, nor names the flag that does.
     """
-    if "__HIP_PLATFORM_HCC__" in view.macros:
+    if "__HIP_PLATFORM_HCC__" in view.macros or "-D__HIP_PLATFORM_HCC__" in view.source.text:
         return False
     return "__HIP_PLATFORM_HCC__" in arm.macros and not arm.macros & _OF_HIP
 

@@ -18,7 +18,7 @@ from warpfront.port.scan.findings import SIDES, Known, Side
 from warpfront.port.scan.words import is_aside
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
-_VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip/")
+_VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _NAMESPACE = re.compile(r"\bnamespace\s+((?:\w+\s*::\s*)*\w+)\s*\{")
 
 
@@ -147,8 +147,8 @@ _HEARD_OF = {
     ),
     "rocm": ("version.hip", "is_rocm", "is_hip", "IS_ROCM", "IS_HIP", "ROCM_HOME"),
     "extensions": ("CUDAExtension", "cpp_extension"),
-    "renaming": ("hipify", "define __CUDACC__"),
-    "hipify": ("hipify",),
+    "renaming": ("hipify", "HIPIFY", "define __CUDACC__"),
+    "hipify": ("hipify", "HIPIFY"),
 }
 _NAMES_OF_ROCM = (*_HEARD_OF["rocm"], "rocm", "ROCm", "ROCM", "amdgpu", "amdsmi")
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -163,7 +163,7 @@ def heard_of(code: Iterable[str], rest: Iterable[str] = ()) -> frozenset[str]:
     """
     heard: set[str] = set()
     asking = 0
-    said = ((text, _HEARD_OF["rocm"]) for text in code)
+    said = ((_heard_in(text), _HEARD_OF["rocm"]) for text in code)
     for text, words in itertools.chain(said, ((text, _NAMES_OF_ROCM) for text in rest)):
         if any(word in text for word in words):
             builds = "CUDAExtension" in text and ("version.hip" in text or "IS_HIP" in text)
@@ -174,6 +174,15 @@ def heard_of(code: Iterable[str], rest: Iterable[str] = ()) -> frozenset[str]:
             if one not in heard and any(word in text for word in words)
         }
     return frozenset(heard | {"asked"} if asking > BEGUN else heard)
+
+
+def _heard_in(text: str) -> str:
+    """Code without devices may ask which compiler reads it (a header of portability's does)."""
+    asks = "__HIP" in text and _OF_DEVICES.search(text) is None
+    return text.replace("__HIP", "") if asks else text
+
+
+_OF_DEVICES = re.compile(r"\b(?:hip|cuda)[A-Z_/]|__(?:device|global)__|\b(?:CUDA|HIP|ROCM)_")
 
 
 def is_ported(texts: Collection[str], facts: Collection[HeaderFacts]) -> bool:

@@ -54,9 +54,10 @@ _ASSIGNED_NARROW = re.compile(
 )
 _ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
 _MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
+_LANE = r"\b(?=\w*lane)(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w+"
 _SHIFTED_BY_LANE = re.compile(
     r"(?<!64_t\))(?<!long\))"
-    r"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:\w*lane\w*|threadIdx\.x)",
+    rf"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:{_LANE}|threadIdx\.x)",
     re.IGNORECASE,
 )
 _OF_A_CPU = re.compile(
@@ -91,7 +92,7 @@ _THREAD_NAME = re.compile(
 )
 _LANE_RESULT = re.compile(r"\b(?:\w*(?:lane|warp)\w*)\s*(?:=|\()[^=;]{0,80}\Z", re.IGNORECASE)
 _LAST_LANE = re.compile(
-    r"\b\w*lane\w*\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*\w*lane",
+    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
     re.IGNORECASE,
 )
 _NARROW_LAUNCH = re.compile(
@@ -248,13 +249,9 @@ def _amd_too(view: View, offset: int) -> Reach:
     return frozenset(SIDES) if reach == {"amd"} else reach
 
 
-def _milder(view: View) -> int:
-    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
-    return -1 if view.context.ported else 0
-
-
 def _halvings(view: View) -> Iterator[Sighting]:
-    for pattern, shift in ((_HALVING_FROM_16, _milder(view)), (_DOUBLING_TO_32, -1)):
+    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    for pattern, shift in ((_HALVING_FROM_16, -view.context.ported), (_DOUBLING_TO_32, -1)):
         for found in pattern.finditer(view.code):
             if _SHUFFLES.search(view.code, found.end(), found.end() + NEAR):
                 yield sighting(view, "CU113", found.span(), shift=shift)
@@ -294,4 +291,4 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
             and not left.isdigit()
         ):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield sighting(view, "CU114", found.span(), shift=_milder(view))
+            yield sighting(view, "CU114", found.span(), shift=-view.context.ported)

@@ -77,18 +77,20 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
 
 
 def _is_cudas_own(view: View) -> bool:
-    """Whether this is a copy of one of the toolkit's headers: who has it describes CUDA to others
-    (traces its calls, loads it at run time), and AMD's build has its own.
+    """Whether this is a copy of a header of the toolkit or of NVIDIA's tools: who has it describes
+    CUDA to others (traces its calls, loads it at run time), and AMD's build has its own.
     """
     name = view.source.path.name
-    named = any(row.rule in _API_RULES for row in rows_including(name))
-    return named and _TOOLKITS.search(view.source.text, 0, _HEAD) is not None
+    named = _TOOLS.match(name) or any(row.rule in _API_RULES for row in rows_including(name))
+    return bool(named and _TOOLKITS.search(view.source.text, 0, _HEAD))
 
 
 _HEAD = 4000
 _TOOLKITS = re.compile(
-    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*Licensed Deliverables|__(?:cuda_cuda_h|CUDA_RUNTIME)"
+    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*(?:Licensed Deliverables|Apache License)"
+    r"|__(?:cuda_cuda_h|CUDA_RUNTIME)"
 )
+_TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:

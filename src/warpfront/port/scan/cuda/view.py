@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ _WIDTH_ASKED = re.compile(
     re.IGNORECASE,
 )
 _ELSE = re.compile(r"\}\s*else\s*\{")
+_WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
 _BALLOT_ASSIGNED = re.compile(
     r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
 )
@@ -172,7 +174,8 @@ class View:
     @cached_property
     def ballot_variables(self) -> frozenset[str]:
         """Variables that a ballot or an active mask is assigned to."""
-        return frozenset(found[1] for found in _BALLOT_ASSIGNED.finditer(self.code))
+        places = _BALLOT_ASSIGNED.finditer(self.code)
+        return frozenset(one[1] for one in places if not inside(self.narrow_arms, one.start()))
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
@@ -187,6 +190,10 @@ class View:
                 opening = other.end() - 1 if other else -1
             if opening in self.blocks:
                 yield opening, self.blocks[opening]
+        for chain in self.reaches.chains:
+            for arm, rest in itertools.pairwise(chain.arms):
+                if _WIDE_ARM.search(arm.directive.body):
+                    yield rest.directive.start, chain.end
 
     def in_device_code(self, offset: int) -> bool:
         return inside(self.device_bodies, offset)
@@ -415,7 +422,9 @@ def portable_names(view: View) -> frozenset[str]:
     macros = {
         name
         for name, defined in view.macros.items()
-        if any(view.region(directive.start).reach == {"amd"} for directive in defined)
+        if any(
+            view.region(d.start).reach == {"amd"} or _GIVEN_TO_HIP.match(d.body) for d in defined
+        )
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
@@ -437,7 +446,8 @@ def portable_names(view: View) -> frozenset[str]:
 
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
-_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC")
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
+_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
 _INTRINSICS = (
     r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
 )

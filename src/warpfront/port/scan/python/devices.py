@@ -15,7 +15,6 @@ _DEVICE_NAME = re.compile(
     re.IGNORECASE,
 )
 _SAME_TEXT = frozenset({"lower", "upper", "strip", "casefold"})
-_NAME_SOURCES = ("get_device_name",)
 _ARCH_LIST = ("get_arch_list",)
 _LIBRARY = re.compile(
     r"(?:.*/)?(?:lib(?:cuda|cudart|nvidia-ml|nvrtc|cublas(?:Lt)?|cudnn\w*|nccl|nvToolsExt|cufile)\."
@@ -35,13 +34,9 @@ def _calls(module: Module, node: ast.AST, ends: tuple[str, ...]) -> bool:
     for candidate in (node, module.scopes.one(node)):
         inner = candidate
         while isinstance(inner, ast.Subscript | ast.Attribute | ast.Call):
-            if isinstance(inner, ast.Call):
-                name = module.dotted(inner.func)
-                if name.endswith(ends):
-                    return True
-                inner = inner.func
-            else:
-                inner = inner.value
+            if isinstance(inner, ast.Call) and module.dotted(inner.func).endswith(ends):
+                return True
+            inner = inner.func if isinstance(inner, ast.Call) else inner.value
         if isinstance(inner, ast.Name) and inner is not candidate and inner is not node:
             value = module.scopes.one(inner)
             if isinstance(value, ast.Call) and module.dotted(value.func).endswith(ends):
@@ -69,7 +64,7 @@ def _is_device_name(module: Module, node: ast.AST, depth: int = 0) -> bool:
     function = inner.func if isinstance(inner, ast.Call) else None
     if isinstance(function, ast.Attribute) and function.attr in _SAME_TEXT:
         return _is_device_name(module, function.value, depth + 1)
-    if _calls(module, inner, _NAME_SOURCES):
+    if _calls(module, inner, ("get_device_name",)):
         return True
     if isinstance(inner, ast.Attribute) and inner.attr == "name":
         return _calls(module, inner.value, ("get_device_properties",))
@@ -137,8 +132,6 @@ def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
 
 _CDNA = 9
 _CODES = 20
-
-
 _SHORT = 30
 
 

@@ -23,11 +23,14 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
 
 
 def _is_kept(module: Module, node: ast.AST) -> bool:
-    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`."""
+    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
+    `nvml_power = max(nvml_power)`.
+    """
     around = module.parents.get(node)
     if not isinstance(around, ast.Assign) or node not in around.targets:
         return False
-    return "nvml" not in module.source_of(around.value).lower()
+    given = module.source_of(around.value).replace(module.source_of(node), "")
+    return "nvml" not in given.lower()
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")

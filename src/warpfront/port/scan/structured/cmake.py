@@ -204,8 +204,14 @@ def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
         yield _sighting(rule, command, (word.start, word.end), flag)
     if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
         yield _sighting("BL207", command, (word.start, word.end), word.text)
-    if command.name == "set" and GFX.search(word.text):
+    if command.name == "set" and _names_devices(word.text):
         yield _sighting("BL203", command, (command.start, word.end), f"set({_words(command)[:60]})")
+
+
+def _names_devices(text: str) -> bool:
+    """Whether a value is a list of devices or flags for them; a sentence may name one too."""
+    named = GFX.search(text) is not None
+    return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
 
 
 def _sighting(
