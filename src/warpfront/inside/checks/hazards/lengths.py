@@ -446,7 +446,7 @@ NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ..
     ),
 }
 # CUDA's writes elsewhere, and raises (pytorch#192016; 2.11 on an H200).
-NORMED_PLANES: Mapping[str, Any] = {
+NORMED_PLANES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm of two axes": (
         lambda x, w, b: functional.layer_norm(x, (2, 2), w, b),
         ((GRID + 5, 2, 2), (2, 2), (2, 2)),
