@@ -26,7 +26,15 @@ BY: dict[str, list[str]] = json.loads(
 )
 # A gradient that nobody asked for is none, which a kernel in Python may not always give back: torch
 # 2.13 was seen to crash so once.
-UNDEFINED = {"channels_last_takes_the_next_group", "last_rows_give_no_gradient"}
+UNDEFINED = {
+    "channels_last_takes_the_next_group",
+    "last_rows_give_no_gradient",
+    # Whoever uses the places that these give reads or writes elsewhere, and the session ends.
+    "largest_of_all_integers_is_the_first",
+    "places_in_the_last_part_of_a_block_are_not_found",
+    # Is wrong once in a process.
+    "plan_of_a_large_prime_serves_once",
+}
 # Of the last set, for which no rows were made.
 TENTH_UNSEEN = {
     "product_over_nothing_forgets_what_is_added",
@@ -38,6 +46,7 @@ UNSEEN = {
     "true_class_rounded_before_difference",
     "sum_of_squares_overflows",
     "step_is_between_rounded_numbers",
+    "sorted_values_are_packed_into_a_view",
     *TENTH_UNSEEN,
 }
 DTYPES = ("float32", "bfloat16", "float16")
@@ -86,6 +95,7 @@ def test_each_is_in_one_half_and_what_catches_it_is_known_or_that_nothing_does()
         "the thirteenth thirty": 30,
         "the fourteenth thirty": 30,
         "the fifteenth thirty": 30,
+        "the sixteenth thirty": 30,
     }
     assert set(BY) <= set(KERNELS)
     assert {name for name in KERNELS if HALF[name] != "later"} - set(BY) == UNSEEN

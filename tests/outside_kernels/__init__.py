@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in fifteen sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in sixteen sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -20,6 +20,7 @@ from outside_kernels import (
     ninth_kernels,
     second_kernels,
     seventh_kernels,
+    sixteenth_kernels,
     sixth_kernels,
     tenth_kernels,
     third_kernels,
@@ -45,6 +46,7 @@ SETS = tuple(
         thirteenth_kernels,
         fourteenth_kernels,
         fifteenth_kernels,
+        sixteenth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -65,4 +67,5 @@ HALF = {
     **dict.fromkeys(thirteenth_kernels.KEPT, "the thirteenth thirty"),
     **dict.fromkeys(fourteenth_kernels.KEPT, "the fourteenth thirty"),
     **dict.fromkeys(fifteenth_kernels.KEPT, "the fifteenth thirty"),
+    **dict.fromkeys(sixteenth_kernels.KEPT, "the sixteenth thirty"),
 }

@@ -213,6 +213,22 @@ def _inferred(name: str, ground: Ground) -> Iterator[Answer]:
         yield Answer(label, found, array(right), slack=2e-3 if rough else 256 * ground.eps)
 
 
+def _masks_by_head(ground: Ground) -> Iterator[Answer]:
+    """A layer without gradients, with a mask for each head of each sample."""
+
+    def make() -> torch.nn.Module:
+        return torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+
+    layer, own = ground.module(make)
+    x, mask = ground.normal(3, 19, 32), ground.index(2, 12, 19, 19) == 0
+    mask[..., 0] = False
+    sent = ground.send(x)
+    with torch.no_grad():
+        found = own(sent, sent, sent, attn_mask=mask.to(ground.device), need_weights=False)[0]
+    right = layer(x, x, x, attn_mask=mask, need_weights=False)[0].detach()
+    yield Answer("output", found, array(right), slack=64 * ground.eps)
+
+
 ATTENTION = HazardClass(
     name="attention kernels",
     narrow=("mask",),
@@ -230,5 +246,6 @@ ATTENTION = HazardClass(
         ),
         *rows({"dropped": _drops}, FLOATS),
         *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
+        *rows({"masks by head": _masks_by_head}, devices=("cpu",)),
     ),
 )

@@ -252,18 +252,35 @@ def _distances(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"gradient of {name}, {reduction}", leaf.grad, slope / scale, ulps=4)
 
 
+def _ignored_afar(ground: Ground) -> Iterator[Answer]:
+    """A class that is ignored and not there, beyond 32 bits: none is."""
+    x, target = ground.whole(33, 5), ground.index(5, 33)
+    right = -array(x)[np.arange(33), array(target)]
+    for ignored in (1 << 32, -(1 << 32), (1 << 32) + 1):
+        leaf = ground.send(x).requires_grad_()
+        found = functional.nll_loss(
+            leaf, target.to(ground.device), ignore_index=ignored, reduction="none"
+        )
+        yield Answer(f"ignored {ignored}", found, right)
+        found.sum().backward()
+        yield Answer(f"gradient, ignored {ignored}", leaf.grad, -np.eye(5)[array(target)])
+
+
 CLASS_TARGETS = HazardClass(
     name="targets",
     asks="are losses right with ignored targets, weights, smoothing, places and every reduction",
-    hazards=rows(
-        {
-            "cross_entropy": _cross_entropy,
-            "soft targets": _soft_targets,
-            "nll_loss": _likelihood,
-            "embedding": _padded_rows,
-            "embedding_bag": _bags,
-            "distances": _distances,
-        },
-        FLOATS,
+    hazards=(
+        *rows(
+            {
+                "cross_entropy": _cross_entropy,
+                "soft targets": _soft_targets,
+                "nll_loss": _likelihood,
+                "embedding": _padded_rows,
+                "embedding_bag": _bags,
+                "distances": _distances,
+            },
+            FLOATS,
+        ),
+        *rows({"ignored afar": _ignored_afar}, FLOATS, devices=("cpu",)),
     ),
 )

@@ -111,6 +111,21 @@ QUOTIENTS = {
 }
 
 
+def _hyperbolas(ground: Ground) -> Iterator[Answer]:
+    """Where half of e^x is held, and e^x is not."""
+    far = 89.0 if ground.dtype == torch.float32 else 710.0
+    x = torch.tensor([far + 1.5j, -far + 1.5j, far - 2.5j, 1 + 0.25j] * 5).to(ground.complex)
+    a = array(x.to(torch.complex128))
+    sign, half = np.sign(a.real), np.exp(np.abs(a.real) - math.log(2))
+    tail = np.exp(-2 * np.abs(a.real))
+    cosh = half * ((1 + tail) * np.cos(a.imag) + 1j * sign * (1 - tail) * np.sin(a.imag))
+    sinh = half * (sign * (1 - tail) * np.cos(a.imag) + 1j * (1 + tail) * np.sin(a.imag))
+    for name, call, right in (("cosh", torch.cosh, cosh), ("sinh", torch.sinh, sinh)):
+        slack = 1024 * ground.eps * np.abs(right)
+        found = call(x.to(ground.device))
+        yield Answer(name, found, right, slack=np.stack([slack, slack], -1))
+
+
 def _far_out(ground: Ground) -> Iterator[Answer]:
     far = 1e20 if ground.dtype == torch.float32 else 1e200
     numbers = [
@@ -148,5 +163,6 @@ COMPLEX_NUMBERS = HazardClass(
         },
         ("float32", "float64"),
         each_seed=True,
-    ),
+    )
+    + rows({"hyperbolas": _hyperbolas}, ("float32", "float64"), devices=("cpu",)),
 )

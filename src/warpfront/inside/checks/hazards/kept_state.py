@@ -420,6 +420,26 @@ def _other_recurrent(name: str, ground: Ground, *, states: bool = False) -> Iter
             yield Answer(label, mine, array(one), slack=slack)
 
 
+def _many_at_once(kind: str, ground: Ground) -> Iterator[Answer]:
+    """More sequences than a tile has rows, and what the states that they begin with learn."""
+    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9))
+    x, fed = ground.normal(4, 141, 7), ground.normal(4, 141, 9)
+    kept = [ground.normal(1, 141, 9) for _ in range(2 if kind == "LSTM" else 1)]
+
+    def tried(net: Any, numbers: list[Tensor], back: Tensor) -> list[Tensor]:
+        leaves = [t.detach().requires_grad_() for t in numbers]
+        state = tuple(leaves[1:]) if kind == "LSTM" else leaves[1]
+        output = net(leaves[0], state)[0]
+        with torch.no_grad():
+            alone = net(leaves[0], state)[0]
+        return [output.detach(), alone, *torch.autograd.grad(output, leaves, back)]
+
+    found = tried(own, [ground.send(t) for t in (x, *kept)], ground.send(fed))
+    for place, (mine, one) in enumerate(zip(found, tried(exact, [x, *kept], fed), strict=True)):
+        slack = 64 * math.sqrt(22) * ground.eps * (1 + float(one.abs().max()))
+        yield Answer(f"{place}", mine, array(one.detach()), slack=slack)
+
+
 def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     """Output, last states, and trained the gradients of the input and of every parameter."""
     if isinstance(state, tuple):
@@ -510,5 +530,9 @@ KEPT_STATE = HazardClass(
             },
         ),
         *rows({kind: partial(_recurrent, kind) for kind in ("LSTM", "GRU", "RNN")}, each_seed=True),
+        *rows(
+            {f"{kind} of many": partial(_many_at_once, kind) for kind in ("LSTM", "GRU", "RNN")},
+            devices=("cpu",),
+        ),
     ),
 )

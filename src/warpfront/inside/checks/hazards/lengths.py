@@ -222,6 +222,15 @@ def _long_volume(ground: Ground) -> Iterator[Answer]:
         yield from both_ways(call, ground, [x], said=f" of {shape}")
 
 
+def _frames(ground: Ground) -> Iterator[Answer]:
+    """Frames of more than 65,536 pixels, with others put before and behind them."""
+    x = ground.whole(1, 1, 3, 256, 257)
+    for pads in ((0, 0, 0, 0, 2, 0), (0, 0, 0, 0, 0, 1), (1, 0, 0, 2, 1, 1)):
+        right = functional.pad(x, pads, value=9.0)
+        found = functional.pad(ground.send(x), pads, value=9.0)
+        yield Answer(f"padded by {pads}", found, array(right))
+
+
 def _long_line(call: Callable[[Tensor], Tensor], ground: Ground) -> Iterator[Answer]:
     """Whole numbers and their quarters, forward and backward."""
     yield from both_ways(call, ground, [ground.whole(1, 3, LONG_LINE)], ["shifted"])
@@ -665,7 +674,7 @@ LENGTHS = HazardClass(
             devices=("cpu",),
         ),
         *rows({"many judged": _many_judged}, FLOATS),
-        *rows({"many sequences": _many_sequences}, devices=("cpu",)),
+        *rows({"many sequences": _many_sequences, "frames": _frames}, devices=("cpu",)),
         Hazard(
             name="cancelled", answers=_cancelled, dtypes=("float16",), known=(PARTS_OF_THREADS,)
         ),

@@ -128,11 +128,41 @@ MULTIPLIED: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 }
 
 
+# Operations of two tensors that tell which is which.
+OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    **{
+        name: getattr(torch, name)
+        for name in (
+            *("add", "sub", "mul", "maximum", "minimum", "fmax", "fmin", "copysign", "atan2"),
+            *("hypot", "fmod", "remainder", "floor_divide", "eq", "lt"),
+        )
+    },
+    "where": lambda x, y: torch.where(x > 0, x, y),
+    "cat": lambda x, y: torch.cat([x, y]),
+}
+
+
+def _two_widths(ground: Ground) -> Iterator[Answer]:
+    """Tensors of float32 with halves, in either place: both are widened before."""
+    x, y = ground.whole(5, 33), ground.whole(5, 33) + 0.5
+    for name, call in OF_TWO.items():
+        right = call(x, y)
+        for label, mine, other in (
+            ("left", ground.send(x), ground.send(y, torch.float32)),
+            ("right", ground.send(x, torch.float32), ground.send(y)),
+        ):
+            yield Answer(f"{name}, halves {label}", call(mine, other), array(right), ulps=4)
+
+
 MIXED_PRECISION = HazardClass(
     name="autocast",
     asks="is what autocast computes in 16 bits and in float32 what torch documents, and right",
     hazards=(
         *rows({"table": _table, "values": _values}),
-        *rows({"numbers beside halves": _numbers_beside}, FLOATS[1:], devices=("cpu",)),
+        *rows(
+            {"numbers beside halves": _numbers_beside, "two widths": _two_widths},
+            FLOATS[1:],
+            devices=("cpu",),
+        ),
     ),
 )

@@ -197,6 +197,17 @@ def _codes_of_steps(ground: Ground) -> Iterator[Answer]:
             yield Answer(f"{label} again, {dtype}", found.dequantize(), (right - zero) * scale)
 
 
+def _learnt_codes(ground: Ground) -> Iterator[Answer]:
+    """Codes of nought that are learnt are no whole numbers, and are rounded first."""
+    x, scale = ground.whole(3, 819, most=60) / 4, torch.tensor([0.5, 0.25, 2.0])
+    zero = torch.tensor([2.75, -1.625, 0.875])
+    sent = [ground.send(each) for each in (x, scale, zero)]
+    found = torch._fake_quantize_learnable_per_channel_affine(*sent, 0, -8, 7)
+    steps, codes = array(scale)[:, None], np.rint(array(zero))[:, None]
+    held = (np.rint(array(x) / steps) + codes).clip(-8, 7)
+    yield Answer("by row", found, (held - codes) * steps, ulps=1)
+
+
 NARROW_TYPES = HazardClass(
     name="eight bits",
     asks="are casts, products and arithmetic of 8-bit numbers right, code by code",
@@ -210,6 +221,6 @@ NARROW_TYPES = HazardClass(
                 "fake quantisation": _quantized,
             }
         ),
-        *rows({"quantised": _codes_of_steps}, devices=("cpu",)),
+        *rows({"quantised": _codes_of_steps, "learnt codes": _learnt_codes}, devices=("cpu",)),
     ),
 )

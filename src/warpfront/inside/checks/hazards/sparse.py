@@ -89,6 +89,17 @@ def _learned(ground: Ground) -> Iterator[Answer]:
         yield Answer(f"{form}, embedding", weight.grad.to_dense(), array(counts))
 
 
+def _in_blocks(ground: Ground) -> Iterator[Answer]:
+    """Tables of whole blocks, some of them nought, there and back."""
+    full = (ground.whole(6, 10) * ground.few(3, 5).ne(0).repeat_interleave(2, 0).repeat(1, 2)) + (
+        torch.arange(60.0).view(6, 10).double()
+    )
+    sent = ground.send(full)
+    for size in ((2, 2), (3, 5), (1, 10)):
+        yield Answer(f"rows of {size}", sent.to_sparse_bsr(size).to_dense(), array(full))
+        yield Answer(f"columns of {size}", sent.to_sparse_bsc(size).to_dense(), array(full))
+
+
 def _quietly(answers: Callable[[Ground], Iterator[Answer]], ground: Ground) -> Iterator[Answer]:
     """torch calls some of these a beta, once a process."""
     with warnings.catch_warnings():
@@ -106,5 +117,8 @@ SPARSE = HazardClass(
     name="sparse",
     asks="are sparse tensors added, multiplied and converted right",
     seen_on=("cpu", "cuda"),
-    hazards=rows({name: partial(_quietly, answers) for name, answers in ANSWERS.items()}),
+    hazards=(
+        *rows({name: partial(_quietly, answers) for name, answers in ANSWERS.items()}),
+        *rows({"blocks": partial(_quietly, _in_blocks)}, devices=("cpu",)),
+    ),
 )
