@@ -229,6 +229,42 @@ def test_what_only_sounds_like_automation_is_not(path: str) -> None:
     assert only(a_sighting(), path=path).gate is Gate.OPEN
 
 
+BOTH: Any = frozenset({"amd", "nvidia"})
+
+
+@pytest.mark.parametrize(
+    ("rule", "sides", "gate", "ported"),
+    [
+        ("PY900", BOTH, Gate.OPEN, Gate.PORTED),
+        # Where nobody but AMD comes no port met it, unless what it asks for may be absent anyway.
+        ("PY900", AMD_ONLY, Gate.OPEN, Gate.OWN_ARM),
+        ("PY900", AMD_ONLY, Gate.AVAILABILITY, Gate.PORTED),
+        # A condition that proves nothing was decided by who ported the rest.
+        ("PY901", BOTH, Gate.UNPROVEN, Gate.PORTED),
+        ("CU900", BOTH, Gate.UNPROVEN, Gate.PORTED),
+        ("CU901", BOTH, Gate.UNPROVEN, Gate.UNPROVEN),
+        ("CU901", BOTH, Gate.OPEN, Gate.OPEN),
+        ("CU900", AMD_ONLY, Gate.UNPROVEN, Gate.PORTED),
+        ("PY901", AMD_ONLY, Gate.UNPROVEN, Gate.OWN_ARM),
+        ("CU901", AMD_ONLY, Gate.UNPROVEN, Gate.OWN_ARM),
+    ],
+)
+def test_what_a_port_met_is_told_as_such(rule: str, sides: Any, gate: Gate, ported: Gate) -> None:
+    kept = rule.endswith("1")
+    engine = "python" if rule.startswith("PY") else "cuda"
+    rules = {rule: a_rule(rule, engines=(engine,), despite_a_port=kept)}
+    seen = [a_sighting(rule=rule, sides=sides, gate=gate)]
+    source = SourceText(path=PurePosixPath("a/module.py"), text=TEXT)
+    (finding,) = judge(source, seen, ROCM, rules, ported=True).findings
+    assert finding.gate is ported
+
+
+@pytest.mark.parametrize("suffix", [".py", ".pyi", ".ipynb", ".yaml"])
+def test_code_says_more_than_the_name_of_its_file(suffix: str) -> None:
+    (finding,) = judged(a_sighting(), path=f"tools/cuda_build{suffix}").findings
+    assert (finding.gate is Gate.NVIDIAS) == (suffix == ".yaml")
+
+
 def test_the_same_thing_seen_twice_is_one_finding_the_worse_one() -> None:
     mild, bad = a_sighting(rule="XX002", shift=-1), a_sighting(rule="XX002", shift=0)
     for order in ((mild, bad), (bad, mild)):
