@@ -14,6 +14,7 @@ from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.executing import Computed  # noqa: E402
 from warpfront.inside.checks.opinfo import sweep  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
+from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
 from warpfront.inside.checks.opinfo.choosing import spread, with_options  # noqa: E402
 from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
 from warpfront.inside.checks.opinfo.expecting import Exclusion  # noqa: E402
@@ -88,3 +89,23 @@ def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
     assert sweep.sweep_entries([entry], own).faults
     monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
     assert not sweep.sweep_entries([entry], own).faults
+
+
+def test_parts_of_the_database_begin_apart_and_ask_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("abs", "add", "erf", "exp", "mul", "sin", "sub", "tanh")
+    few = [one for one in load_database() if one.name in names]
+    asked: list[tuple[str, ...]] = []
+
+    def find(entries: list[Entry], name: str, **_: object) -> str:
+        asked.append(tuple(one.name for one in entries))
+        return name
+
+    monkeypatch.setattr(sweep, "load_database", lambda: few)
+    monkeypatch.setattr(sweep, "_finding", find)
+    effort = Effort()
+    for one in sweep._sweeps("cpu", effort, execute_entry):
+        sweep.find_part(name=one.name, device="cpu", effort=effort)
+    assert {tuple(sorted(each)) for each in asked} == {tuple(sorted(names))}
+    assert len({each[0] for each in asked}) == len(names)

@@ -30,11 +30,16 @@ from warpfront.inside.checks.hazards.answers import (  # noqa: E402
     KnownDefect,
     answer_fault,
 )
-from warpfront.inside.checks.hazards.hazard_checks import judge_rows  # noqa: E402
+from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows  # noqa: E402
 from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
 from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
 from warpfront.inside.checks.hazards.narrow_types import _decoded  # noqa: E402
-from warpfront.inside.checks.hazards.seeding import KernelFault, operators_of, seed_kernel_faults  # noqa: E402
+from warpfront.inside.checks.hazards.seeding import (  # noqa: E402
+    KernelFault,
+    operators_of,
+    seed_kernel_faults,
+    seeded,
+)
 from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
 
@@ -346,3 +351,20 @@ def test_a_class_of_hazards_is_called_as_no_operation_of_the_same_session() -> N
     rows = json.loads(TABLE.read_text(encoding="utf-8"))["operators"]
     names = [row["name"] for row in rows] + [row.name for row in HAZARDS]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("operator", ["mse_loss", "softplus"])
+def test_a_kernel_that_reads_slices_as_if_they_were_whole_is_seen(operator: str) -> None:
+    """By the slices alone: what is contiguous it computes right."""
+
+    def as_whole(right: Any, x: Any, *rest: Any) -> Any:
+        return right(x.as_strided(x.shape, (x.shape[-1], 1)), *rest)
+
+    fault = KernelFault("slices as if whole", (operator,), as_whole, "options", ())
+    one = class_named("options")
+    rows = [row for row in one.hazards if row.name == f"options of {operator}"]
+    assert not judge_rows(one, rows, "cpu", ("float32",), Effort()).faults
+    with seeded(fault, "cpu"):
+        faults = judge_rows(one, rows, "cpu", ("float32",), Effort()).faults
+    assert faults
+    assert all("output of slices" in each for each in faults)

@@ -43,6 +43,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 }
 KINDS = tuple(TABLES)
 _SUFFIX = "_MAPPING_NAMES"
+# What reading source and computing what is not a table raise.
+_OF_ANOTHER_FORM = (
+    *(OSError, SyntaxError, ValueError, NameError, TypeError, AttributeError, LookupError),
+    *(ArithmeticError, RecursionError),
+)
 
 
 class LibraryError(Exception):
@@ -94,7 +99,7 @@ def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
         tree = ast.parse(source.read_bytes())
         tree.body = [node for node in tree.body if _target(node).endswith(suffix)]
         exec(compile(tree, str(source), "exec"), known)  # noqa: S102 - importing it would as well
-    except Exception as error:
+    except _OF_ANOTHER_FORM as error:
         raise LibraryError(f"{source} cannot be read: {error}") from error
     found = {name: value for name, value in known.items() if name.endswith(suffix)}
     if not found:

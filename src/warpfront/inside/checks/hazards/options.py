@@ -73,7 +73,7 @@ def _loss(call: Callable[..., Any], *tensors: Any, **how: Any) -> WithOptions:
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A leaf may not be changed in place: what is computed from it may."""
-    return lambda x, **how: call(x * 1, **how)
+    return lambda x, **how: call(x * 1 if how.get("inplace") else x, **how)
 
 
 def _classes(count: int, *shape: int) -> tuple[Tensor]:
