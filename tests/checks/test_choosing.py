@@ -14,7 +14,6 @@ from warpfront.inside.checks.effort import Effort  # noqa: E402
 from warpfront.inside.checks.executing import Computed  # noqa: E402
 from warpfront.inside.checks.opinfo import sweep  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
 from warpfront.inside.checks.opinfo.choosing import spread, with_options  # noqa: E402
 from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
 from warpfront.inside.checks.opinfo.expecting import Exclusion  # noqa: E402
