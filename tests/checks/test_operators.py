@@ -513,7 +513,16 @@ def test_a_native_convolution_stores_what_each_sample_gave(monkeypatch: pytest.M
     assert how.rounding_of("convolution") == "samples"
     four, once = (how.sum_rounding("convolution", one * 100, one, n) for n in (4.0, 1.0))
     assert float(four) == 2 * float(once) == 2 * how.unit
-    assert replace(how, device="cpu").rounding_of("convolution") == ""
+
+
+def test_a_cpu_without_bfloat16_in_onednn_convolves_as_natively(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    how = Arithmetic(dtype=torch.bfloat16, device="cpu")
+    for has, said in ((True, ""), (False, "samples")):
+        monkeypatch.setattr(operations, "onednn_has_bfloat16", lambda has=has: has)
+        assert how.rounding_of("convolution") == said
+        assert replace(how, device="cuda").rounding_of("convolution") == ""
 
 
 def test_sums_that_round_are_known_by_device_and_for_all() -> None:

@@ -64,6 +64,9 @@ ANY = "any device"
 # dimensions and dilated ones also add the columns, one for each place of the kernel, in that dtype
 # (NaiveDilatedConvolution.cu, `col2hvol`).
 NATIVE = "a GPU's own convolution"
+# A CPU for which oneDNN computes nothing in bfloat16 (no AVX-512): the same products and columns.
+# Seen with torch 2.13.0+cpu on an EPYC with AVX2.
+NATIVE_CPU = "a CPU's own convolution"
 HALF = (torch.float16, torch.bfloat16)
 SUMS_ROUNDED = {
     ("cpu", "convolution", torch.float16): EVERY,
@@ -71,9 +74,9 @@ SUMS_ROUNDED = {
     ("cpu", "transposed convolution output", torch.float16): EVERY,
     ("cuda", "transposed convolution output", torch.float16): PARTIAL,
     **{
-        (NATIVE, kind, dtype): SAMPLES
+        (whose, kind, dtype): SAMPLES
+        for whose, dtype in (*((NATIVE, dtype) for dtype in HALF), (NATIVE_CPU, torch.bfloat16))
         for kind in ("convolution", "transposed convolution", "transposed convolution output")
-        for dtype in HALF
     },
     **{("cpu", "product", dtype): EVERY for dtype in HALF},
     **{
@@ -119,9 +122,10 @@ class Arithmetic:
 
     def rounding_of(self, kind: str) -> str:
         """How sums of a kind are rounded here: `EVERY`, `PARTIAL`, `SAMPLES`, or not (empty)."""
-        native = self.device == "cuda" and not cudnn_enabled()
-        devices = (*([NATIVE] if native else []), self.device, ANY)
-        known = (SUMS_ROUNDED.get((device, kind, self.dtype), "") for device in devices)
+        known = (
+            SUMS_ROUNDED.get((device, kind, self.dtype), "")
+            for device in (convolved_by(self.device), self.device, ANY)
+        )
         return next(filter(None, known), "")
 
     def sum_rounding(
@@ -483,8 +487,21 @@ def _stored_sums(inputs: Sequence[Tensor]) -> float:
     return float(max(inputs[0].shape[0], inputs[1].shape[2:].numel()))
 
 
+def convolved_by(device: str) -> str:
+    """Whose convolutions a device has in 16 bits, where no library does them."""
+    if device == "cuda":
+        return device if cudnn_enabled() else NATIVE
+    return NATIVE_CPU if device == "cpu" and not onednn_has_bfloat16() else device
+
+
 def cudnn_enabled() -> bool:
     return bool(torch.backends.cudnn.enabled)
+
+
+def onednn_has_bfloat16() -> bool:
+    """By torch's own question; a torch without that question is taken to have it."""
+    asks = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return bool(torch.backends.mkldnn.enabled) and (asks is None or bool(asks()))
 
 
 def differentiate(
