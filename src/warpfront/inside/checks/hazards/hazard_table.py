@@ -22,6 +22,7 @@ from warpfront.inside.checks.hazards.ordering import ORDERING
 from warpfront.inside.checks.hazards.random_numbers import RANDOM_NUMBERS
 from warpfront.inside.checks.hazards.repeatable import REPEATABLE
 from warpfront.inside.checks.hazards.shape_sweep import SHAPES
+from warpfront.inside.checks.hazards.sized_calls import SIZES
 from warpfront.inside.checks.hazards.sparse import SPARSE
 from warpfront.inside.checks.hazards.streaming import STREAMING
 from warpfront.inside.checks.hazards.vast import VAST
@@ -33,5 +34,5 @@ HAZARDS: tuple[HazardClass, ...] = (
     *(FAR_OUT, NON_FINITE, LENGTHS, VAST, LAYOUTS, KEPT_STATE, CLASS_TARGETS, ORDERING),
     *(RANDOM_NUMBERS, STREAMING, NARROW_TYPES, MIXED_PRECISION, COMPLEX_NUMBERS, REPEATABLE),
     *(SHAPES, ATTENTION, LINEAR_SYSTEMS, FREQUENCIES, WHOLE_NUMBERS),
-    *(VOLUMES, DESTINATIONS, KINDS_OF_NUMBERS, OPTIONS, LISTS, SPARSE),
+    *(VOLUMES, DESTINATIONS, KINDS_OF_NUMBERS, OPTIONS, LISTS, SPARSE, SIZES),
 )
