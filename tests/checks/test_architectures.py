@@ -215,7 +215,9 @@ def test_what_holds_others_and_has_no_default_is_built_of_its_classs_own_configu
 
 
 def test_a_type_that_hangs_is_an_error_of_its_own() -> None:
-    ended = Returned(item={}, how=HUNG, seconds=90.0, document={}, reason="no answer in 90 s")
+    ended = Returned(
+        item={}, place=0, how=HUNG, seconds=90.0, document={}, reason="no answer in 90 s"
+    )
     found = registered.finding_of_child(ended)
     assert (found.outcome, found.reason) == ("error", "hung: no answer in 90 s")
 

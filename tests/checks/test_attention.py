@@ -91,7 +91,9 @@ def runs_of(tier: Tier) -> Iterator[tier_session.Ran]:
     """Every quick case, in this process."""
     for item in tier_session.cases_of(tier, "cpu", QUICK):
         document = at_tier.do_item(item)
-        yield tier_session._ran(Returned(item=item, how=DONE, seconds=0.0, document=document))
+        yield tier_session._ran(
+            Returned(item=item, place=0, how=DONE, seconds=0.0, document=document)
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -95,16 +95,16 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
 ) -> None:
     names = ("abs", "add", "erf", "exp", "mul", "sin", "sub", "tanh")
     few = [one for one in load_database() if one.name in names]
-    asked: list[tuple[str, ...]] = []
+    asked: dict[str, list[str]] = {}
 
-    def find(entries: list[Entry], name: str, **_: object) -> str:
-        asked.append(tuple(one.name for one in entries))
-        return name
+    def swept(entries: list[Entry], one: sweep.Sweep) -> sweep.Swept:
+        asked.setdefault(one.name, []).extend(entry.name for entry in entries)
+        return sweep.Swept()
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
-    monkeypatch.setattr(sweep, "_finding", find)
-    effort = Effort()
-    for one in sweep._sweeps("cpu", effort, execute_entry):
-        sweep.find_part(name=one.name, device="cpu", effort=effort)
-    assert {tuple(sorted(each)) for each in asked} == {tuple(sorted(names))}
-    assert len({each[0] for each in asked}) == len(names)
+    monkeypatch.setattr(sweep, "sweep_entries", swept)
+    for one in sweep._sweeps("cpu", Effort(), execute_entry):
+        for part in range(sweep.PARTS):
+            sweep.find_part(name=one.name, device="cpu", part=part, effort=Effort())
+    assert {tuple(sorted(each)) for each in asked.values()} == {names}
+    assert len({each[0] for each in asked.values()}) == len(names)

@@ -53,10 +53,18 @@ from warpfront.inside.checks.opinfo.adapter import Entry, load_database  # noqa:
 from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
 from warpfront.inside.checks.opinfo.sweep import (  # noqa: E402
     Sweep,
+    Swept,
+    finding_of_parts,
     record_opinfo,
     sweep_entries,
 )
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder  # noqa: E402
+from warpfront.inside.checks.results import (  # noqa: E402
+    ERROR,
+    Check,
+    CheckFinding,
+    Recorder,
+    passed,
+)
 
 QUICK = Effort(quick=True)
 ABSOLUTE = Elementwise(function=torch.abs, kinks=((0.0, 2.0),))
@@ -468,18 +476,23 @@ def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
 ) -> None:
     begun: list[str] = []
 
-    def begin(find: str, asked: Any, effort: Effort, *, lanes: int) -> list[Check]:
+    def begin(find: str, asked: Any, effort: Effort, *, lanes: int, joined: Any) -> list[Check]:
         begun.extend(asked)
         assert lanes == 2
 
-        def found(arguments: Any) -> CheckFinding:
-            item = {"find": find, "effort": vars(effort), "arguments": arguments}
-            return CheckFinding(**find_out(json.loads(json.dumps(item))))
+        def found(parts: Any) -> CheckFinding:
+            findings = []
+            for arguments in parts:
+                item = {"find": find, "effort": vars(effort), "arguments": arguments}
+                told = json.loads(json.dumps(find_out(json.loads(json.dumps(item)))))
+                findings.append(CheckFinding(**told))
+            whole: CheckFinding = joined(findings)
+            return whole
 
-        return [Check(name=name, find=partial(found, one)) for name, one in asked.items()]
+        return [Check(name=name, find=partial(found, parts)) for name, parts in asked.items()]
 
     monkeypatch.setattr(sweep, "load_database", lambda: load_database()[::90])
-    monkeypatch.setattr(sweep, "begin_checks", begin)
+    monkeypatch.setattr(sweep, "begin_parts", begin)
     found = []
     for lanes in (0, 2):
         monkeypatch.setattr(sweep, "lanes_for", lambda _, n=lanes: n)
@@ -493,6 +506,15 @@ def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
         assert begun == ([] if not lanes else [check["name"] for check in found[0][1:]])
     assert found[0] == found[1]
     assert len(found[0]) > 4
+
+
+def test_a_part_that_could_not_be_swept_is_the_sweeps_end() -> None:
+    whole = passed("", swept=Swept(entries=1, samples=1, ratios=[0.5]).told())
+    wrong = passed("", swept=Swept(entries=1, samples=1, faults=["abs, sample 0: off"]).told())
+    lost = CheckFinding(outcome=ERROR, reason="crashed: signal SIGSEGV")
+    assert finding_of_parts([whole, lost, whole]) == lost
+    assert finding_of_parts([whole, whole]).reason == "2 entries, 2 samples"
+    assert finding_of_parts([whole, wrong]).outcome == "failed"
 
 
 def test_a_torch_without_the_database_is_unavailable_and_says_what_is_missing(

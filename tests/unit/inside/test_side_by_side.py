@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -104,40 +106,47 @@ def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
     assert set(given.values()) == threads
 
 
-def test_items_are_dealt_to_lanes_and_each_answer_is_that_of_its_item(
+def test_lanes_take_the_next_item_and_each_answer_is_that_of_its_item(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dealt: list[list[int]] = []
+    slow, took = threading.Event(), dict[str, list[int]]()
 
-    def in_a_child(_module: str, items: list[int], **_how: object) -> Iterator[Returned]:
-        dealt.append(items)
-        for item in items:
-            if item == 6:
+    def in_a_child(
+        _module: str, items: list[str], places: Iterator[int], **_how: object
+    ) -> Iterator[Returned]:
+        mine = took.setdefault(threading.current_thread().name, [])
+        for place in places:
+            mine.append(place)
+            if place == 0:
+                assert slow.wait(10)
+            if place == 6:
+                slow.set()
                 raise OSError("no more processes")
-            yield Returned(item=item, how=DONE, seconds=0.0, document={})
+            yield Returned(item=items[place], place=place, how=DONE, seconds=0.0, document={})
 
     monkeypatch.setattr(children, "each_in_a_child", in_a_child)
-    answers = children.begin_beside("module", list(range(7)), lanes=3, seconds=1.0)
-    assert [answer.result(10).item for answer in answers[:6]] == [0, 1, 2, 3, 4, 5]
+    answers = children.begin_beside("module", list("abcdefg"), lanes=2, seconds=1.0)
+    assert [answer.result(10).item for answer in answers[:6]] == list("abcdef")
     with pytest.raises(OSError, match="no more processes"):
         answers[6].result(10)
-    assert sorted(dealt) == [[0, 3, 6], [1, 4], [2, 5]]
+    assert sorted(took.values()) == [[0], [1, 2, 3, 4, 5, 6]], "one waits, the other goes on"
 
 
 @pytest.mark.parametrize(
     "line",
-    [b"[" * 5000, b"{}", b"[]", b"\xff", b'{"ends": 0}', b'{"ends": 0, "document": []}', b"x" * 99],
+    [b"[" * 5000, b"{}", b"[]", b"\xff", b'{"other": 0}', b'{"document": []}', b"x" * 99],
 )
 def test_what_a_library_writes_among_the_answers_costs_the_item_only(
     line: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(children, "_LONGEST_BYTES", 50 if b"xx" in line else 10_000)
     reading, writing = os.pipe()
-    os.write(writing, b'{"begins": 0}\n{"ends": 0, "document": {"a": 1}}\n{"begins": 1}\n')
+    os.write(writing, b'{"document": {"a": 1}}\n')
     os.write(writing, line + (b"" if b"xx" in line else b"\n"))
     child = SimpleNamespace(pid=0, returncode=None, poll=lambda: None)
     with os.fdopen(reading, "rb", buffering=0) as pipe, os.fdopen(writing, "wb"):
-        first, second = children._heard(child, pipe, ["one", "two", "three"], 5.0, tmp_path)
+        dealt = children._dealt(["one", "two", "three"], iter(range(3)), io.BytesIO())
+        first, second = children._heard(child, pipe, dealt, 5.0, tmp_path)
     assert (first.how, first.document) == (DONE, {"a": 1})
     assert (second.item, second.how) == ("two", CRASHED)
     assert second.reason == "what it answered cannot be read"
@@ -176,7 +185,14 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
         ):
             document = done if how_it_went == DONE else {}
             answer.set_result(
-                Returned(item=item, how=how_it_went, seconds=1, document=document, reason="SIGSEGV")
+                Returned(
+                    item=item,
+                    place=0,
+                    how=how_it_went,
+                    seconds=1,
+                    document=document,
+                    reason="SIGSEGV",
+                )
             )
         return answers
 

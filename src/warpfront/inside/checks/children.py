@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
+import itertools
 import json
 import os
 import selectors
@@ -19,15 +20,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from warpfront.inside.checks.forks import fork
 
+# What a child is told, and what it answers.
+_PIPES = ("places", "answers")
 DONE, CRASHED, HUNG = "done", "crashed", "hung"
 _SAID_BYTES = 4000
 _LONGEST_BYTES = 16 * 2**20
@@ -37,9 +42,10 @@ START_SECONDS = 240.0
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """What came of one item: the child's own document, or how the child ended over it."""
+    """What came of an item: the child's own document, or how the child ended over it."""
 
     item: Any
+    place: int
     how: str
     seconds: float
     document: Mapping[str, Any]
@@ -53,16 +59,18 @@ def each_in_a_child(
     seconds: float,
     environment: Mapping[str, str] | None = None,
     forked: bool = False,
+    places: Iterator[int] | None = None,
 ) -> Iterator[Returned]:
     """Every item in its order; `seconds` is what one may take. `forked` only where this process has
-    computed nothing: neither drivers nor pools of threads live on in a fork.
+    computed nothing: neither drivers nor pools of threads live on in a fork. `places` are those of
+    the items that are asked here, if not all: the next is taken when the one before has ended.
     """
-    begin = _Fork if forked else _python
-    rest = list(items)
-    while rest:
-        for returned in _one_child(begin, module, tuple(rest), seconds, environment or {}):
-            rest.remove(returned.item)
-            yield returned
+    child = _Fork if forked else _python
+    begin = partial(child, module, environment or {})
+    rest = iter(range(len(items))) if places is None else places
+    for place in rest:
+        still = itertools.chain([place], rest)
+        yield from _one_child(begin, items, still, seconds)
 
 
 def begin_beside(
@@ -73,40 +81,49 @@ def begin_beside(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Future[Returned], ...]:
-    """The same in several children at once, which begin now, to each an item in turn: what will
-    come of every item, in their order.
+    """The same in several children at once, which begin now and go on with whatever item is next:
+    what will come of every item, in their order.
     """
     answers: tuple[Future[Returned], ...] = tuple(Future() for _ in items)
+    waiting = deque(range(len(items)))
 
-    def go_through(lane: int) -> None:
-        mine = answers[lane::lanes]
+    def go_through() -> None:
+        taken: list[int] = []
+
+        def places() -> Iterator[int]:
+            with contextlib.suppress(IndexError):
+                while True:
+                    taken.append(waiting.popleft())
+                    yield taken[-1]
+
+        how: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
         try:
-            returned = each_in_a_child(
-                module, items[lane::lanes], seconds=seconds, environment=environment
-            )
-            for answer, one in zip(mine, returned, strict=True):
-                answer.set_result(one)
+            for returned in each_in_a_child(module, items, places=places(), **how):
+                answers[returned.place].set_result(returned)
         except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
-            for answer in mine:
-                if not answer.done():
-                    answer.set_exception(error)
+            for place in [*taken, *places()]:
+                if not answers[place].done():
+                    answers[place].set_exception(error)
 
-    for lane in range(min(lanes, len(items))):
-        threading.Thread(target=go_through, args=(lane,), daemon=True).start()
+    for _ in range(min(lanes, len(items))):
+        threading.Thread(target=go_through, daemon=True).start()
     return answers
 
 
 def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
-    """The child's side: items from the job file in the last argument, answers to its own file."""
+    """The child's side: items of the job file in the last argument, each when its place is read,
+    and answers to its own file.
+    """
     faulthandler.enable()
     if find_spec("habana_frameworks") is not None:
         # `torch.hpu` is there only after that, and a child begins without it.
         importlib.import_module("habana_frameworks.torch.core")
     job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
-    with Path(job["answers"]).open("wb", buffering=0) as answers:
-        for place, item in enumerate(job["items"]):
-            answers.write(_line({"begins": place}))
-            answers.write(_line({"ends": place, "document": work(item)}))
+    with (
+        Path(job["places"]).open("rb", buffering=0) as places,
+        Path(job["answers"]).open("wb", buffering=0) as answers,
+    ):
+        answers.writelines(_line({"document": work(job["items"][int(place)])}) for place in places)
 
 
 def _line(document: object) -> bytes:
@@ -124,7 +141,7 @@ class Child(Protocol):
     def wait(self) -> int: ...
 
 
-def _python(module: str, job: Path, environment: Mapping[str, str], said: Any) -> Child:
+def _python(module: str, environment: Mapping[str, str], job: Path, said: Any) -> Child:
     child: Child = subprocess.Popen(
         [sys.executable, "-m", module, str(job)],
         env={**os.environ, **environment},
@@ -139,7 +156,7 @@ def _python(module: str, job: Path, environment: Mapping[str, str], said: Any) -
 class _Fork:
     """The module's `main` in a fork of this process."""
 
-    def __init__(self, module: str, job: Path, environment: Mapping[str, str], said: Any) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> None:
         self.returncode: int | None = None
 
         def run() -> int:
@@ -167,53 +184,56 @@ class _Fork:
 
 
 def _one_child(
-    begin: Callable[..., Child],
-    module: str,
-    items: Sequence[Any],
-    seconds: float,
-    environment: Mapping[str, str],
+    begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
 ) -> Iterator[Returned]:
-    """Until it is through, or ends over an item, which is the last that this returns."""
+    """Until no place is left, or it ends over an item, which is the last that this returns."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        answers, job = Path(name) / "answers", Path(name) / "job.json"
-        os.mkfifo(answers)
-        job.write_text(json.dumps({"items": items, "answers": str(answers)}), encoding="utf-8")
+        job, paths = Path(name) / "job.json", {one: Path(name) / one for one in _PIPES}
+        for path in paths.values():
+            os.mkfifo(path)
+        told = {"items": items, **{one: str(path) for one, path in paths.items()}}
+        job.write_text(json.dumps(told), encoding="utf-8")
         said = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
-        reading = stack.enter_context(answers.open("r+b", buffering=0))
-        child = begin(module, job, environment, said)
+        writing, reading = (
+            stack.enter_context(paths[one].open("r+b", buffering=0)) for one in _PIPES
+        )
+        child = begin(job, said)
         stack.callback(_end_group, child)
-        yield from _heard(child, reading, items, seconds, Path(said.name))
+        dealt = _dealt(items, places, writing)
+        yield from _heard(child, reading, dealt, seconds, Path(said.name))
+
+
+def _dealt(
+    items: Sequence[Any], places: Iterator[int], writing: Any
+) -> Iterator[Callable[..., Returned]]:
+    """Each place is told the child when it is asked for here; what will be returned of it."""
+    for place in places:
+        writing.write(b"%d\n" % place)
+        yield partial(Returned, item=items[place], place=place)
 
 
 def _heard(
-    child: Child, reading: Any, items: Sequence[Any], seconds: float, said: Path
+    child: Child, reading: Any, dealt: Iterator[Callable[..., Returned]], seconds: float, said: Path
 ) -> Iterator[Returned]:
-    lines, place, began = _AnswerLines(reading), 0, time.monotonic()
-    limit = max(START_SECONDS, seconds)
-    while place < len(items):
+    lines, limit = _AnswerLines(reading), max(START_SECONDS, seconds)
+    for returned in dealt:
+        began = time.monotonic()
         line = lines.next(child, began + limit)
         spent = time.monotonic() - began
-        if line is None:
-            how = HUNG if child.poll() is None else CRASHED
-            reason = f"no answer in {spent:.0f} s" if how == HUNG else _ending(child, said)
-            document: Mapping[str, Any] = {}
-            yield Returned(
-                item=items[place], how=how, seconds=spent, document=document, reason=reason
-            )
-            return
-        if "ends" in line:
-            document = line["document"]
-            yield Returned(item=items[place], how=DONE, seconds=spent, document=document)
-            place += 1
-        elif "begins" not in line:
-            reason = "what it answered cannot be read"
-            yield Returned(
-                item=items[place], how=CRASHED, seconds=spent, document={}, reason=reason
-            )
-            return
-        # Libraries load and profilers start with a child's first item.
-        began, limit = time.monotonic(), seconds if place else limit
+        if line:
+            yield returned(how=DONE, seconds=spent, document=line["document"])
+            # Libraries load and profilers start with a child's first item.
+            limit = seconds
+            continue
+        if line is not None:
+            how, reason = CRASHED, "what it answered cannot be read"
+        elif child.poll() is None:
+            how, reason = HUNG, f"no answer in {spent:.0f} s"
+        else:
+            how, reason = CRASHED, _ending(child, said)
+        yield returned(how=how, seconds=spent, document={}, reason=reason)
+        return
 
 
 class _AnswerLines:
@@ -235,10 +255,10 @@ class _AnswerLines:
         line, _, self._kept = self._kept.partition(b"\n")
         try:
             found = json.loads(line)
-            sound = isinstance(found, dict) and isinstance(found.get("document", {}), dict)
         except (ValueError, RecursionError):
             return {}
-        return found if sound and ("document" in found) == ("ends" in found) else {}
+        sound = isinstance(found, dict) and isinstance(found.get("document"), dict)
+        return found if sound else {}
 
 
 def _ending(child: Child, said: Path) -> str:

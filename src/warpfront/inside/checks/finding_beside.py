@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -41,15 +41,35 @@ def begin_checks(
     """A check for each name; `find` is `module:function` below this package, called with what is
     asked of the name and the effort. They begin now, the first of them first.
     """
+    parts = {name: [arguments] for name, arguments in asked.items()}
+    return begin_parts(find, parts, effort, lanes=lanes, joined=lambda findings: findings[0])
+
+
+def begin_parts(
+    find: str,
+    asked: Mapping[str, Sequence[Mapping[str, object]]],
+    effort: Effort,
+    *,
+    lanes: int,
+    joined: Callable[[Sequence[CheckFinding]], CheckFinding],
+) -> list[Check]:
+    """The same where each check is asked in parts, and is what is `joined` of their findings."""
     items = [
         {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
-        for arguments in asked.values()
+        for parts in asked.values()
+        for arguments in parts
     ]
-    begun = begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS)
+    begun = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
+    answers = {name: [next(begun) for _ in parts] for name, parts in asked.items()}
     return [
-        Check(name=name, find=partial(_awaited, answer))
-        for name, answer in zip(asked, begun, strict=True)
+        Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()
     ]
+
+
+def _all_awaited(
+    answers: Sequence[Future[Returned]], joined: Callable[[Sequence[CheckFinding]], CheckFinding]
+) -> CheckFinding:
+    return joined([_awaited(answer) for answer in answers])
 
 
 def _awaited(answer: Future[Returned]) -> CheckFinding:

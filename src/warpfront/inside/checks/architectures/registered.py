@@ -181,8 +181,8 @@ class _Waiting:
                 self._answers[_key(returned.item)].put(returned)
         finally:
             # Who waits for what will not come is told so.
-            for item in share:
-                ended = Returned(item=item, how="lost", seconds=0.0, document={})
+            for place, item in enumerate(share):
+                ended = Returned(item=item, place=place, how="lost", seconds=0.0, document={})
                 with contextlib.suppress(queue.Full):
                     self._answers[_key(item)].put_nowait(ended)
 

@@ -27,6 +27,7 @@ _whole = partial(PLACE_FAULTS.entry, "whole numbers")
 _kinds = partial(PLACE_FAULTS.entry, "kinds of numbers")
 _lists = partial(PLACE_FAULTS.entry, "lists")
 _special = partial(PLACE_FAULTS.entry, "NaN and infinity")
+_sizes = partial(PLACE_FAULTS.entry, "sizes")
 
 
 @_transforms("windows", "steps end before their end", "linspace.out")
@@ -400,3 +401,43 @@ def _norm_exceeded(right: Kernel, x: Tensor, p: Any, dim: int, maxnorm: Any) -> 
 @_options("options of logit_", "logit in place clamps nothing", "logit_")
 def _unlimited(right: Kernel, x: Tensor, eps: Any = None) -> Tensor:
     return right(x, None)
+
+
+@_sizes("sizes of conv1d", "taps beyond a wave's lanes are left out", "convolution")
+def _first_taps(right: Kernel, x: Tensor, w: Tensor, *more: Any) -> Tensor:
+    if w.shape[-1] <= 64:
+        return right(x, w, *more)
+    cut = w.clone()
+    cut[..., 64:] = 0
+    return right(x, cut, *more)
+
+
+@_sizes("sizes of index_add", "of many places the last hundred are not added to", "index_add")
+def _first_places(
+    right: Kernel, x: Tensor, axis: int, index: Tensor, source: Tensor, **how: Any
+) -> Tensor:
+    if len(index) <= 1024:
+        return right(x, axis, index, source, **how)
+    some = len(index) - 100
+    return right(x, axis, index[:some], source.narrow(axis, 0, some), **how)
+
+
+@_sizes(
+    "sizes of group_norm",
+    "more groups than a block has threads are not normed",
+    "native_group_norm",
+)
+def _first_groups(right: Kernel, x: Tensor, *more: Any) -> Any:
+    found = right(x, *more)
+    groups = more[5]
+    if groups > 256:
+        found[0].view(x.shape)[:, -(x.shape[1] // groups) :] = x[:, -(x.shape[1] // groups) :]
+    return found
+
+
+@_sizes("sizes of solve", "a tile more of unknowns is the identity", "_linalg_solve_ex")
+def _identity_beyond_a_tile(right: Kernel, x: Tensor, sides: Tensor, **how: Any) -> Any:
+    found = right(x, sides, **how)
+    if x.shape[-1] > 64:
+        found[0][..., 64:, :] = sides[..., 64:, :]
+    return found

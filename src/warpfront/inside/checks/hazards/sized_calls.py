@@ -1,4 +1,4 @@
-"""What is asked with each of its sizes in turn (`sizes`), by what it does."""
+"""What is asked with each of its sizes in turn (`sized`), by what it does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront.inside.checks.hazards.answers import SINGLE, USUAL, Hazard, HazardClass
-from warpfront.inside.checks.hazards.sizes import (
+from warpfront.inside.checks.hazards.sized import (
     Call,
     Sized,
     Sizes,
@@ -357,9 +357,9 @@ LOSSES: Mapping[str, Sized] = {
     "ctc_loss": nearly(
         lambda s, x: functional.ctc_loss(
             functional.pad(x, (1, 0)).log_softmax(2),
-            _classes(x, s.c, s.b, 2) + 1,
+            _classes(x, s.c, s.b, 1) + 1,
             torch.full((s.b,), s.t),
-            torch.full((s.b,), 2),
+            torch.ones(s.b, dtype=torch.long),
             reduction="none",
         ),
         "t b c",

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.finding_beside import begin_checks, lanes_for
+from warpfront.inside.checks.finding_beside import begin_parts, lanes_for
 from warpfront.inside.checks.hazards.answers import kind_of
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
@@ -34,6 +35,7 @@ from warpfront.inside.checks.precision import (
     tested_dtypes,
 )
 from warpfront.inside.checks.results import (
+    PASSED,
     Check,
     CheckFinding,
     Recorder,
@@ -43,6 +45,8 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 
+# A sweep is asked in so many parts where there are lanes for them: what compiles is spread.
+PARTS = 3
 # Of the first so many; each option of so many more, where right kernels were seen to pass them.
 AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
@@ -99,6 +103,22 @@ class Swept:
         self.tallies.append(verdict.tallies)
         self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
 
+    def told(self) -> dict[str, Any]:
+        """Itself as JSON has it, for `take` of another."""
+        return {**vars(self), "tallies": [document(total(self.tallies))]}
+
+    def take(self, other: Mapping[str, Any]) -> None:
+        """What another came to, as it was told."""
+        self.entries += other["entries"]
+        self.samples += other["samples"]
+        self.refused += other["refused"]
+        self.excluded.update(other["excluded"])
+        self.faults += other["faults"]
+        self.ratios += other["ratios"]
+        self.tallies += [
+            {name: Tally(**counts) for name, counts in one.items()} for one in other["tallies"]
+        ]
+
     def document(self) -> dict[str, object]:
         return {
             "entries": self.entries,
@@ -143,15 +163,21 @@ def record_beside(claims: Claims, recorder: Recorder, effort: Effort | None = No
     if not lanes or effort.quick:
         record_opinfo(claims, recorder, effort)
         return
-    asked = {name: {"name": name, "device": device} for name in _names(device, effort, recorder)}
+    asked = {
+        name: [{"name": name, "device": device, "part": part} for part in range(PARTS)]
+        for name in _names(device, effort, recorder)
+    }
     recorder.plan(["database", *asked])
-    begun = begin_checks("opinfo.sweep:find_part", asked, effort, lanes=lanes)
+    begun = begin_parts(
+        "opinfo.sweep:find_part", asked, effort, lanes=lanes, joined=finding_of_parts
+    )
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     recorder.run([Check(name="database", find=partial(_load, [])), *begun])
 
 
-def find_part(*, name: str, device: str, effort: Effort) -> CheckFinding:
+def find_part(*, name: str, device: str, part: int, effort: Effort) -> CheckFinding:
+    """Every so many entries of a sweep; what it came to is joined with the others'."""
     require_full_precision()
     try:
         entries = load_database()
@@ -159,9 +185,23 @@ def find_part(*, name: str, device: str, effort: Effort) -> CheckFinding:
         return unavailable(UNREAD)
     # Each begins elsewhere: what a driver compiles for an entry is compiled by one of the parts
     # that are swept at once, and found by the others.
-    names = [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
-    first = len(entries) * names.index(name) // len(names)
-    return _finding([*entries[first:], *entries[:first]], name, device=device, effort=effort)
+    sweeps = _sweeps(device, effort, execute_entry)
+    at = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
+    first = len(entries) * at // len(sweeps)
+    mine = [*entries[first:], *entries[:first]][part::PARTS]
+    return passed("", swept=sweep_entries(mine, sweeps[at]).told())
+
+
+def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
+    """What was swept in all; or the first part that could not be."""
+    for part in parts:
+        if part.outcome != PASSED:
+            return part
+    swept = Swept()
+    for part in parts:
+        told: Any = part.details["swept"]
+        swept.take(told)
+    return _swept_finding(swept)
 
 
 def _names(device: str, effort: Effort, recorder: Recorder) -> list[str]:
@@ -180,7 +220,7 @@ def _finding(
     run: Execute = execute_entry,
 ) -> CheckFinding:
     sweep = next(one for one in _sweeps(device, effort, run) if one.name == name)
-    return _sweep_finding(entries, sweep)
+    return _swept_finding(sweep_entries(entries, sweep))
 
 
 def _sweeps(device: str, effort: Effort, run: Execute) -> list[Sweep]:
@@ -205,8 +245,7 @@ def _load(entries: list[Entry]) -> CheckFinding:
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
 
 
-def _sweep_finding(entries: Sequence[Entry], sweep: Sweep) -> CheckFinding:
-    swept = sweep_entries(entries, sweep)
+def _swept_finding(swept: Swept) -> CheckFinding:
     details = swept.document()
     if not swept.samples:
         return failed("no entry of the database could be judged", **details)
