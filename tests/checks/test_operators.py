@@ -495,7 +495,7 @@ def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
     monkeypatch.setattr(sweep, "begin_parts", begin)
     found = []
     for lanes in (0, 2):
-        monkeypatch.setattr(sweep, "lanes_for", lambda _, n=lanes: n)
+        monkeypatch.setattr(sweep, "lanes_for", lambda _, n=lanes, **__: n)
         folder = tmp_path / str(lanes)
         folder.mkdir()
         recorder = Recorder(session="opinfo", target="cpu", folder=folder)

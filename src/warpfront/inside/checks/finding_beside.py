@@ -22,11 +22,14 @@ SECONDS = 300.0
 CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
 
 
-def lanes_for(device: str) -> int:
-    """How many at once: none where too few cores are, or a device may be one process's alone."""
+def lanes_for(device: str, *, times: float = 1.0) -> int:
+    """How many at once: none where too few cores are, or a device may be one process's alone; so
+    many times as many for what would end last.
+    """
     if device != "cuda" or (cores := len(os.sched_getaffinity(0))) < 2 * CORES_A_LANE:
         return 0
-    return min(MOST_LANES, cores // CORES_A_LANE, max(1, memory_of_gpu() // BYTES_A_LANE))
+    most = int(min(MOST_LANES, cores // CORES_A_LANE) * times)
+    return min(most, max(1, memory_of_gpu() // BYTES_A_LANE))
 
 
 def memory_of_gpu() -> int:

@@ -35,7 +35,7 @@ from warpfront.inside.checks.results import SKIPPED, Check, CheckFinding, Record
 
 SHOWN = 20
 # What takes longest, each to begin in a lane of its own.
-LONG = ("memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
+LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
 
 
 @dataclass(kw_only=True)

@@ -23,7 +23,7 @@ from warpfront.inside.checks.hazards.answers import Answer, Ground, array
 # One, whole tiles by which vectors are read, past the lanes of a wave, a small block's threads, a
 # large one's, and the blocks of a grid along an axis.
 LENGTHS = (1, 64, 67, 259, 1031, 65_539)
-QUICK_LENGTHS = (1, 67, 1031)
+QUICK_LENGTHS = (67, 1031)
 # What is not tried, where nothing else is said.
 USUAL_SIZE = 3
 # Two sizes at once.
@@ -75,7 +75,8 @@ class Sized:
         usual = {name: self.usual.get(name, USUAL_SIZE) for name in names}
         lengths = QUICK_LENGTHS if quick else LENGTHS
         asked = [{name: length} for name in names for length in lengths]
-        asked += [dict(zip(two, ODD, strict=True)) for two in itertools.combinations(names, 2)]
+        if not quick:
+            asked += [dict(zip(two, ODD, strict=True)) for two in itertools.combinations(names, 2)]
         yield from filter(self._bearable, ({**usual, **one} for one in asked))
 
     def _bearable(self, sizes: Mapping[str, int]) -> bool:

@@ -45,8 +45,9 @@ from warpfront.inside.checks.results import (
     unavailable,
 )
 
-# A sweep is asked in so many parts where there are lanes for them: what compiles is spread.
-PARTS = 3
+# A sweep is asked in so many parts where there are lanes for them: what compiles is spread. Where
+# nothing was compiled before they end last of all sessions: more lanes than others.
+PARTS, LANES = 3, 1.5
 # Of the first so many; each option of so many more, where right kernels were seen to pass them.
 AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
@@ -159,7 +160,7 @@ def record_opinfo(
 def record_beside(claims: Claims, recorder: Recorder, effort: Effort | None = None) -> None:
     """The session `opinfo`: sweep beside sweep, where there are several and cores for them."""
     effort, device = effort or Effort(), claims.device
-    lanes = lanes_for(device)
+    lanes = lanes_for(device, times=LANES)
     if not lanes or effort.quick:
         record_opinfo(claims, recorder, effort)
         return
