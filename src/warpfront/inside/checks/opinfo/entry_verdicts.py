@@ -7,6 +7,7 @@ and what the operator makes of one rounding of its inputs, which is how ill-cond
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ R_ELEMENT_HALF = 8.0
 EXACT = 2.0**53
 
 
+# The first, third ... as they are, the others with gaps: kernels of several tensors may take the
+# strides of one for all.
+EVERY_SECOND = "every second with gaps"
 Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Computed]
 
 
@@ -50,7 +54,7 @@ def arranged(x: Tensor, memory: str) -> Tensor:
     """The same numbers, lying otherwise: beside others, turned, behind where the memory begins, one
     for all of an axis (which has to hold equal ones), or channels last.
     """
-    if not memory or x.layout != torch.strided or not x.numel():
+    if memory in {"", EVERY_SECOND} or x.layout != torch.strided or not x.numel():
         return x
     if memory == "gaps" and not x.dim():
         return torch.stack([torch.zeros_like(x), x])[1]
@@ -96,8 +100,10 @@ def execute_entry(
 def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
     """A sample's tensors on a device, as they are to lie there."""
 
+    places = itertools.cycle(("", "gaps") if sample.memory == EVERY_SECOND else (sample.memory,))
+
     def send(x: Tensor) -> Tensor:
-        there = arranged(x.detach().to(device), sample.memory).detach()
+        there = arranged(x.detach().to(device), next(places)).detach()
         return there.requires_grad_(backward and x.requires_grad)
 
     return convert_sample(sample, send)
@@ -109,8 +115,9 @@ def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> 
     found = []
     for x in results:
         if _differentiable(x):
-            drawn = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(dtype)
-            found.append(drawn.to(x.dtype))
+            wide = torch.complex128 if x.is_complex() else torch.float64
+            drawn = torch.randn(x.shape, generator=generator, dtype=wide)
+            found.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
     return found
 
 

@@ -14,11 +14,12 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
+from warpfront.inside.checks.executing import tensors_in
 from warpfront.inside.checks.finding_beside import begin_parts, lanes_for
 from warpfront.inside.checks.hazards.answers import kind_of
 from warpfront.inside.checks.judge import CaseVerdict
 from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront.inside.checks.opinfo.entry_verdicts import Execute, execute_entry
+from warpfront.inside.checks.opinfo.entry_verdicts import EVERY_SECOND, Execute, execute_entry
 from warpfront.inside.checks.opinfo.expecting import (
     REFUSALS,
     excluded,
@@ -53,8 +54,8 @@ AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
 BACKWARD, OTHERWISE = "backward", "otherwise"
 # Asked where right kernels were seen to pass them.
-OTHERS = ("float32", "uint8")
-EXACTLY = ("uint8", "bool", "int64", "complex64")
+OTHERS = ("float32", "float16", "uint8")
+EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
 SEEN_ON = ("cpu", "cuda")
 HALVES = (torch.bfloat16, torch.float16)
 SHOWN = 200
@@ -228,7 +229,10 @@ def _sweeps(device: str, effort: Effort, run: Execute) -> list[Sweep]:
     """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
     asked = [(dtype, how) for dtype in tested_dtypes(device) for how in ("", BACKWARD)]
     if kind_of(device) in SEEN_ON:
-        asked += [*((dtype, OTHERWISE) for dtype in OTHERS), *((dtype, "") for dtype in EXACTLY)]
+        known = tested_dtypes(device)
+        others = [dtype for dtype in OTHERS if dtype in {*known, *EXACTLY}]
+        asked += [*((dtype, OTHERWISE) for dtype in others), *((dtype, "") for dtype in EXACTLY)]
+        asked.append(("complex64", BACKWARD))
     return [
         Sweep(dtype=dtype, device=device, effort=effort, run=run, how=how)
         for dtype, how in (asked[:1] if effort.quick else asked)
@@ -332,8 +336,8 @@ def samples_for(
 
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
     """Every second sample is sent as views with gaps, and what is fed back as well. The first,
-    which is often the only one of its kind, in float32 from turned memory and with gaps too, in
-    exact dtypes turned.
+    which is often the only one of its kind, in exact dtypes turned too, and in float32 also with
+    gaps, behind where its memory begins, and with gaps in some of its tensors only.
     """
     if not entry.takes_strides:
         return [sample]
@@ -341,9 +345,11 @@ def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> l
         return [replace(sample, memory="gaps" if number % 2 else "")]
     if dtype in HALVES:
         return [sample]
-    memory = ("gaps", "turned") if entry.takes_order else ("gaps",)
-    also = memory if dtype == torch.float32 else memory[-1:]
-    return [sample, *(replace(sample, memory=one) for one in also)]
+    memory = ["turned"] if entry.takes_order else ["gaps"]
+    if dtype == torch.float32:
+        several = len(list(tensors_in([sample.input, sample.args, sample.kwargs]))) > 1
+        memory = [*dict.fromkeys(["gaps", *memory]), "offset", *[EVERY_SECOND] * several]
+    return [sample, *(replace(sample, memory=one) for one in memory)]
 
 
 def _first_line(error: Exception) -> str:
