@@ -96,7 +96,9 @@ def _channels_last(call: Call) -> Call:
 
 _PICTURES: Mapping[str, Any] = {"b": 1, "c": 2, "o": 2, "y": 4, "x": 5}
 _TAPS: Mapping[str, Any] = {"s": (3, 259), "t": (3, 259), "r": (2, 67)}
-_windows: Maker = partial(exactly, slack=0.01, **_PICTURES, **_TAPS)
+# A fault in whole numbers is at least 1. A transform rounds by the size of all that it adds up: the
+# sum of 20,000 came 0.016 off on an H200.
+_windows: Maker = partial(exactly, slack=0.25, **_PICTURES, **_TAPS)
 CONVOLUTIONS: Mapping[str, Sized] = {
     "conv1d": _windows(_convolved, "b c x, o c t, o"),
     "conv1d of steps": _windows(partial(_convolved, stride=2), "b c x, o c t"),
@@ -161,7 +163,9 @@ PICTURES: Mapping[str, Sized] = {
     "pixel_shuffle": _pooled(
         lambda _, x: functional.pixel_shuffle(x.flatten(1, 2), 2), "b c 4 y x"
     ),
-    "looked at": _pooled(_looked, "b c y x, b p q 2", least=8.0, y=(4, 259), x=(5, 259)),
+    "looked at": _pooled(
+        _looked, "b c y x, b p q 2", least=8.0, roundings=256.0, y=(4, 259), x=(5, 259)
+    ),
 }
 # Along the middle one of three axes.
 _LINES = "a k b"

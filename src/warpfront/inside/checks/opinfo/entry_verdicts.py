@@ -115,7 +115,8 @@ def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> 
     found = []
     for x in results:
         if _differentiable(x):
-            wide = torch.complex128 if x.is_complex() else torch.float64
+            both = dtype.is_complex and x.is_complex()
+            wide = torch.complex128 if both else torch.float64
             drawn = torch.randn(x.shape, generator=generator, dtype=wide)
             found.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
     return found
