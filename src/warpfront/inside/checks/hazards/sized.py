@@ -23,7 +23,7 @@ from warpfront.inside.checks.hazards.answers import Answer, Ground, array
 # One, whole tiles by which vectors are read, past the lanes of a wave, a small block's threads, a
 # large one's, and the blocks of a grid along an axis.
 LENGTHS = (1, 64, 67, 259, 1031, 65_539)
-QUICK_LENGTHS = (67, 1031)
+QUICK_LENGTHS = (1031,)
 # What is not tried, where nothing else is said.
 USUAL_SIZE = 3
 # Two sizes at once.
@@ -73,16 +73,17 @@ class Sized:
     def tried(self, *, quick: bool) -> Iterator[dict[str, int]]:
         names = self.names()
         usual = {name: self.usual.get(name, USUAL_SIZE) for name in names}
-        lengths = QUICK_LENGTHS if quick else LENGTHS
-        asked = [{name: length} for name in names for length in lengths]
-        if not quick:
-            asked += [dict(zip(two, ODD, strict=True)) for two in itertools.combinations(names, 2)]
-        yield from filter(self._bearable, ({**usual, **one} for one in asked))
+        asked = list(itertools.product(names, QUICK_LENGTHS if quick else LENGTHS))
+        pairs = () if quick else itertools.combinations(names, 2)
+        together = [[one] for one in asked] + [list(zip(two, ODD, strict=True)) for two in pairs]
+        for some in together:
+            sizes = usual | {name: min(size, self.most.get(name, size)) for name, size in some}
+            if self._bearable(sizes):
+                yield sizes
 
     def _bearable(self, sizes: Mapping[str, int]) -> bool:
         numbers = sum(math.prod(shape) for shape in self.shaped(sizes))
-        within = all(size <= self.most.get(name, size) for name, size in sizes.items())
-        return within and numbers <= MOST_NUMBERS and math.prod(sizes.values()) <= MOST_WORK
+        return numbers <= MOST_NUMBERS and math.prod(sizes.values()) <= MOST_WORK
 
 
 def exactly(call: Call, shapes: str, **how: Any) -> Sized:
