@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ from claimed import CPU  # noqa: E402
 
 from warpfront.inside.checks import detection  # noqa: E402
 from warpfront.inside.checks.__main__ import main  # noqa: E402
+from warpfront.inside.checks.children import begin_beside  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
 from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
 from warpfront.inside.checks.compiling.job_run import CompileJobRun  # noqa: E402
 from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront.inside.checks.effort import Effort  # noqa: E402
+from warpfront.inside.checks.forks import fork  # noqa: E402
 from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
 from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
 from warpfront.inside.checks.models import modes  # noqa: E402
+from warpfront.inside.checks.nursery import open_nursery  # noqa: E402
 from warpfront.inside.checks.operators import trials  # noqa: E402
 from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
 from warpfront.inside.checks.operators.fused import execute_compiled  # noqa: E402
@@ -290,3 +295,30 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
     (check,) = json.loads((tmp_path / "operators.json").read_text())["checks"]
     assert check["outcome"] == "error"
     assert check["reason"].startswith("out of memory: OutOfMemoryError at test_programs.py:")
+
+
+@pytest.mark.process
+def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_costs_its_item(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setitem(sys.modules, "known_before", sys)
+
+    def session() -> int:
+        open_nursery()
+        del sys.modules["known_before"]  # the nursery was forked before
+        items = ["first", "dies", "last"]
+        told = {"TOLD": "something"}
+        begun = begin_beside("raised_child", items, lanes=2, seconds=60, environment=told)
+        answers = [vars(one.result(60)) for one in begun]
+        (tmp_path / "answers").write_text(json.dumps([os.getpid(), answers]))
+        return 0
+
+    pid = fork(session)
+    assert os.waitpid(pid, 0)[1] == 0
+    own, (first, died, last) = json.loads((tmp_path / "answers").read_text())
+    assert (died["how"], died["reason"]) == ("crashed", "signal SIGKILL")
+    for one in (first, last):
+        assert one["how"] == "done"
+        assert (one["document"]["told"], one["document"]["known"]) == ("something", True)
+        assert one["document"]["session"] == one["document"]["pid"] != own

@@ -94,7 +94,7 @@ def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
 ) -> None:
     given: dict[str, int] = {}
 
-    def fork(name: str, _run: object, _alone: object, count: int) -> int:
+    def fork(name: str, _run: object, _alone: object, count: int, **_how: object) -> int:
         given[name] = count
         return os.posix_spawn("/bin/true", ["true"], {})
 

@@ -2,7 +2,7 @@
 
 The child is a module whose `main` calls `serve`: it says when it begins an item and what came of
 it. One that dies or takes too long is ended with its group, and another goes on with the rest. It
-is a Python of its own, or a fork of this one, which need not import torch again.
+is a Python of its own, or a fork of this one or of its nursery, which need not import torch again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from warpfront.inside.checks.forks import fork
+from warpfront.inside.checks.nursery import Adopted, nursery, run_job
 
 # What a child is told, and what it answers.
 _PIPES = ("places", "answers")
@@ -65,7 +66,8 @@ def each_in_a_child(
     computed nothing: neither drivers nor pools of threads live on in a fork. `places` are those of
     the items that are asked here, if not all: the next is taken when the one before has ended.
     """
-    child = _Fork if forked else _python
+    raised = nursery()
+    child = _Fork if forked else raised.begin if raised else _python
     begin = partial(child, module, environment or {})
     rest = iter(range(len(items))) if places is None else places
     for place in rest:
@@ -153,34 +155,11 @@ def _python(module: str, environment: Mapping[str, str], job: Path, said: Any) -
     return child
 
 
-class _Fork:
+class _Fork(Adopted):
     """The module's `main` in a fork of this process."""
 
     def __init__(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> None:
-        self.returncode: int | None = None
-
-        def run() -> int:
-            os.setsid()
-            for stream in (1, 2):
-                os.dup2(said.fileno(), stream)
-            os.environ.update(environment)
-            sys.argv = [module, str(job)]
-            importlib.import_module(module).main()
-            return 0
-
-        self.pid = fork(run)
-
-    def poll(self) -> int | None:
-        return self._reap(os.WNOHANG)
-
-    def wait(self) -> int:
-        return self._reap(0) or 0
-
-    def _reap(self, how: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, how)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
+        super().__init__(fork(lambda: run_job(module, environment, str(job), said.fileno())))
 
 
 def _one_child(

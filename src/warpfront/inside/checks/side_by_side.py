@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from warpfront.inside.checks.effort import CHECK_SESSIONS
 from warpfront.inside.checks.forks import fork
+from warpfront.inside.checks.nursery import open_nursery
 
 ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
@@ -54,7 +55,8 @@ def run_side_by_side(
         # Another device computes, and the threads of its references would wait for each other.
         every = CHECK_SESSIONS[name].threaded and device == "cpu"
         threads = cores if every else max(1, cores // most)
-        running[_fork(name, run, alone, threads)] = (name, time.monotonic())
+        raising = device == "cuda" and name != "load"
+        running[_fork(name, run, alone, threads, raising=raising)] = (name, time.monotonic())
 
     if "load" in waiting:
         # It times and judges the import of torch, so it begins without.
@@ -80,12 +82,16 @@ def places(cores: int, memory_bytes: int, device: str) -> int:
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 
 
-def _fork(name: str, run: Callable[[str], int], alone: Sequence[str], threads: int) -> int:
+def _fork(
+    name: str, run: Callable[[str], int], alone: Sequence[str], threads: int, *, raising: bool
+) -> int:
     def session() -> int:
         _die_with_parent()
         torch: Any = sys.modules.get("torch")
         if torch is not None and _unusable(torch):
             _begin_anew(name, alone)
+        if torch is not None and raising:
+            open_nursery()
         with contextlib.suppress(Exception):  # of a torch that cannot: the session says what it is
             torch.set_num_threads(threads)
         return run(name)

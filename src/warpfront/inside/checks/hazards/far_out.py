@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -465,6 +466,27 @@ def _beyond_the_range(ground: Ground) -> Iterator[Answer]:
     yield Answer("attention", found, np.ones((1, 2, 9, 64)), ulps=2)
 
 
+def _moved_away(ground: Ground) -> Iterator[Answer]:
+    """Whole numbers, all of them so far from nought that what is made of their differences has no
+    digits at that size: it is the same as beside it.
+    """
+    for width, axis, away in itertools.product((5, 67, 1025), (0, 1), (2.0**16, -(2.0**18))):
+        x = ground.whole(7, width) if axis else ground.whole(width, 7)
+        sent = ground.send(x + away)
+        # A sum of so many is added up first, one by one at worst.
+        slack = (16 + width / 16) * ground.eps
+        said = f"{width} along {axis}, {away:.0f} away"
+        for name, call in MOVED_AWAY.items():
+            yield Answer(f"{name} of {said}", call(sent, axis), array(call(x, axis)), slack=slack)
+
+
+MOVED_AWAY: Mapping[str, Callable[[Tensor, int], Tensor]] = {
+    "log_softmax": lambda x, axis: x.log_softmax(axis),
+    "softmax": lambda x, axis: x.softmax(axis),
+    "cross_entropy": lambda x, axis: functional.cross_entropy(
+        x if axis else x.mT, torch.arange(7, device=x.device) % 5, reduction="none"
+    ),
+}
 FAR_OUT = HazardClass(
     name="far out",
     asks="are arguments right where a function saturates, nearly overflows or cancels",
@@ -488,6 +510,7 @@ FAR_OUT = HazardClass(
             each_seed=True,
         ),
         *rows({"normalisation of large numbers": _large_norms}, FLOATS),
+        *rows({"moved away from 0": _moved_away}),
         Hazard(name="beyond the range", answers=_beyond_the_range, dtypes=FLOATS),
         Hazard(name="powers", answers=_powers, dtypes=FLOATS),
         Hazard(name="whole quotients", answers=_whole_quotients, dtypes=FLOATS),
