@@ -242,7 +242,9 @@ def _logits(ground: Ground, width: int) -> Tensor:
     span = torch.linspace(-3e4, 3e4, width).double()
     alone = torch.full((width,), -math.inf).double()
     alone[width // 2] = 5.0
-    return torch.stack([*body, span, alone]).to(ground.dtype).double()
+    # The widest of thousands would leave float16's range.
+    drawn = torch.stack(body).clamp(-6e4, 6e4)
+    return torch.cat([drawn, torch.stack([span, alone])]).to(ground.dtype).double()
 
 
 def _softmax(ground: Ground) -> Iterator[Answer]:

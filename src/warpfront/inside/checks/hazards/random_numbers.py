@@ -101,10 +101,22 @@ def _of_parameters(draw: Callable[[Tensor], Tensor], ground: Ground) -> Tensor:
     return draw(torch.zeros(COUNT, device=ground.device))
 
 
+def _in_three(ground: Ground) -> Tensor:
+    return _empty(ground, 8 * 586 * 64).view(8, 586, 64)
+
+
 # How to draw, and mean and variance.
 DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
     "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
     "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
+    # Neighbours along the last of several axes may share what was drawn.
+    "uniform_ of three axes": (lambda g: _in_three(g).uniform_().flatten()[:COUNT], 0.5, 1 / 12),
+    "normal_ of three axes": (lambda g: _in_three(g).normal_(2.0, 3.0).flatten()[:COUNT], 2.0, 9.0),
+    "bernoulli_ of three axes": (
+        lambda g: _in_three(g).bernoulli_(0.5).flatten()[:COUNT],
+        0.5,
+        0.25,
+    ),
     "uniform_ from -3 to 5": (lambda g: _empty(g).uniform_(-3, 5), 1.0, 64 / 12),
     "randn": (lambda g: torch.randn(COUNT, device=g.device, dtype=g.dtype), 0.0, 1.0),
     "normal_": (lambda g: _empty(g).normal_(2.0, 3.0), 2.0, 9.0),

@@ -20,16 +20,17 @@ from torch import Tensor
 
 from warpfront.inside.checks.hazards.answers import Answer, Ground, array
 
-# One, whole tiles by which vectors are read, past the lanes of a wave, a small block's threads, a
-# large one's, and the blocks of a grid along an axis.
-LENGTHS = (1, 64, 67, 259, 1031, 65_539)
+# One, whole tiles by which vectors are read, past the lanes of a wave, a small block's threads,
+# half of a large one's, all of them, and the blocks of a grid along an axis.
+LENGTHS = (1, 64, 67, 259, 777, 1031, 65_539)
 QUICK_LENGTHS = (1031,)
 # What is not tried, where nothing else is said.
 USUAL_SIZE = 3
 # Two sizes at once.
 ODD = (67, 69)
-# Numbers in all tensors, and the product of all sizes, which bounds the work.
-MOST_NUMBERS, MOST_WORK = 400_000, 800_000
+# Numbers in all tensors, and the product of all sizes, which bounds the work; less of convolutions,
+# whose float64 takes the CPU long.
+MOST_NUMBERS, MOST_WORK, LESS_WORK = 400_000, 800_000, 200_000
 
 Sizes = Any
 Call = Callable[..., Tensor]
@@ -56,6 +57,7 @@ class Sized:
     fit: Callable[[Tensor], Tensor] = lambda x: x
     apart: bool = False
     backward: bool = True
+    work: int = MOST_WORK
 
     def axes(self) -> list[list[str]]:
         return [shape.split() for shape in self.shapes.split(",")]
@@ -83,7 +85,7 @@ class Sized:
 
     def _bearable(self, sizes: Mapping[str, int]) -> bool:
         numbers = sum(math.prod(shape) for shape in self.shaped(sizes))
-        return numbers <= MOST_NUMBERS and math.prod(sizes.values()) <= MOST_WORK
+        return numbers <= MOST_NUMBERS and math.prod(sizes.values()) <= self.work
 
 
 def exactly(call: Call, shapes: str, **how: Any) -> Sized:
