@@ -228,7 +228,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
-        yield from patterns(view, _SHIFTED_BY_LANE, "CU111")
+        yield from patterns(view, _SHIFTED_BY_LANE, "CU111", shift=-2 * view.context.ported)
         yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):

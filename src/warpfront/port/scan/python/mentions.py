@@ -22,6 +22,18 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
                 yield Seen(rule="PY064", node=node, what=name[:60])
 
 
+def own_words(module: Module) -> Iterator[Seen]:
+    """Names and words for CUDA in a module without torch, where nothing is for HIP (CU154): what
+    builds, writes or chooses the part for CUDA.
+    """
+    if "torch" not in module.text:
+        for node, name in named_lines(module, _OWN):
+            yield Seen(rule="CU154", node=node, what=name[:60])
+
+
+_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc")
+
+
 def _is_kept(module: Module, node: ast.AST) -> bool:
     """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
     `nvml_power = max(nvml_power)`.
