@@ -112,7 +112,9 @@ def test_a_function_that_a_file_defines_is_its_own(tmp_path: Path) -> None:
 
 def test_a_lane_is_shifted_into_64_bits_by_a_cast(tmp_path: Path) -> None:
     text = "__device__ uint64_t f(int lane) { uint64_t mask = (1 << lane) - 1; return mask; }\n"
-    assert ("a.cu", "CU111") in loud(found(tmp_path, {"a.cu": text} | BEGUN))
+    assert ("a.cu", "CU111") not in loud(found(tmp_path, {"a.cu": text} | BEGUN))
+    text += "__device__ int g(int v) { return __shfl_down(v, 1); }\n"
+    assert ("a.cu", "CU111") in loud(found(tmp_path, {"a.cu": text}))
     cast = text.replace("(1 <<", "((uint64_t)1 <<")
     assert ("a.cu", "CU111") not in loud(found(tmp_path, {"a.cu": cast}))
 
@@ -1047,7 +1049,8 @@ def test_a_library_of_nvidias_is_said_where_a_build_links_it(
 )
 def test_lanes_of_a_cpus_vectors_are_no_warps(tmp_path: Path, vector: str, *, said: bool) -> None:
     code = f"inline int k(int lane) {{ {vector} return 1 << lane; }}\n"
-    files = {"a.hpp": f"#include <cuda_runtime.h>\n{code}__global__ void g();\n"}
+    kernel = "__global__ void g(int p) { __any_sync(~0u, p); }\n"
+    files = {"a.hpp": f"#include <cuda_runtime.h>\n{code}{kernel}"}
     assert (("a.hpp", "CU111") in loud(found(tmp_path, files))) is said
 
 
@@ -1064,5 +1067,6 @@ def test_a_tensors_own_word_for_a_gpu_is_no_part_for_cuda(
     tmp_path: Path, name: str, *, said: bool
 ) -> None:
     build = "from torch.utils.cpp_extension import load\n"
-    files = {"a.py": f"{build}def f(x):\n    return load('a', ['b.cu'])(x.{name})\n"}
-    assert (("a.py", "BL217") in loud(found(tmp_path, files))) is said
+    code = f"{build}def f(x):\n    return load('a', ['b.cu'])(x.{name})\n"
+    said_of = loud(found(tmp_path, {"setup.py": code, "a.py": code}))
+    assert {path for path, rule in said_of if rule == "BL217"} == ({"setup.py"} if said else set())
