@@ -462,6 +462,7 @@ def test_a_list_of_dtypes_and_a_rate_choose_nothing(
         ({"a.sh": "pip install ./b\n", "b/pyproject.toml": "[project]\nname = 'b'\n"}, False),
         ({"a.sh": "temps=$(nvidia-smi -q || true)\n"}, False),
         ({"a.sh": "temps=$(nvidia-smi -q)\n"}, True),
+        ({"a.sh": "a=`` b=$()\n"}, False),
         ({"requirements.txt": "torch==2.7.1+cpu\n"}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nx = ["cuequivariance"]\n'}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nxpu = ["torch==2.7"]\n'}, False),

@@ -209,7 +209,8 @@ def _commands_of(
     yield ShellCommand(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
     for word in words if depth < 4 else ():
         for inner in _SUBSTITUTION.finditer(word.text):
-            yield from read_commands(inner[1] or inner[2], word.start + inner.start(), depth + 1)
+            command = inner[1] or inner[2] or ""
+            yield from read_commands(command, word.start + inner.start(), depth + 1)
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
