@@ -463,6 +463,8 @@ def test_a_list_of_dtypes_and_a_rate_choose_nothing(
         ({"a.sh": "temps=$(nvidia-smi -q || true)\n"}, False),
         ({"a.sh": "temps=$(nvidia-smi -q)\n"}, True),
         ({"a.sh": "a=`` b=$()\n"}, False),
+        ({"a.sh": "xz --threads 4 a.tar\n"}, False),
+        ({"a.sh": "nvcc --threads 4 a.cu\n"}, True),
         ({"requirements.txt": "torch==2.7.1+cpu\n"}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nx = ["cuequivariance"]\n'}, False),
         ({"pyproject.toml": '[project.optional-dependencies]\nxpu = ["torch==2.7"]\n'}, False),
@@ -704,6 +706,8 @@ def test_python_that_writes_or_builds_for_cuda_is_said_where_nothing_is_for_amd(
         (1, "CU154", "warning"),
         (2, "CU154", "warning"),
     ]
+    aside = found(tmp_path, {"examples/a.py": code})
+    assert "examples/a.py" not in {one.path for one in aside}
     of_torch = found(tmp_path, {"a.py": f"import torch\n{code}"})
     assert "CU154" not in {one.rule for one in of_torch}
     parts = {f"part{number}.cpp": HIP for number in range(6)}
@@ -714,6 +718,9 @@ def test_the_last_include_is_where_a_stand_in_for_the_runtime_goes(tmp_path: Pat
     own = '#include <vector>\n#include "mesh.h"\nvoid f() { cudaFree(nullptr); }\n'
     said = [one.line for one in found(tmp_path, {"a.cc": own}) if one.rule == "CU101"]
     assert said == [2, 3]
+    of_the_library = own.replace('"mesh.h"', "<map>")  # it brings none of CUDA's names
+    said = [one.line for one in found(tmp_path, {"a.cc": of_the_library}) if one.rule == "CU101"]
+    assert said == [3]
     direct = own.replace("<vector>", "<cuda_runtime.h>")
     said = [one.line for one in found(tmp_path, {"a.cc": direct}) if one.rule == "CU101"]
     assert said == [1, 3]

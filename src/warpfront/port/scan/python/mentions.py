@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from warpfront.port.scan.python.module import Module, Seen, named_lines, text_of
 from warpfront.port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
+from warpfront.port.scan.words import is_aside
 
 _JAX = frozenset({"jax", "jaxlib", "flax"})
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
@@ -26,7 +27,7 @@ def own_words(module: Module) -> Iterator[Seen]:
     """Names and words for CUDA in a module without torch, where nothing is for HIP (CU154): what
     builds, writes or chooses the part for CUDA.
     """
-    if "torch" not in module.text:
+    if "torch" not in module.text and not is_aside(module.path):
         for node, name in named_lines(module, _OWN):
             yield Seen(rule="CU154", node=node, what=name[:60])
 
