@@ -1076,5 +1076,6 @@ def test_a_tensors_own_word_for_a_gpu_is_no_part_for_cuda(
 ) -> None:
     build = "from torch.utils.cpp_extension import load\n"
     code = f"{build}def f(x):\n    return load('a', ['b.cu'])(x.{name})\n"
-    said_of = loud(found(tmp_path, {"setup.py": code, "a.py": code}))
+    other = f"{code}def setup(fabric):\n    return fabric.setup()\n"
+    said_of = loud(found(tmp_path, {"setup.py": code, "a.py": other}))
     assert {path for path, rule in said_of if rule == "BL217"} == ({"setup.py"} if said else set())

@@ -27,7 +27,6 @@ from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
     names_amd,
-    of_own_builds,
     unproven_beside,
     unproven_code,
 )
@@ -108,7 +107,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     base = Context(
         own_packages=_own_packages(tree),
         torchless=_torchless(tree, files),
-        left_out=_for_others(tree, files),
+        left_out=beside_amds(paths) | cudas_beside_amds(paths),
         unproven=unproven_beside(paths) if knows_amd else frozenset(),
         knows_amd=knows_amd,
         ported=knows_amd,
@@ -155,12 +154,6 @@ def _is_ported(
         return True
     product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
     return headers.is_ported(heard, product or texts.values(), facts)
-
-
-def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
-    setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
-    paths = [file.path for file in files]
-    return beside_amds(paths) | of_own_builds(paths, setups) | cudas_beside_amds(paths)
 
 
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

@@ -114,23 +114,3 @@ _PART_OF_AMD = re.compile(
 _PART_OF_NVIDIA = re.compile(
     rf"(?i)(?<![a-z])(?:(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}|n(?=cclx?(?![a-z])))"
 )
-
-
-def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:
-    """The files below a setup.py that builds extensions and never asks for ROCm, where the setup.py
-    of a folder above asks: a part that AMD's build does without.
-    """
-    asks = {
-        PurePosixPath(path).parent: _ASKS.search(text) is not None
-        for path, text in setups.items()
-        if "xtension" in text
-    }
-    alone = {
-        folder
-        for folder, knows in asks.items()
-        if not knows and any(asks.get(above, False) for above in folder.parents)
-    }
-    return frozenset(path for path in paths if not alone.isdisjoint(PurePosixPath(path).parents))
-
-
-_ASKS = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")

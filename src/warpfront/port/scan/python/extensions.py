@@ -107,7 +107,7 @@ def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
     """What a build that never asks for ROCm does for CUDA, by its names. Who loads an extension
     when it runs has torch's words beside it, which are ROCm's too.
     """
-    builds = module.path.name == "setup.py" or "setup(" in module.text
+    builds = module.path.name == "setup.py" or "setuptools" in module.modules
     if builds and "xtension" in module.text and not knows_hip(module):
         for node, name in named_lines(module, _OWN):
             called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210

@@ -47,7 +47,7 @@ def _is_kept(module: Module, node: ast.AST) -> bool:
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
-_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm_?-?smi|pyrsmi|rocml")
+_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
