@@ -665,6 +665,8 @@ def test_who_comes_to_amds_devices_another_way_has_ported(
         ("Build with ROCm 6.4 for MI300X.", False),
         ("AMD GPUs are not supported.", True),
         ("- [ ] AMD GPUs", True),
+        ("## More to come\n\n- ROCm support", True),
+        ("## More to come\n\n- a server\n\n## Devices\n\n- ROCm", False),
         ("See whl/ROCm and x-HIP.", True),
         ("It runs on GPUs.", True),
     ],

@@ -209,18 +209,24 @@ def is_ported(
 
 
 def says_amd(texts: Iterable[str]) -> bool:
-    """Whether a README says that the project runs on AMD's devices."""
+    """Whether a README says that the project runs on AMD's devices, outside of a section about
+    what is to come.
+    """
+    sections = (part for text in texts for part in _HEADING.split(text))
     return any(
         _AMDS_DEVICES.search(line) is not None and _DENIES.search(line) is None
-        for text in texts
-        for line in text.splitlines()
+        for part in sections
+        if _TO_COME.search(part) is None
+        for line in part.splitlines()
     )
 
 
 _AMDS_DEVICES = re.compile(
     r"(?<![\w/.-])(?:ROC[mM]|HIP|AMD GPUs?|AMDGPU|Radeon|MI\d{3}X?)(?![\w-])"
 )
-_DENIES = re.compile(r"(?i)\b(?:not?|without|only|never|plan(?:ned|s)?|future|yet)\b|n't\b|\[ \]")
+_DENIES = re.compile(r"(?i)\b(?:not?|without|only|never|yet)\b|n't\b")
+_TO_COME = re.compile(r"(?i)\b(?:plan(?:ned|s)?|future|upcoming|to come|to-?do|roadmap|tbu)\b|\[ \]")
+_HEADING = re.compile(r"(?m)^(?=#)")
 
 
 def has_code(texts: Mapping[str, str]) -> bool:
