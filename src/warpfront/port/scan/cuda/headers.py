@@ -209,9 +209,7 @@ def is_ported(
 
 
 def says_amd(texts: Iterable[str]) -> bool:
-    """Whether a README says that the project runs on AMD's devices, outside of a section about
-    what is to come.
-    """
+    """Whether a README says so of AMD's devices, in no section about what is to come."""
     sections = (part for text in texts for part in _HEADING.split(text))
     return any(
         _AMDS_DEVICES.search(line) is not None and _DENIES.search(line) is None
@@ -225,7 +223,9 @@ _AMDS_DEVICES = re.compile(
     r"(?<![\w/.-])(?:ROC[mM]|HIP|AMD GPUs?|AMDGPU|Radeon|MI\d{3}X?)(?![\w-])"
 )
 _DENIES = re.compile(r"(?i)\b(?:not?|without|only|never|yet)\b|n't\b")
-_TO_COME = re.compile(r"(?i)\b(?:plan(?:ned|s)?|future|upcoming|to come|to-?do|roadmap|tbu)\b|\[ \]")
+_TO_COME = re.compile(
+    r"(?i)\b(?:plan(?:ned|s)?|future|upcoming|to come|to-?do|roadmap|tbu)\b|\[ \]"
+)
 _HEADING = re.compile(r"(?m)^(?=#)")
 
 
