@@ -78,7 +78,7 @@ def judge(
     ported: bool = False,
 ) -> Judged:
     """The findings that `sightings` of one file come to for `target`, each thing once. `gate` is
-    what stands before the whole file, `ported` whether its tree has code for HIP.
+    what stands before the whole file, `ported` whether its tree runs on AMD's devices.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
