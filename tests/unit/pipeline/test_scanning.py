@@ -548,9 +548,7 @@ def test_a_build_that_never_asks_for_rocm_says_line_by_line_what_it_does_for_cud
     assert lines() == [1]
 
 
-def test_an_extension_with_a_setup_of_its_own_that_never_asks_for_rocm_is_left_out(
-    tmp_path: Path,
-) -> None:
+def test_a_build_that_asks_for_rocm_makes_a_port_of_what_lies_below_it(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "extra"):
         folder.mkdir(exist_ok=True)
         (folder / "a.cu").write_text("#include <cudnn.h>\n")
@@ -564,7 +562,7 @@ def test_an_extension_with_a_setup_of_its_own_that_never_asks_for_rocm_is_left_o
 
     assert gates() == [("a.cu", "open"), ("extra/a.cu", "open")]
     (tmp_path / "setup.py").write_text(f"{extension}if torch.version.hip:\n    pass\n")
-    assert gates() == [("a.cu", "ported"), ("extra/a.cu", "left-out")]
+    assert gates() == [("a.cu", "ported"), ("extra/a.cu", "ported")]
 
 
 def test_a_tree_that_has_heard_of_hip_has_no_part_for_cuda_alone(tmp_path: Path) -> None:

@@ -242,7 +242,8 @@ BOTH: Any = frozenset({"amd", "nvidia"})
         # A condition that proves nothing was decided by who ported the rest.
         ("PY901", BOTH, Gate.UNPROVEN, Gate.PORTED),
         ("CU900", BOTH, Gate.UNPROVEN, Gate.PORTED),
-        ("CU901", BOTH, Gate.UNPROVEN, Gate.UNPROVEN),
+        ("CU901", BOTH, Gate.UNPROVEN, Gate.PORTED),
+        ("CT901", BOTH, Gate.UNPROVEN, Gate.UNPROVEN),
         ("CU901", BOTH, Gate.OPEN, Gate.OPEN),
         ("CU900", AMD_ONLY, Gate.UNPROVEN, Gate.PORTED),
         ("PY901", AMD_ONLY, Gate.UNPROVEN, Gate.OWN_ARM),

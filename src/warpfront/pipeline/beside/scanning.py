@@ -26,9 +26,7 @@ from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.left_out import (
     beside_amds,
     cudas_beside_amds,
-    cudas_beside_others,
     names_amd,
-    of_own_builds,
     unproven_beside,
     unproven_code,
 )
@@ -103,13 +101,13 @@ def scan_tree(
 def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     """torch's tables are worth reading only where there is CUDA to look up in them."""
     texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
-    heard = _heard_of(tree, files, texts)
     paths = [file.path for file in files]
-    knows_amd = not heard.isdisjoint({"hip", "rocm", "asked"}) or names_amd(paths)
+    heard = _heard_of(tree, files, texts)
+    knows_amd = "asked" in heard or _knows_amd(heard, paths)
     base = Context(
         own_packages=_own_packages(tree),
         torchless=_torchless(tree, files),
-        left_out=_for_others(tree, files),
+        left_out=beside_amds(paths) | cudas_beside_amds(paths),
         unproven=unproven_beside(paths) if knows_amd else frozenset(),
         knows_amd=knows_amd,
         ported=knows_amd,
@@ -123,15 +121,15 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
         path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
         for path, text in texts.items()
     }
-    paired = _beside_others(tree, files) if heard.isdisjoint(_HIPS_WAYS) else frozenset()
-    ported = headers.is_most(paired, texts) or _is_ported(heard, paths, texts, facts.values())
-    if not ported and heard.isdisjoint({"extensions", "renaming"}):
+    ported = _is_ported(heard, paths, texts, facts.values())
+    if ported:
+        heard |= {"hip"}
+    elif heard.isdisjoint({"extensions", "renaming"}):
         heard -= {"hip"}
     known |= headers.vendor_macros(facts.values())
     shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
-        left_out=base.left_out | paired,
         identifiers=read_identifiers(),
         portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
         vendor_macros=known,
@@ -155,23 +153,7 @@ def _is_ported(
     if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > headers.BEGUN:
         return True
     product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
-    return "hip" in heard and headers.is_ported(product or texts.values(), facts)
-
-
-def _for_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
-    setups = _texts(tree, (file for file in files if file.path.endswith("setup.py")))
-    paths = [file.path for file in files]
-    return beside_amds(paths) | of_own_builds(paths, setups) | cudas_beside_amds(paths)
-
-
-_HIPS_WAYS = frozenset({"hip", "extensions", "renaming"})
-"""What may bring a folder for CUDA to AMD after all."""
-
-
-def _beside_others(tree: Tree, files: Sequence[TreeFile]) -> frozenset[str]:
-    kinds = ("cmake", "make")
-    builds = (file for file in files if structured.kind_of(PurePosixPath(file.path)) in kinds)
-    return cudas_beside_others([file.path for file in files], _texts(tree, builds).values())
+    return headers.is_ported(heard, product or texts.values(), facts)
 
 
 def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
@@ -184,16 +166,25 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
     return {path: text for path, text in read if isinstance(text, str)}
 
 
-def _heard_of(tree: Tree, files: Iterable[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
+def _heard_of(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
     """What the files of a tree have heard of; those that were not read yet come last. A script or
-    a notebook says what somebody ran, not what the code has.
+    a notebook says what somebody ran, not what the code has. A README that names AMD's devices has
+    "asked", where the code knows of them or needs to know nothing: else it says what is to come.
     """
     rest = (
         read_text(tree.root, file)
         for file in files
         if file.path not in texts and not _is_only_run(PurePosixPath(file.path))
     )
-    return headers.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
+    heard = headers.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
+    readmes = (file for file in tree.files if file.path.lower().startswith("readme"))
+    knows = _knows_amd(heard, [file.path for file in files]) or "extensions" in heard
+    says = headers.says_amd(_texts(tree, readmes).values())
+    return heard | {"asked"} if says and (knows or not headers.has_code(texts)) else heard
+
+
+def _knows_amd(heard: frozenset[str], paths: Iterable[str]) -> bool:
+    return not heard.isdisjoint({"hip", "rocm"}) or names_amd(paths)
 
 
 def _is_only_run(path: PurePosixPath) -> bool:

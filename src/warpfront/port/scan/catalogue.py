@@ -63,12 +63,6 @@ class Rule:
     unless_named: bool = False
     seen: tuple[Mapping[str, Any], ...] = ()
 
-    @property
-    def is_met_by_a_port(self) -> bool:
-        """Whether a port that is built and run shows that this works, or is for NVIDIA alone."""
-        of_code = self.engines == ("cuda",) or self.id.startswith(("BL", "PY"))
-        return of_code and not self.despite_a_port
-
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
         for name in target.classes:

@@ -110,7 +110,7 @@ class Context:
     which nothing shows that AMD comes there, where the tree `knows_amd` at all. Nothing in an
     `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
     their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
-    nothing for AMD but what torch may make of its extensions, a `ported` one code for HIP.
+    nothing for AMD but what torch may make of its extensions, a `ported` one runs there.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)

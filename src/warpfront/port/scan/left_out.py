@@ -88,21 +88,6 @@ def cudas_beside_amds(paths: Iterable[str]) -> frozenset[str]:
     """The files whose path, with a name of NVIDIA's part read as one of AMD's, is another file's
     or that of a folder with code: `cuda/queue.cpp` beside `hip/`, `cufft.h` beside `rocfft.h`.
     """
-    return _beside(paths, _PART_OF_AMD, folders=False)
-
-
-def cudas_beside_others(paths: Iterable[str], builds: Iterable[str]) -> frozenset[str]:
-    """The files of folders for CUDA beside one with code for a way that AMD's devices have too
-    (`backend/cuda/` beside `backend/opencl/`), where one of `builds` names both.
-    """
-    words = (_COMMENT.sub("", text) for text in builds)
-    if not any(_PART_OF_NVIDIA.search(one) and _PART_OF_OTHERS.search(one) for one in words):
-        return frozenset()
-    of_product = [path for path in paths if not is_aside(PurePosixPath(path))]
-    return _beside(of_product, _PART_OF_OTHERS, folders=True)
-
-
-def _beside(paths: Iterable[str], other: re.Pattern[str], *, folders: bool) -> frozenset[str]:
     amds: set[str] = set()
     nvidias: dict[str, list[str]] = defaultdict(list)
     for path in paths:
@@ -110,11 +95,9 @@ def _beside(paths: Iterable[str], other: re.Pattern[str], *, folders: bool) -> f
         code = path.endswith(_CODE)
         for depth, part in enumerate(parts, 1):
             is_file = depth == len(parts)
-            if is_file and folders:
-                break
             name = part.partition(".")[0] if is_file else part
             above = "/".join(parts[: depth - 1])
-            amd, nvidia = (pattern.sub(_PART, name) for pattern in (other, _PART_OF_NVIDIA))
+            amd, nvidia = (pattern.sub(_PART, name) for pattern in (_PART_OF_AMD, _PART_OF_NVIDIA))
             if amd != name and (is_file or code):
                 amds.add(f"{above}/{amd}")
             if nvidia != name:
@@ -131,25 +114,3 @@ _PART_OF_AMD = re.compile(
 _PART_OF_NVIDIA = re.compile(
     rf"(?i)(?<![a-z])(?:(?:cuda|cu(?=[a-z])|nvidia|(?:nv)?ptx){_LIBRARY}|n(?=cclx?(?![a-z])))"
 )
-_PART_OF_OTHERS = re.compile(rf"(?i)(?<![a-z])(?:opencl|ocl|sycl|vulkan|webgpu){_LIBRARY}")
-_COMMENT = re.compile(r"#[^\n]*")
-
-
-def of_own_builds(paths: Iterable[str], setups: Mapping[str, str]) -> frozenset[str]:
-    """The files below a setup.py that builds extensions and never asks for ROCm, where the setup.py
-    of a folder above asks: a part that AMD's build does without.
-    """
-    asks = {
-        PurePosixPath(path).parent: _ASKS.search(text) is not None
-        for path, text in setups.items()
-        if "xtension" in text
-    }
-    alone = {
-        folder
-        for folder, knows in asks.items()
-        if not knows and any(asks.get(above, False) for above in folder.parents)
-    }
-    return frozenset(path for path in paths if not alone.isdisjoint(PurePosixPath(path).parents))
-
-
-_ASKS = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip")

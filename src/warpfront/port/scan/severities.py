@@ -78,7 +78,7 @@ def judge(
     ported: bool = False,
 ) -> Judged:
     """The findings that `sightings` of one file come to for `target`, each thing once. `gate` is
-    what stands before the whole file, `ported` whether its tree has code for HIP.
+    what stands before the whole file, `ported` whether its tree runs on AMD's devices.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
@@ -111,14 +111,13 @@ def judge(
 
 def _is_met(sighting: Sighting, rule: Rule) -> bool:
     """Whether those who ported a tree met this, or had no reason to come here."""
-    in_python = rule.id.startswith("PY")
-    if sighting.sides == {"amd"} and in_python and sighting.gate is not Gate.AVAILABILITY:
-        return False  # nobody else comes here
-    if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
-        return not rule.despite_a_port or in_python
     if sighting.gate is Gate.AVAILABILITY:
         return True
-    return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and rule.is_met_by_a_port
+    if sighting.sides == {"amd"} and rule.id.startswith("PY"):
+        return False  # nobody else comes here
+    if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
+        return not (rule.despite_a_port and rule.id.startswith("CT"))
+    return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and not rule.despite_a_port
 
 
 class _Lines:

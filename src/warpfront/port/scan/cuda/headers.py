@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -185,34 +186,47 @@ def _heard_in(text: str) -> str:
 _OF_DEVICES = re.compile(r"\b(?:hip|cuda)[A-Z_/]|__(?:device|global)__|\b(?:CUDA|HIP|ROCM)_")
 
 
-def is_ported(texts: Collection[str], facts: Collection[HeaderFacts]) -> bool:
-    """Whether a tree that names HIP is more than begun: a header gives AMD one of CUDA's names, or
-    it comes to devices by a layer that has AMD's, or more than five files say something of HIP, or
-    half as many as have CUDA's runtime; and not half of them that it is still to be written.
+def is_ported(
+    heard: AbstractSet[str], texts: Collection[str], facts: Collection[HeaderFacts]
+) -> bool:
+    """Whether a tree comes to AMD's devices already: a header gives AMD one of CUDA's names, or
+    more than five files say something of HIP, or half as many as have CUDA's runtime; and not half
+    of them that it is still to be written. Or a third as many go by a layer that has AMD's devices.
     """
-    if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
-        return True
     cuda, hip, layer = (
         sum(pattern.search(text) is not None for text in texts)
         for pattern in (_RUNTIMES, _OF_HIP, _OF_A_LAYER)
     )
-    if layer > cuda or _has_a_layer(frozenset().union(*(one.asked for one in facts))):
+    if layer and 3 * layer >= cuda:
+        return True
+    if "hip" not in heard:
+        return False
+    if any(_RUNTIMES.match(name) for one in facts for name in one.portable):
         return True
     if hip and 2 * sum(one.unwritten for one in facts) >= hip:
         return False
     return hip > BEGUN or 2 * hip >= cuda
 
 
-def _has_a_layer(asked: frozenset[str]) -> bool:
-    """Whether a build asks for a layer that has AMD's devices beside CUDA: `X_KOKKOS`, `X_CUDA`."""
-    layers = {part for name in asked if (part := _A_LAYER.sub("@", name)) != name}
-    return any(_PART_OF_NVIDIA.sub("@", name) in layers for name in asked)
+def says_amd(texts: Iterable[str]) -> bool:
+    """Whether a README says so of AMD's devices, in no section about what is to come."""
+    sections = (part for text in texts for part in _HEADING.split(text))
+    return any(
+        _AMDS_DEVICES.search(line) is not None and _DENIES.search(line) is None
+        for part in sections
+        if _TO_COME.search(part) is None
+        for line in part.splitlines()
+    )
 
 
-def is_most(paths: Collection[str], texts: Mapping[str, str]) -> bool:
-    """Whether `paths` are half of the files, by path, that have CUDA's runtime."""
-    having = {path for path, text in texts.items() if _RUNTIMES.search(text) is not None}
-    return 2 * len(having.intersection(paths)) >= max(len(having), 1)
+_AMDS_DEVICES = re.compile(
+    r"(?<![\w/.-])(?:ROC[mM]|HIP|AMD GPUs?|AMDGPU|Radeon|MI\d{3}X?)(?![\w-])"
+)
+_DENIES = re.compile(r"(?i)\b(?:not?|without|only|never|yet)\b|n't\b")
+_TO_COME = re.compile(
+    r"(?i)\b(?:plan(?:ned|s)?|future|upcoming|to come|to-?do|roadmap|tbu)\b|\[ \]"
+)
+_HEADING = re.compile(r"(?m)^(?=#)")
 
 
 def has_code(texts: Mapping[str, str]) -> bool:
@@ -225,8 +239,10 @@ def has_code(texts: Mapping[str, str]) -> bool:
     )
 
 
-_A_LAYER = re.compile(r"(?<=[A-Za-z0-9]_)(?:KOKKOS|SYCL|OPENCL)(?![A-Z])")
-_OF_A_LAYER = re.compile(r"\b(?:Kokkos|amrex|sycl|alpaka|occa)::")
+_OF_A_LAYER = re.compile(
+    r"\b(?:Kokkos|RAJA|amrex|sycl|alpaka|occa|cl)::|\b(?:cl|vk)(?:Create|Enqueue|Get|Set|Cmd)[A-Z]\w+\("
+    r"|__kernel\b|\bwgpu[A-Z]"
+)
 BEGUN = 5
 """So many files for AMD are no port yet."""
 _RUNTIMES = re.compile(r"\bcuda[A-Z]\w+|cuda_runtime|__global__|\bcublas[A-Z]")

@@ -228,7 +228,9 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
-        yield from patterns(view, _SHIFTED_BY_LANE, "CU111")
+        # Without a warp's functions beside it, a number of lanes may be of planes, or of a CPU.
+        warps = not view.context.ported and not MASK_NAMES.isdisjoint(view.names)
+        yield from patterns(view, _SHIFTED_BY_LANE, "CU111", shift=0 if warps else -2)
         yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):

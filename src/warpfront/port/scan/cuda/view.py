@@ -288,11 +288,14 @@ def sighting(
     )
 
 
-def patterns(view: View, pattern: re.Pattern[str], rule: str) -> Iterator[Sighting]:
+def patterns(
+    view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0
+) -> Iterator[Sighting]:
     """What a pattern finds, but where waves of 64 lanes do not come."""
     for found in pattern.finditer(view.code):
         if not inside(view.narrow_arms, found.start()):
-            yield sighting(view, rule, found.span(), names=frozenset(NAME.findall(found[0])))
+            names = frozenset(NAME.findall(found[0]))
+            yield sighting(view, rule, found.span(), shift=shift, names=names)
 
 
 def arguments(code: str, opening: int) -> tuple[Span, ...]:

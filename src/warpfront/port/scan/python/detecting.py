@@ -169,6 +169,8 @@ def _is_worth_parsing(text: str) -> bool:
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
+    if context.untranslated:
+        yield from mentions.own_words(module)
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
             for seen in detect(module, node):

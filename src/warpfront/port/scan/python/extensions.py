@@ -104,9 +104,11 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
 
 
 def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
-    """What a build that never asks for ROCm does for CUDA, by its names."""
-    builds = module.builds_extensions and "xtension" in module.text
-    if builds and not knows_hip(module):
+    """What a build that never asks for ROCm does for CUDA, by its names. Who loads an extension
+    when it runs has torch's words beside it, which are ROCm's too.
+    """
+    builds = module.path.name == "setup.py" or "setuptools" in module.modules
+    if builds and "xtension" in module.text and not knows_hip(module):
         for node, name in named_lines(module, _OWN):
             called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
             torchs = module.dotted(node) == "torch.cuda" or (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from warpfront.port.scan.python.module import Module, Seen, named_lines, text_of
 from warpfront.port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
+from warpfront.port.scan.words import is_aside
 
 _JAX = frozenset({"jax", "jaxlib", "flax"})
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
@@ -22,6 +23,18 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
                 yield Seen(rule="PY064", node=node, what=name[:60])
 
 
+def own_words(module: Module) -> Iterator[Seen]:
+    """Names and words for CUDA in a module without torch, where nothing is for HIP (CU154): what
+    builds, writes or chooses the part for CUDA.
+    """
+    if "torch" not in module.text and not is_aside(module.path):
+        for node, name in named_lines(module, _OWN):
+            yield Seen(rule="CU154", node=node, what=name[:60])
+
+
+_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc")
+
+
 def _is_kept(module: Module, node: ast.AST) -> bool:
     """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
     `nvml_power = max(nvml_power)`.
@@ -34,7 +47,7 @@ def _is_kept(module: Module, node: ast.AST) -> bool:
 
 
 _NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
-_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm_?-?smi|pyrsmi|rocml")
+_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
 
 
 def imports(module: Module, node: ast.Import) -> Iterator[Seen]:

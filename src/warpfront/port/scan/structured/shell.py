@@ -209,7 +209,8 @@ def _commands_of(
     yield ShellCommand(words=rest, assignments=assignments, sides=sides, gate=gate, depth=depth)
     for word in words if depth < 4 else ():
         for inner in _SUBSTITUTION.finditer(word.text):
-            yield from read_commands(inner[1] or inner[2], word.start + inner.start(), depth + 1)
+            command = inner[1] or inner[2] or ""
+            yield from read_commands(command, word.start + inner.start(), depth + 1)
 
 
 def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
@@ -303,8 +304,10 @@ def option_sightings(
 def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sighting]:
     """Flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
+        nvccs = command is not None and any("nvcc" in one.text.lower() for one in command.words)
         for rule, flag in compiler_flag(word.text):
-            yield _see(rule, word, command, what=flag)
+            if nvccs or flag != "--threads":  # many a program has an option of this name
+                yield _see(rule, word, command, what=flag)
     if "://" in word.text and CUDA_INDEX.search(word.text):
         yield _see("DP314", word, command, what=word.text[:80])
 
