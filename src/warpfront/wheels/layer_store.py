@@ -70,6 +70,7 @@ class LayerStore:
     def __init__(self, root: Path, wheelhouse: Wheelhouse) -> None:
         self.root = root
         self._wheelhouse = wheelhouse
+        self._hashed: set[str] = set()
 
     def layers(
         self,
@@ -152,6 +153,16 @@ class LayerStore:
                 place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.hardlink_to(self.blob(part["digest"]))
+
+    def proven(self, manifest: str) -> tuple[Path, ...]:
+        """The layers of a manifest that are what their names say: this process hashed them, as it
+        wrote them or now. Size and time would not do for who takes them without hashing.
+        """
+        paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
+        with storing(self.root):
+            unread = [one for one in paths if one.name not in self._hashed]
+            self._hashed |= {one.name for one in unread if sha256_of(one) == one.name}
+        return tuple(one for one in paths if one.name in self._hashed)
 
     def name(self, digest: str) -> str:
         """What a build calls the manifest `digest`, as a named context."""
@@ -259,6 +270,7 @@ class LayerStore:
                     made = stream(paths, file, on_bytes=on_bytes)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(self.blob(made.digest))
+                self._hashed.add(made.digest)
             finally:
                 Path(aside).unlink(missing_ok=True)
         return made
