@@ -34,12 +34,13 @@ _SLIMS = (
     "    --mount=type=bind,source=slim,target=/run/slim \\\n",
     "    /opt/venv/bin/python /run/slim/slim.py /run/slim/globs.txt && \\\n",
 )
-COMPILER = "/run/byte-code/compile.py"
+# Not where the step behind the stage has it: this is what these steps are known by.
+COMPILER = "/run/sources/compile.py"
 # Compiles the sources of one set of wheels: the same byte code that the step behind the stage makes
 # of all of them.
-_COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/byte-code start=$(date +%s) && \
+_COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python COMPILER "$site" /run/byte-code/SET || true; } && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python COMPILER "$site" /run/sources/SET || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 """
 # What `compileall -j 0` does, which asks a process for each file by itself, and so takes half a
