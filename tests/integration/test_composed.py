@@ -87,10 +87,14 @@ def test_both_ways_give_the_same_files_but_for_what_is_written_down(
     assert not unused, "allowed, and did not occur"
 
 
-def in_image(client: docker.DockerClient, image: str, script: str) -> list[str]:
-    """In a container that may be written to, as people use one."""
+def in_image(
+    client: docker.DockerClient, image: str, script: str, wheels: Path | None = None
+) -> list[str]:
+    """In a container that may be written to, as people use one; `wheels` are at /wheels there."""
+    volumes = {str(wheels): {"bind": "/wheels", "mode": "ro"}} if wheels else {}
+    command = ["sh", "-ec", script]
     said: bytes = client.containers.run(
-        image, ["sh", "-ec", script], remove=True, network_mode="none", stderr=True
+        image, command, remove=True, network_mode="none", stderr=True, volumes=volumes
     )
     return said.decode().splitlines()
 
@@ -106,6 +110,30 @@ def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     )
     said = in_image(client, composed, script)
     assert "gone" in said
+    assert any("as it was sealed" in line for line in said)
+    assert said[-1] == "2.0"
+
+
+@pytest.mark.exhaustive
+def test_what_lies_in_lower_layers_can_be_upgraded_by_pip_and_by_uv(
+    client: docker.DockerClient, composed: str, tmp_path: Path
+) -> None:
+    for version in ("98.0", "99.0"):
+        files = {"networkx/__init__.py": f"__version__ = {version!r}\n"}
+        stand_in_wheel(tmp_path, "networkx", version, files=files)
+    stand_in_wheel(tmp_path, "newcomer", "1.0", files={"newcomer.py": ""})
+    options = "--no-index --find-links /wheels"
+    says = "python3 -c 'import networkx; print(networkx.__version__)'"
+    script = (
+        f"pip install --quiet --root-user-action ignore {options} networkx==98.0 newcomer; {says};"
+        f"uv pip install --quiet {options} networkx==99.0; {says}; pip uninstall -qy newcomer;"
+        "cd /opt/venv/lib/python3/site-packages; ls -d networkx/*.py networkx-* newcomer* || true;"
+        "warpfront-guard verify; python3 -c 'import torch; print(torch.ones(2).sum().item())'"
+    )
+    said = in_image(client, composed, script, tmp_path)
+    assert said[:2] == ["98.0", "99.0"]
+    left = [line for line in said if line.startswith(("networkx", "newcomer"))]
+    assert left == ["networkx-99.0.dist-info", "networkx/__init__.py"]
     assert any("as it was sealed" in line for line in said)
     assert said[-1] == "2.0"
 

@@ -3,8 +3,11 @@
     <root>/blobs/sha256/<digest>     layers, bases and the manifests that join them
     <root>/made/<key>.json           which layer came of which wheels
 
-It is an OCI image layout, so that a build can stand on what it holds. What is in it follows from
-wheels that the wheelhouse has checked; a blob that was written to since is made again.
+It is an OCI image layout, so that a build can stand on what it holds; a blob that was written to
+since is made again. Each hash stands for one promise: the wheel's, read anew before a layer is made
+of it, that it is what was locked; a file's, that RECORD and the guard's manifest say what is there;
+the tar's, that it is what an image's diff id names; the blob's, that whoever adopts it by a link,
+and hashes nothing, has what the manifest names.
 """
 
 from __future__ import annotations
