@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -175,6 +175,9 @@ class FakeEngine:
 
     def content(self, image_id: str) -> Path | None:
         return self.contents.get(image_id)
+
+    def adopt(self, blobs: Iterable[Path]) -> None:
+        """It is sent them."""
 
     def export(self, reference: str, folder: Path) -> str:
         self._answer()

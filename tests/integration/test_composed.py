@@ -15,7 +15,7 @@ from image_trees import differences, read_allowed, tree_of, unexplained
 from projects import Project, small_torch, unique_image, write_project
 from standins import serve_index, stand_in_wheel
 
-from warpfront.images.engine import Engine
+from warpfront.images.engine import Engine, embedded
 from warpfront.images.stages import COMPILER
 from warpfront.system.process import Command, run
 
@@ -87,10 +87,14 @@ def test_both_ways_give_the_same_files_but_for_what_is_written_down(
     assert not unused, "allowed, and did not occur"
 
 
-def in_image(client: docker.DockerClient, image: str, script: str) -> list[str]:
-    """In a container that may be written to, as people use one."""
+def in_image(
+    client: docker.DockerClient, image: str, script: str, wheels: Path | None = None
+) -> list[str]:
+    """In a container that may be written to, as people use one; `wheels` are at /wheels there."""
+    volumes = {str(wheels): {"bind": "/wheels", "mode": "ro"}} if wheels else {}
+    command = ["sh", "-ec", script]
     said: bytes = client.containers.run(
-        image, ["sh", "-ec", script], remove=True, network_mode="none", stderr=True
+        image, command, remove=True, network_mode="none", stderr=True, volumes=volumes
     )
     return said.decode().splitlines()
 
@@ -106,6 +110,30 @@ def test_what_lies_in_lower_layers_can_be_taken_out_by_pip_and_by_uv(
     )
     said = in_image(client, composed, script)
     assert "gone" in said
+    assert any("as it was sealed" in line for line in said)
+    assert said[-1] == "2.0"
+
+
+@pytest.mark.exhaustive
+def test_what_lies_in_lower_layers_can_be_upgraded_by_pip_and_by_uv(
+    client: docker.DockerClient, composed: str, tmp_path: Path
+) -> None:
+    for version in ("98.0", "99.0"):
+        files = {"networkx/__init__.py": f"__version__ = {version!r}\n"}
+        stand_in_wheel(tmp_path, "networkx", version, files=files)
+    stand_in_wheel(tmp_path, "newcomer", "1.0", files={"newcomer.py": ""})
+    options = "--no-index --find-links /wheels"
+    says = "python3 -c 'import networkx; print(networkx.__version__)'"
+    script = (
+        f"pip install --quiet --root-user-action ignore {options} networkx==98.0 newcomer; {says};"
+        f"uv pip install --quiet {options} networkx==99.0; {says}; pip uninstall -qy newcomer;"
+        "cd /opt/venv/lib/python3/site-packages; ls -d networkx/*.py networkx-* newcomer* || true;"
+        "warpfront-guard verify; python3 -c 'import torch; print(torch.ones(2).sum().item())'"
+    )
+    said = in_image(client, composed, script, tmp_path)
+    assert said[:2] == ["98.0", "99.0"]
+    left = [line for line in said if line.startswith(("networkx", "newcomer"))]
+    assert left == ["networkx-99.0.dist-info", "networkx/__init__.py"]
     assert any("as it was sealed" in line for line in said)
     assert said[-1] == "2.0"
 
@@ -149,6 +177,8 @@ def test_a_project_that_was_never_built_stands_on_layers(
         told = layers_told(client, composed["image_id"])
         assert any("torch==" in one for one in told)
         assert any("byte code of" in one for one in told)
+        store = Path(alone["XDG_CACHE_HOME"], "warpfront", "layers", "blobs", "sha256")
+        assert is_linked(engine, composed["image_id"], store)
         assert cached_steps(engine, COMPILER) <= before
         assert cached_steps(engine, "install") - before, "of other steps they are there"
         assert built_by(project)["image_id"] == composed["image_id"], "what is there is reused"
@@ -164,6 +194,45 @@ def test_a_project_that_was_never_built_stands_on_layers(
     assert [one for one in by_layers if one in left] == left
     assert "./site-packages/sympy/core/a.py" in left
     assert not any("tests" in one for one in [*left, *by_layers] if "sympy" in one)
+
+
+def is_linked(engine: Engine, image: str, store: Path) -> bool:
+    """Whether the engine has the very files of the layer store, where it can have them so."""
+    root, content = Path(engine.features().root), engine.content(image)
+    own = embedded.EnginePlace(state=root.parent).host == engine.name
+    if not own or content is None or root.stat().st_dev != store.stat().st_dev:
+        return True
+    theirs = {one.stat().st_ino for one in (content / "blobs" / "sha256").iterdir()}
+    large = [one for one in store.iterdir() if one.stat().st_nlink > 1]
+    return bool(large) and all(one.stat().st_ino in theirs for one in large)
+
+
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--layers",), marks=pytest.mark.exhaustive)], ids=str
+)
+def test_an_image_without_what_nothing_in_it_uses_is_verified(
+    here: dict[str, str],
+    client: docker.DockerClient,
+    tmp_path: Path,
+    options: tuple[str, ...],
+) -> None:
+    """By the sessions that go through most of torch, quickly."""
+    slim = ["tests", "protoc", "headers", "static-libraries"]
+    image = {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"], "slim": slim}
+    write_project(
+        tmp_path / "project",
+        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
+        images={unique_image(): image},
+        indexes={},
+    )
+    project = Project(root=tmp_path / "project", environment=here)
+    built = built_by(project, *options)
+    gone = ("torch/include", "torch/test", "torch/bin/protoc")
+    look = f"cd /opt/venv/lib/python3/site-packages; ls -d {' '.join(gone)} torch/nn || true"
+    said = in_image(client, built["image_id"], look)
+    assert "torch/nn" in said
+    assert not {*gone} & {*said}
+    project.verify(("load", "opinfo", "models", "attention"), "--quick", timeout=900).expect(0)
 
 
 def built_by(project: Project, *options: str) -> dict[str, Any]:

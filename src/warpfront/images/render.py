@@ -12,6 +12,7 @@ import jinja2
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.slimming import slim_files
+from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.images.templating import Sandbox
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
@@ -148,8 +149,8 @@ def render(
         raise RenderError(
             f"images/{cell.template}/{_TEMPLATE_NAME}: {_said(error)} (cell {cell.id})"
         ) from None
-    slim = slim_files(cell.slim) if wheels else {}
-    files = {**guard, **slim, DOCKERFILE: _squeezed(dockerfile)}
+    ours = {**BYTE_CODE_FILES, **slim_files(cell.slim)} if wheels else {}
+    files = {**guard, **ours, DOCKERFILE: _squeezed(dockerfile)}
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     assets = templates.assets(cell.template)

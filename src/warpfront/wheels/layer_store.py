@@ -3,8 +3,11 @@
     <root>/blobs/sha256/<digest>     layers, bases and the manifests that join them
     <root>/made/<key>.json           which layer came of which wheels
 
-It is an OCI image layout, so that a build can stand on what it holds. What is in it follows from
-wheels that the wheelhouse has checked; a blob that was written to since is made again.
+It is an OCI image layout, so that a build can stand on what it holds; a blob that was written to
+since is made again. Each hash stands for one promise: the wheel's, read anew before a layer is made
+of it, that it is what was locked; a file's, that RECORD and the guard's manifest say what is there;
+the tar's, that it is what an image's diff id names; the blob's, that whoever adopts it by a link,
+and hashes nothing, has what the manifest names.
 """
 
 from __future__ import annotations
@@ -70,6 +73,7 @@ class LayerStore:
     def __init__(self, root: Path, wheelhouse: Wheelhouse) -> None:
         self.root = root
         self._wheelhouse = wheelhouse
+        self._hashed: set[str] = set()
 
     def layers(
         self,
@@ -152,6 +156,16 @@ class LayerStore:
                 place = folder / "blobs" / "sha256" / self.blob(part["digest"]).name
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.hardlink_to(self.blob(part["digest"]))
+
+    def proven(self, manifest: str) -> tuple[Path, ...]:
+        """The layers of a manifest that are what their names say: this process hashed them, as it
+        wrote them or now. Size and time would not do for who takes them without hashing.
+        """
+        paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
+        with storing(self.root):
+            unread = [one for one in paths if one.name not in self._hashed]
+            self._hashed |= {one.name for one in unread if sha256_of(one) == one.name}
+        return tuple(one for one in paths if one.name in self._hashed)
 
     def name(self, digest: str) -> str:
         """What a build calls the manifest `digest`, as a named context."""
@@ -259,6 +273,7 @@ class LayerStore:
                     made = stream(paths, file, on_bytes=on_bytes)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(self.blob(made.digest))
+                self._hashed.add(made.digest)
             finally:
                 Path(aside).unlink(missing_ok=True)
         return made

@@ -23,10 +23,11 @@ RUN --network=none \
 FROM installed
 RUN --network=none \
     --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
+    --mount=type=bind,source=byte-code,target=/run/byte-code \
     start=$(date +%s) && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
     install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -qq -j 0 "$site" || true; } && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python /run/byte-code/compile.py "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 ENV PATH="/opt/venv/bin:$PATH"
 RUN --network=none --mount=type=bind,target=/context \

@@ -4,6 +4,7 @@ RUN --network=none \
     --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=bind,from=tools,target=/tools \
+    --mount=type=bind,source=byte-code,target=/run/byte-code \
     start=$(date +%s) && \
     /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
       --no-cache --python python3.12 --requirement /run/requirements.txt && \
@@ -11,7 +12,7 @@ RUN --network=none \
     find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
     find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
     install -D --mode=644 /run/requirements.txt /opt/warpfront/requirements/torch.txt && \
-    { PYTHONHASHSEED=0 python3.12 -m compileall -qq -j 0 "$site" || true; } && \
+    { PYTHONHASHSEED=0 python3.12 /run/byte-code/compile.py "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 ENV PT_HPU_LAZY_MODE="0"
 RUN --network=none --mount=type=bind,target=/context \

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT
 from warpfront.images.render import Templates, render, requirements_text
+from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.model import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")
@@ -134,6 +135,7 @@ def test_the_context_holds_the_files_beside_the_template_and_no_others() -> None
     assert rendered_image.cell_id == CELL.id
     assert rendered_image.wheels == LOCK.wheels
     assert {name: file.content.decode() for name, file in rendered_image.context.items()} == {
+        **BYTE_CODE_FILES,
         "app/main.py": "1\n",
         "app/requirements.txt": "of the image's own program\n",
         "app/torch/data.txt": "2\n",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from builders import a_cell, a_lock
 
 from warpfront.images.layered_manifest import config_on, manifest_on
 from warpfront.images.render import Templates, render
-from warpfront.images.stages import byte_code_context, stages_of
+from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, byte_code_context, stages_of
 from warpfront.system.store import read_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
@@ -75,13 +78,38 @@ def test_byte_code_is_compiled_as_the_image_itself_does_it() -> None:
     installed, *steps = files["Dockerfile"].replace("\nRUN", "\n\nRUN").split("\n\n")
     assert (installed, len(steps)) == ("FROM installed", 2)
     assert [files["0.txt"], files["1.txt"]] == ["torch/a.py\ntorch/b.py", "six.py"]
-    (compiles,) = (line.split() for line in CPU.splitlines() if "compileall" in line)
+    (compiles,) = (line.split() for line in CPU.splitlines() if "compile.py" in line)
     for index, step in enumerate(steps):
-        _, theirs, settles = step.rstrip().splitlines()
-        assert theirs.split()[:3] == compiles[:3], "the same program with the same seed"
-        assert theirs.split()[3:5] == ["/run/sources/compile.py", f"/run/sources/{index}.txt"]
+        _, site, theirs, settles = step.rstrip().splitlines()
+        assert theirs.split()[:3] == compiles[:3], "the same Python with the same seed"
+        assert theirs.split()[3] == COMPILER not in CPU
+        assert theirs.split()[4:6] == ['"$site"', f"/run/sources/{index}.txt"]
+        assert site in CPU
         assert settles in CPU
-    compile(files["compile.py"], "compile.py", "exec")
+    assert files["compile.py"] == BYTE_CODE_FILES["byte-code/compile.py"]
+
+
+@pytest.mark.process
+def test_byte_code_is_compiled_of_what_has_none_and_of_nothing_else(tmp_path: Path) -> None:
+    program, chosen = tmp_path / "compile.py", tmp_path / "0.txt"
+    program.write_text(BYTE_CODE_FILES["byte-code/compile.py"], "utf-8")
+    for name in ("a.py", "deep/b.py", "deep/__pycache__/c.py", "broken.py"):
+        path = tmp_path / "site" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("(" if name == "broken.py" else "a = 1\n", "utf-8")
+        os.utime(path, (315_532_800, 315_532_800))
+
+    def compiled(*options: Path) -> dict[str, int]:
+        argv = (sys.executable, str(program), str(tmp_path / "site"), *map(str, options))
+        subprocess.run(argv, check=True, capture_output=True)
+        found = tmp_path.rglob("*.pyc")
+        return {path.name.partition(".")[0]: path.stat().st_mtime_ns for path in found}
+
+    chosen.write_text("deep/b.py", "utf-8")
+    first = compiled(chosen)
+    assert set(first) == {"b"}
+    assert set(compiled()) == {"a", "b"}
+    assert compiled()["b"] == first["b"]
 
 
 def test_a_base_with_layers_keeps_what_it_says_and_says_what_was_added() -> None:

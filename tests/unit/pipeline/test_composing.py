@@ -5,6 +5,7 @@ or nothing, and then they are installed by RUN.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -149,7 +150,15 @@ def said() -> Said:
 
 
 @pytest.fixture
-def compose(tmp_path: Path, layers: LayerStore, said: Said) -> Callable[[Prepared], str]:
+def adopted() -> list[tuple[Path, ...]]:
+    """What the engine was given, each time that something is about to stand on it."""
+    return []
+
+
+@pytest.fixture
+def compose(
+    tmp_path: Path, layers: LayerStore, said: Said, adopted: list[tuple[Path, ...]]
+) -> Callable[[Prepared], str]:
     def request(file: Path, targets: tuple[str, ...], folder: Path) -> BakeRequest:
         return BakeRequest(
             buildx=(), environment={}, file=file, targets=targets, readable=(), logs={},
@@ -164,6 +173,7 @@ def compose(tmp_path: Path, layers: LayerStore, said: Said) -> Callable[[Prepare
         secrets=lambda _: (),
         request=request,
         on_step=lambda _: None,
+        adopt=lambda blobs: adopted.append(tuple(blobs)),
     )
 
     def composed(item: Prepared) -> str:
@@ -197,6 +207,31 @@ def test_an_image_stands_on_its_base_its_wheels_and_their_byte_code(
         assert f"sha256:{sha256(content).hexdigest()}" == one["digest"]
     told = [one["created_by"].partition(" numpy==1")[0] for one in config["history"]]
     assert told == ["warpfront layer:", "warpfront layer: byte code of"]
+
+
+def test_the_engine_is_given_what_is_built_on_and_nothing_that_is_damaged(
+    compose: Callable[[Prepared], str],
+    buildkit: BuildKit,
+    layers: LayerStore,
+    house: Wheelhouse,
+    adopted: list[tuple[Path, ...]],
+) -> None:
+    item = an_item(a_wheel(house, "torch"))
+    manifest = layers.read(compose(item).partition("@")[2])
+    base, *_, byte_code = [layers.blob(one["digest"]) for one in manifest["layers"]]
+    assert [len(blobs) for blobs in adopted] == [2, 3]
+    assert adopted[0] == adopted[1][:2]
+    assert buildkit.built == ["environment", "byte code"]
+    found = byte_code.stat()
+    byte_code.write_bytes(bytes(found.st_size))
+    os.utime(byte_code, ns=(found.st_atime_ns, found.st_mtime_ns))
+    another = LayerStore(layers.root, house)
+    assert base in another.proven(given(layers, manifest))
+    assert byte_code not in another.proven(given(layers, manifest))
+
+
+def given(layers: LayerStore, manifest: dict[str, object]) -> str:
+    return layers.write(manifest)[0]
 
 
 def test_what_was_made_before_is_not_made_again(

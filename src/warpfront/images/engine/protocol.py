@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -138,6 +138,11 @@ class Engine(Protocol):
     def content(self, image_id: str) -> Path | None:
         """The folder whose blobs/sha256/ has the image's blobs as they were built, where the engine
         keeps them so and this process may read them; None where only the engine itself may.
+        """
+
+    def adopt(self, blobs: Iterable[Path]) -> None:
+        """Take blobs, each in a file that its digest names, without reading them: whoever offers
+        them has hashed them. An engine that cannot is sent them when a build stands on them.
         """
 
     def export(self, reference: str, folder: Path) -> str:

@@ -313,6 +313,7 @@ class _Building:
                 self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
             ),
             on_step=self._on_step,
+            adopt=self._engine.adopt,
         ).composed(items)
 
     def _secrets(self, item: Prepared) -> tuple[str, ...]:

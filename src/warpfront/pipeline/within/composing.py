@@ -45,7 +45,7 @@ Request = Callable[[Path, tuple[str, ...], Path], BakeRequest]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composer:
     """What composing needs of a build: `contexts` are those that its first stage is built from,
-    `request` is how it is baked.
+    `request` is how it is baked, `adopt` gives blobs to the engine, if that can have them so.
     """
 
     store: Store
@@ -55,6 +55,7 @@ class Composer:
     secrets: Callable[[Prepared], tuple[str, ...]]
     request: Request
     on_step: Callable[[BuildStep], None]
+    adopt: Callable[[Iterable[Path]], None]
 
     def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
         """Cell id -> the named context that stands for the wheels of its image; without those whose
@@ -89,7 +90,12 @@ class Composer:
         base = self._environment(item, stages)
         sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
         compiled = self._byte_code(item, base, made, bytecode_sets(sets, sizes))
-        return self.layers.name(self._joined(base, [*made, *compiled]))
+        return self._standing_on(self._joined(base, [*made, *compiled]))
+
+    def _standing_on(self, manifest: str) -> str:
+        """The named context of a manifest; the engine is sent its layers unless it adopts them."""
+        self.adopt(self.layers.proven(manifest))
+        return self.layers.name(manifest)
 
     def _joined(self, base: str, layers: Sequence[Layer]) -> str:
         """The manifest of a base with layers on it."""
@@ -139,7 +145,7 @@ class Composer:
             texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
             files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
             lower = self._joined(base, made)
-            contexts = {WHEELS_STAGE: self.layers.name(lower)}
+            contexts = {WHEELS_STAGE: self._standing_on(lower)}
             manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
             diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
             blobs = list(zip(manifest["layers"], diff_ids, strict=True))[-len(absent) :]
