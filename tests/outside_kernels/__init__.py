@@ -1,4 +1,4 @@
-"""Kernels that are wrong in the way that public trackers tell of, in sixteen sets, each by one who
+"""Kernels that are wrong in the way that public trackers tell of, in eighteen sets, each by one who
 had not read what is checked: what verification sees of them is a figure that no row was made for.
 
 Each is right but for what its name says. `like` is the public thread that the way of being wrong is
@@ -10,6 +10,7 @@ type or length, or for rare ones.
 from __future__ import annotations
 
 from outside_kernels import (
+    eighteenth_kernels,
     eighth_kernels,
     eleventh_kernels,
     fifteenth_kernels,
@@ -19,6 +20,7 @@ from outside_kernels import (
     fourth_kernels,
     ninth_kernels,
     second_kernels,
+    seventeenth_kernels,
     seventh_kernels,
     sixteenth_kernels,
     sixth_kernels,
@@ -47,6 +49,8 @@ SETS = tuple(
         fourteenth_kernels,
         fifteenth_kernels,
         sixteenth_kernels,
+        seventeenth_kernels,
+        eighteenth_kernels,
     )
 )
 KERNELS = {name: kernel for kept in SETS for name, kernel in kept.items()}
@@ -68,4 +72,6 @@ HALF = {
     **dict.fromkeys(fourteenth_kernels.KEPT, "the fourteenth thirty"),
     **dict.fromkeys(fifteenth_kernels.KEPT, "the fifteenth thirty"),
     **dict.fromkeys(sixteenth_kernels.KEPT, "the sixteenth thirty"),
+    **dict.fromkeys(seventeenth_kernels.KEPT, "the seventeenth thirty"),
+    **dict.fromkeys(eighteenth_kernels.KEPT, "the eighteenth thirty"),
 }
