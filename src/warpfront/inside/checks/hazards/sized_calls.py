@@ -190,8 +190,8 @@ REDUCTIONS: Mapping[str, Sized] = {
     "std of the last": _along_nearly(_torch("std", 2, correction=0), _LINES, backward=False),
     "norm": _along_nearly(lambda _, x: torch.linalg.vector_norm(x + 9, dim=1), _LINES),
     "logsumexp": _along_nearly(_torch("logsumexp", 1), _LINES, least=0.0),
-    "softmax": _along_nearly(_torch("softmax", 1), _LINES, least=0.01),
-    "softmax of the last": _along_nearly(_torch("softmax", 2), _LINES, least=0.01),
+    "softmax": _along_nearly(_torch("softmax", 1), _LINES, least=0.05),
+    "softmax of the last": _along_nearly(_torch("softmax", 2), _LINES, least=0.05),
     "log_softmax": _along_nearly(_torch("log_softmax", 1), _LINES),
     "cumsum": _along(_torch("cumsum", 1), _LINES),
     "cumsum of the last": _along(_torch("cumsum", 2), _LINES),
@@ -430,11 +430,13 @@ def _positive(x: Tensor) -> Tensor:
 
 _solved: Maker = partial(nearly, fit=lambda x: x, n=(3, 259), b=2, roundings=256.0)
 SOLVED: Mapping[str, Sized] = {
-    "solve": _solved(lambda _, x, y: torch.linalg.solve(_heavy(x), y), "b n n, b n m"),
+    # One by one: of batches of large ones torch's own factors are wrong on the CPU where several
+    # threads factor at once, the reference's too (pytorch#142815, #181570).
+    "solve": _solved(lambda _, x, y: torch.linalg.solve(_heavy(x), y), "b n n, b n m", b=1),
     "solve, one for all": _solved(lambda _, x, y: torch.linalg.solve(_heavy(x), y), "n n, b n m"),
-    "inverse": _solved(lambda _, x: torch.linalg.inv(_heavy(x)), "b n n"),
+    "inverse": _solved(lambda _, x: torch.linalg.inv(_heavy(x)), "b n n", b=1),
     "determinant": _solved(
-        lambda _, x: torch.linalg.slogdet(_heavy(x)).logabsdet, "b n n", backward=False
+        lambda _, x: torch.linalg.slogdet(_heavy(x)).logabsdet, "b n n", backward=False, b=1
     ),
     "triangles": _solved(
         lambda _, x, y: torch.linalg.solve_triangular(_positive(x).tril(), y, upper=False),
