@@ -15,7 +15,11 @@ from warpfront.inside.checks.executing import Computed  # noqa: E402
 from warpfront.inside.checks.opinfo import sweep  # noqa: E402
 from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
 from warpfront.inside.checks.opinfo.choosing import spread, with_options  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
+from warpfront.inside.checks.opinfo.entry_verdicts import (  # noqa: E402
+    EVERY_SECOND,
+    execute_entry,
+    sent,
+)
 from warpfront.inside.checks.opinfo.expecting import Exclusion  # noqa: E402
 
 # A correction that of var_mean's samples those alone have that are there for their options.
@@ -108,3 +112,42 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
             sweep.find_part(name=one.name, device="cpu", part=part, effort=Effort())
     assert {tuple(sorted(each)) for each in asked.values()} == {names}
     assert len({each[0] for each in asked.values()}) == len(names)
+
+
+def test_rows_limited_by_max_norm_are_asked_of_the_cpu_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = next(one for one in load_database() if one.name == "nn.functional.embedding")
+    monkeypatch.setattr(sweep, "computes_float64", lambda _: True)
+    asked: dict[str, list[object]] = {}
+
+    def run(entry: Entry, sample: Sample, _: object, device: str) -> Computed:
+        asked.setdefault(device, []).append(sample.kwargs.get("max_norm"))
+        return execute_entry(entry, sample, None, "cpu")
+
+    for device in ("cpu", "cuda"):
+        own = sweep.Sweep(dtype="float32", device=device, effort=Effort(), run=run)
+        swept = sweep.sweep_entries([entry], own)
+        assert (sweep.TWICE in swept.excluded) == (device == "cuda")
+    assert any(asked["cpu"])
+    assert asked["cuda"]
+    assert not any(asked["cuda"])
+
+
+def test_a_second_tensor_with_gaps_beside_one_without_is_seen_to_be_read_as_if_it_had_none() -> (
+    None
+):
+    entry = next(one for one in load_database() if one.name == "sub")
+
+    def run(entry: Entry, sample: Sample, *more: Any) -> Computed:
+        lies = sent(sample, "cpu", backward=False)
+        first, second = lies.input, lies.args[0]
+        if first.is_contiguous() and not second.is_contiguous():
+            return execute_entry(entry, replace(sample, args=(second * 2,), memory=""), *more)
+        return execute_entry(entry, sample, *more)
+
+    own = sweep.Sweep(dtype="float32", device="cpu", effort=Effort(), run=run)
+    assert sweep.sweep_entries([entry], own).faults
+    some = next(entry.samples("cpu", torch.float32, limit=1, backward=False))
+    known = [one.memory for n in range(4) for one in sweep.asked_as(entry, some, n, torch.float32)]
+    assert known == ["", "gaps", "turned", "offset", "gaps", EVERY_SECOND, "gaps"]

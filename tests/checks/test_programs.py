@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks import detection  # noqa: E402
+from warpfront.inside.checks import detection, nursery  # noqa: E402
 from warpfront.inside.checks.__main__ import main  # noqa: E402
 from warpfront.inside.checks.children import begin_beside  # noqa: E402
 from warpfront.inside.checks.claims import Claims  # noqa: E402
@@ -322,3 +323,13 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
         assert one["how"] == "done"
         assert (one["document"]["told"], one["document"]["known"]) == ("something", True)
         assert one["document"]["session"] == one["document"]["pid"] != own
+
+
+def test_where_the_system_hands_no_orphans_on_there_is_no_nursery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusing = SimpleNamespace(prctl=lambda *_: -1)
+    for library in (refusing, object()):
+        monkeypatch.setattr("ctypes.CDLL", lambda _, one=library: one)
+        nursery.open_nursery()
+        assert nursery.nursery() is None

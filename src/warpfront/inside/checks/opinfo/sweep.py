@@ -14,7 +14,6 @@ import torch
 
 from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.effort import Effort
-from warpfront.inside.checks.executing import tensors_in
 from warpfront.inside.checks.finding_beside import begin_parts, lanes_for
 from warpfront.inside.checks.hazards.answers import kind_of
 from warpfront.inside.checks.judge import CaseVerdict
@@ -339,20 +338,22 @@ def samples_for(
 
 
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
-    """Every second sample is sent as views with gaps, and what is fed back as well. The first,
-    which is often the only one of its kind, in exact dtypes turned too, and in float32 also with
-    gaps, behind where its memory begins, and with gaps in some of its tensors only.
+    """Every second sample is sent as views with gaps, and what is fed back as well; in float32 of
+    the others each second with gaps in some of its tensors only. The first, which is often the only
+    one of its kind, in exact dtypes turned too, and in float32 also with gaps and behind where its
+    memory begins.
     """
     if not entry.takes_strides:
         return [sample]
+    whole = dtype == torch.float32
     if number:
-        return [replace(sample, memory="gaps" if number % 2 else "")]
+        some = EVERY_SECOND if whole and number % 4 == 2 else ""
+        return [replace(sample, memory="gaps" if number % 2 else some)]
     if dtype in HALVES:
         return [sample]
     memory = ["turned"] if entry.takes_order else ["gaps"]
-    if dtype == torch.float32:
-        several = len(list(tensors_in([sample.input, sample.args, sample.kwargs]))) > 1
-        memory = [*dict.fromkeys(["gaps", *memory]), "offset", *[EVERY_SECOND] * several]
+    if whole:
+        memory = [*dict.fromkeys(["gaps", *memory]), "offset"]
     return [sample, *(replace(sample, memory=one) for one in memory)]
 
 
