@@ -340,8 +340,8 @@ def samples_for(
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
     """Every second sample is sent as views with gaps, and what is fed back as well; in float32 of
     the others each second with gaps in some of its tensors only. The first, which is often the only
-    one of its kind, in exact dtypes turned too, and in float32 also with gaps and behind where its
-    memory begins.
+    one of its kind, in exact dtypes turned too, in float32 also with gaps and behind where memory
+    begins, which no other sample is.
     """
     if not entry.takes_strides:
         return [sample]
