@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from projects import REPOSITORY, Project
+from rule_files import read_proofs
 
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.model import CompilerCall
@@ -212,16 +212,13 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     assert "__shfl_down_sync(0xffffffff, total, offset)" in made
 
 
-PROOFS = tomllib.loads(
-    (REPOSITORY / "tests" / "compile" / "rule_proofs.toml").read_text(encoding="utf-8")
-)
-_MORE_ON_GFX950 = {"CU130"}  # LDS
+PROOFS = read_proofs()
 
 
 def proven(rule: str, kind: str, target: str) -> str:
     """What hipcc has to say of one example: 5.7 compiles for gfx942, 6.4 for gfx950."""
     unknown = target == "gfx942" and "unknown_before" in PROOFS[rule] and kind == "seen"
-    refused = kind == "refused" and not (target == "gfx950" and rule in _MORE_ON_GFX950)
+    refused = kind == "refused" and target not in PROOFS[rule].get("accepted_on", ())
     return "failed" if refused or unknown else "passed"
 
 

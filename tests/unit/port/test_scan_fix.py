@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import tomllib
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rule_files import KINDS, read_examples
 
 from warpfront.port.scan import cuda
 from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
 
-EXAMPLES = tomllib.loads(
-    (Path(__file__).parents[2] / "scan" / "cuda_examples.toml").read_text(encoding="utf-8")
-)
 FIXED = {
     "a run of CUB's headers": """#include <torch/extension.h>
 #include <cub/block/block_load.cuh>
@@ -168,7 +165,7 @@ def test_a_macro_counts_below_its_definition_only() -> None:
 
 
 def test_no_example_of_a_rule_changes_for_nvidia() -> None:
-    texts = (example[kind] for example in EXAMPLES.values() for kind in ("hit", "miss", "gated"))
+    texts = (one[kind] for one in read_examples(cuda=True).values() for kind in KINDS)
     fixes = [fix for text in texts if (fix := fixed(text)) is not None]
     assert fixes
     assert {rule for fix in fixes for rule in fix.rules} <= FIXABLE

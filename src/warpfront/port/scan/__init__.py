@@ -2,5 +2,5 @@
 
 Text goes to an engine (`python`, `cuda`, `structured`), which yields `Sighting`s: a rule, a place
 and the gate the code stands behind. `judge` turns sightings into `Finding`s for one target by the
-rule catalogue (`data/rules/*.toml`). Reading trees is `trees`' work, joining is `pipeline`'s.
+rule catalogue (`data/rules/<ID>.toml`). Reading trees is `trees`' work, joining is `pipeline`'s.
 """

@@ -1,7 +1,8 @@
-"""The rule catalogue: one record a rule, in `data/rules/*.toml`, and its one reader. Pure."""
+"""The rule catalogue: a rule is one file, `data/rules/<ID>.toml`; this reads what it says. Pure."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,14 @@ ENGINES = ("python", "cuda", "structured", "scanner")
 _NAMES = ("imports", "dotted", "environment", "environment_prefixes", "distributions")
 _OF_CODE = ("names", "families", "headers", "once", "once_a_file", "call", "scope", "shift")
 _SEEN: Final = frozenset((*_NAMES, *_OF_CODE))
-_FIELDS = {"title", "engines", "phase", "severity", "message", "why", "fix", "sources"}
+_AS_WRITTEN = ("title", "phase", "message", "why", "fix")
+_FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources"}
 _FLAGS = ("structural", "of_amd", "of_a_folder", "of_a_package", "despite_a_port", "unless_named")
-_OPTIONAL = {*_FLAGS, "seen"}
+_OPTIONAL = {*_FLAGS, "seen", "detectors"}
+_SEVERITIES = frozenset(Severity)
+_ID = re.compile(r"[A-Z]{2}\d{3}")
+# From here on a file is for tests: a third of the text, for which a scan does not wait.
+_FOR_TESTS = "\n[examples]\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,8 @@ class Rule:
     it), variables of the `environment` that are written, and `environment_prefixes`; of what is
     required `distributions` (normalised, `*` at the end for whatever follows); in C++ and CUDA
     whole `names`, and expressions over one name (`families`) or the path in an `#include`
-    (`headers`), with the rest of `NameRow`'s fields.
+    (`headers`), with the rest of `NameRow`'s fields. `detectors` are the modules, below this
+    package, whose code sees it: a rule has names, code or both.
     """
 
     id: str
@@ -62,6 +69,7 @@ class Rule:
     despite_a_port: bool = False
     unless_named: bool = False
     seen: tuple[Mapping[str, Any], ...] = ()
+    detectors: tuple[str, ...] = ()
 
     def severity_for(self, target: ScanTarget) -> Severity:
         """The severity of the narrowest class of `target` that this rule names; none if none."""
@@ -81,65 +89,58 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
 
 @cache
 def catalogue() -> Mapping[str, Rule]:
-    """Every rule by id, in the order of ids. Raises `ValueError` for a record that is not one."""
+    """Every rule by id, in the order of ids. Raises `ValueError` for a file that is none."""
     folder = resources.files("warpfront").joinpath("data", "rules")
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".toml")),
-        key=lambda file: file.name,
-    )
-    rules: dict[str, Rule] = {}
-    for file in files:
-        for rule in read_rules(file.read_text(encoding="utf-8"), file.name):
-            if rule.id in rules:
-                raise _wrong(file.name, rule.id, "is defined twice")
-            rules[rule.id] = rule
-    return MappingProxyType(dict(sorted(rules.items())))
+    files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    rules = (read_rule(text, name) for name, text in sorted(texts.items()))
+    return MappingProxyType({rule.id: rule for rule in rules})
 
 
-def read_rules(text: str, name: str) -> tuple[Rule, ...]:
-    """The rules of one file of the catalogue, in its order."""
-    document = tomllib.loads(text)
-    return tuple(_read_rule(rule_id, record, name) for rule_id, record in document.items())
-
-
-def _read_rule(rule_id: str, record: Mapping[str, Any], name: str) -> Rule:
+def read_rule(text: str, name: str) -> Rule:
+    """The rule that the file `name` of the catalogue holds; its examples and its proof are left
+    unread. Raises `ValueError`, with the file's name, where it holds none.
+    """
+    if _ID.fullmatch(rule_id := name.removesuffix(".toml")) is None:
+        raise _wrong(name, "has no rule's id for its name, like PY019.toml")
+    try:
+        record = tomllib.loads(text.partition(_FOR_TESTS)[0])
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong(name, f"is no TOML: {error}") from error
     if record.keys() - _OPTIONAL != _FIELDS:
         odd = sorted(_FIELDS ^ (record.keys() - _OPTIONAL))
-        raise _wrong(name, rule_id, f"has missing or unknown fields: {', '.join(odd)}")
+        raise _wrong(name, f"has missing or unknown fields: {', '.join(odd)}")
+    if not record.get("seen") and not record.get("detectors"):
+        raise _wrong(name, "has neither names (seen) nor code (detectors) to be found by")
     engines = tuple(record["engines"])
     if not set(engines) <= set(ENGINES):
-        raise _wrong(name, rule_id, f"names an engine that is none: {engines}")
+        raise _wrong(name, f"names an engine that is none: {engines}")
     return Rule(
         id=rule_id,
-        title=record["title"],
         engines=engines,
-        phase=record["phase"],
-        severities=_read_severities(record["severity"], rule_id, name),
-        message=record["message"],
-        why=record["why"].strip(),
-        fix=record["fix"].strip(),
+        severities=_read_severities(record["severity"], name),
         sources=tuple(record["sources"]),
-        seen=_read_seen(record.get("seen", ()), rule_id, name),
+        seen=_read_seen(record.get("seen", ()), name),
+        detectors=tuple(record.get("detectors", ())),
+        **{field: record[field] for field in _AS_WRITTEN},
         **{flag: record.get(flag, False) for flag in _FLAGS},
     )
 
 
-def _read_seen(
-    records: Iterable[Mapping[str, Any]], rule_id: str, name: str
-) -> tuple[Mapping[str, Any], ...]:
+def _read_seen(records: Iterable[Mapping[str, Any]], name: str) -> tuple[Mapping[str, Any], ...]:
     if odd := sorted({key for record in records for key in record} - _SEEN):
-        raise _wrong(name, rule_id, f"sees by what is unknown: {', '.join(odd)}")
+        raise _wrong(name, f"sees by what is unknown: {', '.join(odd)}")
     return tuple(MappingProxyType(dict(record)) for record in records)
 
 
-def _read_severities(record: Mapping[str, str], rule_id: str, name: str) -> Mapping[str, Severity]:
+def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Severity]:
     for target, word in record.items():
         known = target in CLASSES or target.startswith(("gfx", "gaudi"))
-        if not known or word not in set(Severity):
-            raise _wrong(name, rule_id, f"has a severity that is none: {target} = {word!r}")
+        if not known or word not in _SEVERITIES:
+            raise _wrong(name, f"has a severity that is none: {target} = {word!r}")
     return MappingProxyType({target: Severity(word) for target, word in record.items()})
 
 
-def _wrong(name: str, rule_id: str, message: str) -> ValueError:
+def _wrong(name: str, message: str) -> ValueError:
     """The catalogue ships with the program: a wrong record is a bug, not somebody's input."""
-    return ValueError(f"{name}: rule {rule_id} {message}")
+    return ValueError(f"data/rules/{name} {message}")
