@@ -96,8 +96,7 @@ def findings(session: nox.Session) -> None:
     words = ("hadolint", "--no-fail", "--format", "sarif", *files)
     said = session.run(*words, silent=True, external=True)
     (folder / "hadolint.sarif").write_text(str(said), encoding="utf-8")
-    aside = (
-        "tests/**,scripts/**,docs/**,build/**,dist/**,.nox/**,.venv/**"  # places are of the root
-    )
+    # Places are of the root; the files of the rules hold what they are about.
+    aside = "tests/**,scripts/**,docs/**,build/**,dist/**,.nox/**,.venv/**,src/warpfront/data/rules/**"
     words = ("scan", "--repo", ".", "--exclude", aside, "--sarif", str(folder / "scan.sarif"))
     session.run(sys.executable, "-m", "invoke", *words, external=True, success_codes=[0, 15])

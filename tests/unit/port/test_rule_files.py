@@ -82,7 +82,6 @@ def test_a_file_that_no_id_names_is_refused(name: str) -> None:
     [
         ("near =", "miss =", "examples of an unknown kind: miss"),
         ('near = "import y"\n', "", "no example of this kind: near"),
-        ('near = "import y"\n', "", "no example of this kind: near"),
         ("[examples]", "[samples]", "no example of this kind: hit, near, gated"),
         ('hit = "import x"\nnear = "import y"\ngated = ""', 'elsewhere = "no.py"', "in no.py"),
         ('"python.graphs"', '"python.nothing"', "is seen by .*python.graphs"),
