@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
 from invoke.exceptions import Exit
+from rule_files import read_examples
 
 from warpfront.doors import tasks
 from warpfront.errors import MatrixError, NothingSelectedError
@@ -31,7 +31,6 @@ from warpfront.port.scan.engines import Scope, scan_source
 from warpfront.port.scan.findings import Context, Severity, SourceText
 from warpfront.port.scan.targets import read_target
 
-EXAMPLES = Path(__file__).parents[2] / "scan"
 MI300X = read_target("gfx942")
 SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())
 
@@ -180,9 +179,7 @@ def mangled(text: str, chance: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(8))
 def test_mangled_examples_end_in_findings_and_not_in_an_error(seed: int) -> None:
     chance = random.Random(seed)
-    names = ("python", "structured", "scanner")
-    documents = [tomllib.loads((EXAMPLES / f"{name}.toml").read_text()) for name in names]
-    for example in (one for document in documents for one in document.values()):
+    for example in read_examples(cuda=False).values():
         path = PurePosixPath(example.get("path", "module.py"))
         text = mangled(example["hit"], chance)
         judged = scan_source(SourceText(path=path, text=text), SCOPE)

@@ -23,7 +23,6 @@ _FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources"}
 _FLAGS = ("structural", "of_amd", "of_a_folder", "of_a_package", "despite_a_port", "unless_named")
 _OPTIONAL = {*_FLAGS, "seen", "detectors"}
 _SEVERITIES = frozenset(Severity)
-_ID = re.compile(r"[A-Z]{2}\d{3}")
 # From here on a file is for tests: a third of the text, for which a scan does not wait.
 _FOR_TESTS = "\n[examples]\n"
 
@@ -101,7 +100,7 @@ def read_rule(text: str, name: str) -> Rule:
     """The rule that the file `name` of the catalogue holds; its examples and its proof are left
     unread. Raises `ValueError`, with the file's name, where it holds none.
     """
-    if _ID.fullmatch(rule_id := name.removesuffix(".toml")) is None:
+    if re.fullmatch(r"[A-Z]{2}\d{3}\.toml", name) is None:
         raise _wrong(name, "has no rule's id for its name, like PY019.toml")
     try:
         record = tomllib.loads(text.partition(_FOR_TESTS)[0])
@@ -112,11 +111,10 @@ def read_rule(text: str, name: str) -> Rule:
         raise _wrong(name, f"has missing or unknown fields: {', '.join(odd)}")
     if not record.get("seen") and not record.get("detectors"):
         raise _wrong(name, "has neither names (seen) nor code (detectors) to be found by")
-    engines = tuple(record["engines"])
-    if not set(engines) <= set(ENGINES):
+    if not set(engines := tuple(record["engines"])) <= set(ENGINES):
         raise _wrong(name, f"names an engine that is none: {engines}")
     return Rule(
-        id=rule_id,
+        id=name.removesuffix(".toml"),
         engines=engines,
         severities=_read_severities(record["severity"], name),
         sources=tuple(record["sources"]),
