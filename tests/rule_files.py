@@ -34,7 +34,7 @@ _REFUSED: Final = frozenset({"refused", "accepted", "accepted_on", "untranslated
 _AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted", "unknown_before"})
 _ID = re.compile(r"[A-Z]{2}\d{3}")
 # They mend what others saw.
-_NO_DETECTORS = frozenset({"fix", "python_fixes"})
+_NO_DETECTORS = frozenset({"fix", "python_fixes", "script_fixes"})
 
 
 @cache

@@ -36,6 +36,10 @@ FIXED = {
         "import os, torch\nos.environ['A_ALLOC_CONF'] = 'a:b,max_split_size_mb:64'\n",
         "('a:b' if torch.version.hip else 'a:b,max_split_size_mb:64')",
     ),
+    "PY014": (
+        "import torch\nimport pynvml as nv\ndef count():\n    return nv.nvmlDeviceGetCount()\n",
+        "if torch.version.hip:\n    nv = None\nelse:\n    import pynvml as nv\n",
+    ),
     "PY025": (
         "import torch\nfrom flash_attn import flash_attn_func\ny = flash_attn_func(q, k, v)\n",
         "if torch.version.hip:\n    try:\n        from aiter import flash_attn_func\n",
@@ -76,6 +80,11 @@ LEFT_ALONE = {
         "import torch\nif torch.version.hip is None:\n"
         "    torch.backends.cuda.matmul.allow_tf32 = True\n"
     ),
+    "NVML is asked at import": "import torch\nimport pynvml\npynvml.nvmlInit()\n",
+    "NVML is asked by a default": (
+        "import torch\nimport pynvml\ndef f(count=pynvml.nvmlDeviceGetCount()):\n    pass\n"
+    ),
+    "NVML is imported beside others": "import torch\nimport os, pynvml\n",
     "asks more of flash-attn": (
         "import torch\nfrom flash_attn import flash_attn_func\n"
         "y = flash_attn_func(q, k, v, window_size=(1, 1))\n"
@@ -91,8 +100,8 @@ def test_what_cannot_be_gated_is_left_alone(case: str) -> None:
 
 
 def test_a_fix_hides_nothing_that_it_did_not_mend() -> None:
-    text = FIXED["PY001"][0] + "import pynvml\ntorch.hip.synchronize()\n"
+    text = FIXED["PY001"][0] + "import pynvml\npynvml.nvmlInit()\ntorch.hip.synchronize()\n"
     fix = fix_python(source(text))
     assert fix is not None
     assert fix.rules == ("PY001",)
-    assert "import pynvml\ntorch.hip.synchronize()\n" in fix.after
+    assert fix.after.endswith("import pynvml\npynvml.nvmlInit()\ntorch.hip.synchronize()\n")

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
+from warpfront.pipeline.beside.scanning import torchless_of
 from warpfront.port.scan import cuda, python
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
 from warpfront.port.scan.fix import Fix, fix_source
 from warpfront.port.scan.phases import Phase, plan_port
 from warpfront.port.scan.python_fixes import fix_python
+from warpfront.port.scan.script_fixes import fix_script, fixes_scripts
 from warpfront.system.store import storing, write_text
 from warpfront.system.trees import list_tree, read_text
 
@@ -50,22 +52,27 @@ def _uses(text: str, folder: str) -> bool:
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
-    """What can be put behind gates in the Python, C++ and CUDA below `root`, in order of paths."""
+    """What can be put behind gates in the Python, C++, CUDA, scripts and Dockerfiles below `root`,
+    in order of paths.
+    """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
+    context = Context(torchless=torchless_of(tree, tree.files))
     fixes: list[Fix] = []
     for file in tree.files:
         path = PurePosixPath(file.path)
-        ours = cuda.reads(path) or python.reads(path)
+        ours = cuda.reads(path) or python.reads(path) or fixes_scripts(path)
         text = read_text(root, file) if ours else None
         if isinstance(text, str):
-            fix = _fix_of(SourceText(path=path, text=text))
+            fix = _fix_of(SourceText(path=path, text=text), context)
             fixes += [fix] if fix is not None else []
     return tuple(fixes)
 
 
-def _fix_of(source: SourceText) -> Fix | None:
+def _fix_of(source: SourceText, context: Context) -> Fix | None:
     if python.reads(source.path):
         return fix_python(source)
+    if fixes_scripts(source.path):
+        return fix_script(source, context)
     return fix_source(source, cuda.sightings(source, Context()))
 
 

@@ -106,7 +106,7 @@ def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
     knows_amd = "asked" in heard or _knows_amd(heard, paths)
     base = Context(
         own_packages=_own_packages(tree),
-        torchless=_torchless(tree, files),
+        torchless=torchless_of(tree, files),
         left_out=beside_amds(paths) | cudas_beside_amds(paths),
         unproven=unproven_beside(paths) if knows_amd else frozenset(),
         knows_amd=knows_amd,
@@ -156,7 +156,8 @@ def _is_ported(
     return headers.is_ported(heard, product or texts.values(), facts)
 
 
-def _torchless(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
+def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
+    """The files of requirements that bring no torch (`Context.torchless`)."""
     listed = (one for one in files if structured.lists_requirements(PurePosixPath(one.path)))
     return structured.torchless(_texts(tree, listed))
 

@@ -30,7 +30,7 @@ _TEXTS = {
 """What a text becomes on AMD."""
 _SWITCHES = frozenset({"PY003", "PY004", "PY008", "PY027"})
 """Rules about a switch that is on: AMD has it off."""
-FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, "PY010", "PY025"})
+FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, "PY010", "PY014", "PY025"})
 _FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
 _AMD = {"nvidia": False, "amd": True, "other": False}
 _THREE_TIERS = """\
@@ -123,6 +123,9 @@ def _changes(module: Module, one: Sighting) -> Iterator[_Change]:
     if one.rule == "PY025" and isinstance(node, ast.ImportFrom):
         yield from _tiers(module, node, gate)
         return
+    if one.rule == "PY014":
+        yield from _without_nvml(module, node, gate)
+        return
     value = _value(module, node)
     other = _other(one.rule, value) if value is not None else None
     if value is not None and other is not None and not _inside_text(module, value):
@@ -194,3 +197,28 @@ def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]
         if module.text[end : end + 1] in ("\n", ""):
             text = _THREE_TIERS.format(gate=gate, line=module.text[start:end])
             yield _Change(start=start, end=end, text=text, rule="PY025")
+
+
+def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
+    """NVML is none on AMD, where all that needs it are functions: what they ask stays a finding."""
+    match node:
+        case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
+            bound = asname or name
+        case _:
+            return
+    uses = (use for use in module.nodes if isinstance(use, ast.Name) and use.id == bound)
+    of_functions = all(_runs_when_called(module, use) for use in uses)
+    start, end = module.span(node)
+    if node in module.tree.body and of_functions and module.text[end : end + 1] in ("\n", ""):
+        line = module.text[start:end]
+        text = f"if {gate}:\n    {bound} = None\nelse:\n    {line}"
+        yield _Change(start=start, end=end, text=text, rule="PY014")
+
+
+def _runs_when_called(module: Module, node: ast.AST) -> bool:
+    """Whether a node is of a function's body, which nothing runs at import."""
+    while (parent := module.parents.get(node)) is not None:
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.body:
+            return True
+        node = parent
+    return False
