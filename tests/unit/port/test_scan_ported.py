@@ -644,9 +644,8 @@ def test_assembly_of_amds_is_for_amd(tmp_path: Path, assembly: str, *, is_loud: 
     [
         ("void g() { Kokkos::fence(); }", False),
         ("void g() { sycl::queue q; }", False),
-        ("void g() { clEnqueueNDRangeKernel(q); }", False),
-        ("void g() { vkCmdDispatch(b); }", False),
-        ("void g() { device.clCreate(); }", True),
+        ("void g() { clEnqueueNDRangeKernel(q); }", True),
+        ("void g() { vkCmdDispatch(b); }", True),
         ("int g;", True),
     ],
 )
@@ -674,11 +673,12 @@ def test_who_comes_to_amds_devices_another_way_has_ported(
 def test_a_readme_says_what_a_tree_runs_on_that_has_begun(
     tmp_path: Path, said: str, *, is_loud: bool
 ) -> None:
-    """It is no word of what nothing in the code knows of: that is to come."""
+    """It is no word of what hardly anything in the code knows of: that is to come."""
     (tmp_path / "README.md").write_text(f"# A project\n\n{said}\n", encoding="utf-8")
     assert loud(found(tmp_path, BEGUN))
-    assert bool(loud(found(tmp_path, {"a.cc": HIP}))) == is_loud
-    for path in (*BEGUN, "a.cc"):
+    assert loud(found(tmp_path, {"a.cc": HIP}))
+    assert bool(loud(found(tmp_path, {"b.cc": HIP, "c.cc": HIP}))) == is_loud
+    for path in (*BEGUN, "a.cc", "b.cc", "c.cc"):
         (tmp_path / path).unlink()
     builds = "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
     tf32 = "torch.set_float32_matmul_precision('high')\n"

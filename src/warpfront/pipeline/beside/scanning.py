@@ -179,9 +179,9 @@ def _heard_of(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) -
     )
     heard = headers.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
     readmes = (file for file in tree.files if file.path.lower().startswith("readme"))
-    knows = _knows_amd(heard, [file.path for file in files]) or "extensions" in heard
     says = headers.says_amd(_texts(tree, readmes).values())
-    return heard | {"asked"} if says and (knows or not headers.has_code(texts)) else heard
+    begun = "extensions" in heard or not headers.has_code(texts) or headers.is_begun(texts.values())
+    return heard | {"asked"} if says and begun else heard
 
 
 def _knows_amd(heard: frozenset[str], paths: Iterable[str]) -> bool:

@@ -193,10 +193,7 @@ def is_ported(
     more than five files say something of HIP, or half as many as have CUDA's runtime; and not half
     of them that it is still to be written. Or a third as many go by a layer that has AMD's devices.
     """
-    cuda, hip, layer = (
-        sum(pattern.search(text) is not None for text in texts)
-        for pattern in (_RUNTIMES, _OF_HIP, _OF_A_LAYER)
-    )
+    cuda, hip, layer = _counted(texts, _RUNTIMES, _OF_HIP, _OF_A_LAYER)
     if layer and 3 * layer >= cuda:
         return True
     if "hip" not in heard:
@@ -206,6 +203,16 @@ def is_ported(
     if hip and 2 * sum(one.unwritten for one in facts) >= hip:
         return False
     return hip > BEGUN or 2 * hip >= cuda
+
+
+def is_begun(texts: Collection[str]) -> bool:
+    """Whether a fourth as many of `texts` name HIP as have CUDA's runtime."""
+    cuda, hip = _counted(texts, _RUNTIMES, _OF_HIP)
+    return 4 * hip >= cuda
+
+
+def _counted(texts: Collection[str], *patterns: re.Pattern[str]) -> Iterator[int]:
+    return (sum(one.search(text) is not None for text in texts) for one in patterns)
 
 
 def says_amd(texts: Iterable[str]) -> bool:
@@ -239,10 +246,8 @@ def has_code(texts: Mapping[str, str]) -> bool:
     )
 
 
-_OF_A_LAYER = re.compile(
-    r"\b(?:Kokkos|RAJA|amrex|sycl|alpaka|occa|cl)::|\b(?:cl|vk)(?:Create|Enqueue|Get|Set|Cmd)[A-Z]\w+\("
-    r"|__kernel\b|\bwgpu[A-Z]"
-)
+_OF_A_LAYER = re.compile(r"\b(?:Kokkos|RAJA|amrex|sycl|alpaka|occa)::")
+"""What is written once for all devices; OpenCL beside CUDA is a second program."""
 BEGUN = 5
 """So many files for AMD are no port yet."""
 _RUNTIMES = re.compile(r"\bcuda[A-Z]\w+|cuda_runtime|__global__|\bcublas[A-Z]")
