@@ -150,7 +150,10 @@ def test_a_build_or_six_modules_that_ask_for_rocm_are_a_port(tmp_path: Path) -> 
     [
         ('dependencies = ["{}"]', {"DP303"}),
         ("dependencies = [\"{}; sys_platform == 'win32'\"]", set()),
+        ("dependencies = [\"{}; sys_platform=='darwin' and platform_machine=='arm64'\"]", set()),
+        ("dependencies = [\"{}; platform_machine == 'aarch64'\"]", {"DP303"}),
         ("dependencies = [\"{}; python_version < '3'\"]", {"DP303"}),
+        ('optional-dependencies.macos = ["{}"]', set()),
         ('optional-dependencies.nvcc = ["{}"]', set()),
         ('optional-dependencies.x = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', set()),
         ('dependencies = ["a @ https://download.pytorch.org/whl/cu118/a.whl"]', {"DP314"}),
@@ -621,6 +624,9 @@ SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
         ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    amdsmi_init()\n", set()),
         ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    stop()\n", {"PY064"}),
         ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
+        ("a.py", "line = line.replace('--use_fast_math', '')\n", set()),
+        ("a.py", "slow = '--use_fast_math' not in line\n", set()),
+        ("a.py", "line = line.replace('-O3', '--use_fast_math')\n", {"PY041"}),
     ],
 )
 def test_what_is_only_looked_for_said_or_kept_is_no_question(

@@ -16,7 +16,7 @@ from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
     r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt"
-    r"|cpu|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd)(?:[-_.\d].*)?\Z"
+    r"|cpu|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd|mac(?:os)?|osx|darwin|apple|metal|win(?:dows)?)(?:[-_.\d].*)?\Z"
 )
 _JAX = frozenset({"jax", "jaxlib"})
 _POETRY_EXACT = re.compile(r"=?=?\s*\d")
@@ -77,13 +77,20 @@ def _is_for_other_systems(requirement: Requirement) -> bool:
     marker = requirement.marker
     if marker is None or "extra" in str(marker):
         return False
-    return not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
+    return not any(map(marker.evaluate, _LINUX)) and any(map(marker.evaluate, _OTHERS))
 
 
-_LINUX = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix"}
+def _systems(
+    system: str, platform: str, os_name: str, *machines: str
+) -> tuple[dict[str, str], ...]:
+    said = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
+    return tuple(said | {"platform_machine": machine} for machine in machines)
+
+
+_LINUX = _systems("Linux", "linux", "posix", "x86_64", "aarch64")
 _OTHERS = (
-    {"platform_system": "Windows", "sys_platform": "win32", "os_name": "nt"},
-    {"platform_system": "Darwin", "sys_platform": "darwin", "os_name": "posix"},
+    *_systems("Windows", "win32", "nt", "AMD64", "ARM64"),
+    *_systems("Darwin", "darwin", "posix", "arm64", "x86_64"),
 )
 
 

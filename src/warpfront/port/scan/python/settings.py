@@ -39,8 +39,27 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     started = _STARTED.match(text)
     if started is not None and _is_command(module, node):
         yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1])
-    if (_COMPILER_FLAG.match(text) and not module.builds_extensions) or _NVRTC.fullmatch(text):
+    given = _COMPILER_FLAG.match(text) and not (
+        module.builds_extensions or _is_sought(module, node)
+    )
+    if given or _NVRTC.fullmatch(text):
         yield Seen(rule="PY041", node=node, what=text[:60])
+
+
+def _is_sought(module: Module, node: ast.Constant) -> bool:
+    """Whether a text is what is looked for, or taken away."""
+    match module.parents.get(node):
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()]):
+            return left is node
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
+            return first is node and name in _SEEKING
+        case _:
+            return False
+
+
+_SEEKING = frozenset(
+    {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
+)
 
 
 def _is_command(module: Module, node: ast.Constant) -> bool:
