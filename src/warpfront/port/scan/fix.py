@@ -124,8 +124,10 @@ def _function_gate(view: View, one: Sighting, line: int) -> Iterator[_Gate]:
     opening = view.code.find("{", one.end, one.end + 80)
     if opening < 0 or view.code[one.end : opening].strip():
         return
-    closing = view.blocks[opening]
-    last = view.line(closing) - 1
+    body = view.syntax.around(opening, "compound_statement")
+    if body is None:
+        return
+    last = view.line(body.end_byte - 1) - 1
     lines = view.code.splitlines()
     starts = lines[line].startswith(("__device__", "inline", "static", "__forceinline__"))
     above = lines[line - 1].rstrip() if line else ""

@@ -4,23 +4,20 @@ operators of vectors. Pure.
 
 from __future__ import annotations
 
-import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from tree_sitter import Node
+
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.view import (
-    FUNCTION_LENGTH,
-    NEAR,
     View,
-    call_arguments,
-    inside,
-    last_declaration,
+    defines,
     number_of,
     patterns,
     sighting,
-    statement_before,
 )
 from warpfront.port.scan.findings import Sighting
 
@@ -40,18 +37,9 @@ MEMORY_NAMES = frozenset(
     {"atomicAdd", "atomicAdd_system", "atomicAdd_block", "cudaFuncSetAttribute"}
     | {"cuFuncSetAttribute"}
 )
-_HALF_TYPE = r"(?:const\s+)?(?:__)?(?:half2|nv_bfloat162)"
-_HALF_DECLARED = re.compile(
-    rf"\b{_HALF_TYPE}\s*(?:const\s*)?(?:&|\(\s*&\s*)?\s*(\w+)\s*(?:\)\s*)?(?=[\[;=,){{(:])"
-)
-_MEMBER = re.compile(r"\b(\w+)\s*((?:\[[^\[\]]{0,60}\]\s*){0,4})\.\s*([xy])\b(?!\s*\()")
-_NARROW_POINTER = re.compile(
-    r"\b(?:__half2?|half2?|__nv_bfloat16(?:2)?|nv_bfloat16(?:2)?|at\s*::\s*(?:Half|BFloat16))"
-    r"\s*(?:const\s*)?\*+\s*(?:__restrict__\s*)?(\w*)"
-)
-_SHARED = re.compile(
-    r"\b__shared__\s+(?:alignas\s*\(\s*\w+\s*\)\s*|__align__\s*\(\s*\w+\s*\)\s*|volatile\s+)*"
-    r"([\w:]+(?:\s+(?:int|long|char|short))*)\s+(\w+)\s*((?:\[[^\[\]]{1,80}\]\s*){1,4});"
+_HALF_PAIR = re.compile(r"\b(?:__)?(?:half2|nv_bfloat162)(?:\s+const)?\Z")
+_HALF = re.compile(
+    r"\b(?:__half2?|half2?|__nv_bfloat16(?:2)?|nv_bfloat16(?:2)?|at\s*::\s*(?:Half|BFloat16))\b"
 )
 _SIZES = {
     "char": 1, "int8_t": 1, "uint8_t": 1, "bool": 1, "unsigned char": 1, "half": 2, "__half": 2,
@@ -91,12 +79,13 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
     opening = _ASM_OPENING.match(view.code, span[1])
-    given = call_arguments(view.code, opening.end() - 1) if opening else ()
-    if opening is None or not given:
+    node = view.syntax.around(span[0], "gnu_asm_expression")
+    after = node.end_byte if node is not None else view.code.find(";", span[1], span[1] + _FAR)
+    if opening is None or after < 0:
         return
-    whole = (span[0], given[-1][1] + 1)
-    operands = view.code.find(":", opening.end(), whole[1])
-    end = operands if operands >= 0 else whole[1]
+    whole = (span[0], after)
+    operands = view.code.find(":", opening.end(), after)
+    end = operands if operands >= 0 else after
     template = " ".join(_STRING.findall(view.source.text[opening.end() : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
@@ -105,6 +94,9 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
         yield sighting(view, "CU121", whole, what=_short(template))
     elif certain or ("%" in template and view.in_device_code(span[0])):
         yield sighting(view, "CU107", whole, what=_short(template), shift=0 if certain else -1)
+
+
+_FAR = 4000
 
 
 def _may_be_ptx(view: View, offset: int) -> bool:
@@ -128,40 +120,37 @@ def _short(template: str) -> str:
 
 def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """What the use of one name says about memory: CU126, CU129."""
-    given = call_arguments(view.code, span[1])
-    if not given:
+    call = view.syntax.call(span[0])
+    if call is None or not call.given:
         return
-    whole = (span[0], given[-1][1] + 1)
     if name in ("cudaFuncSetAttribute", "cuFuncSetAttribute"):
-        text = view.code[slice(*whole)]
+        text = view.code[slice(*call.span)]
         asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
         if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
-            size = number_of(view, view.code[slice(*given[-1])])
-            yield sighting(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
-    elif name in ("atomicAdd", "atomicAdd_system", "atomicAdd_block") and _points_to_half(
-        view, view.code[slice(*given[0])], span[0]
-    ):
-        yield sighting(view, "CU126", whole)
+            size = number_of(view, view.code[slice(*call.given[-1])])
+            yield sighting(view, "CU129", call.span, shift=int((size or 0) > _LDS_BYTES))
+    elif _points_to_half(view, call.given[0]):
+        yield sighting(view, "CU126", call.span)
 
 
-def _points_to_half(view: View, pointer: str, offset: int) -> bool:
-    """Whether the address that is added to is one of half-precision numbers: by a cast, or by the
-    last declaration of its name before `offset`.
+def _points_to_half(view: View, pointer: Span) -> bool:
+    """Whether the address that is added to is one of half-precision numbers: by a cast, or by what
+    its name means there.
     """
-    if not view.names & _HALF_NAMES:
-        return False
-    if _NARROW_POINTER.search(pointer):
-        return True
-    name = re.match(r"\s*&?\s*(\w+)", pointer)
-    if name is None:
-        return False
-    declared = re.compile(
-        rf"(?<![\w:>])[\w:>]++\s*+(?:const\s*)?\*+\s*(?:__restrict__\s*|const\s*)?{name[1]}\b"
+    text = view.code[slice(*pointer)]
+    name = _NAMED.match(text)
+    if name is None or not view.names & _HALF_NAMES:
+        return bool(view.names & _HALF_NAMES and _CAST_TO_HALF.search(text))
+    declared = view.syntax.declared(name[1], pointer[0])
+    return (
+        declared is not None
+        and (declared.is_a("pointer") or declared.is_a("array"))
+        and _HALF.search(declared.type) is not None
     )
-    found = declared.findall(view.code, max(0, offset - FUNCTION_LENGTH), offset)
-    return bool(found) and _NARROW_POINTER.match(found[-1]) is not None
 
 
+_NAMED = re.compile(r"\s*&?\s*(\w+)")
+_CAST_TO_HALF = re.compile(rf"{_HALF.pattern}\s*(?:const\s*)?\*")
 _HALF_NAMES = frozenset(
     {"half", "half2", "__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "Half", "BFloat16"}
 )
@@ -211,61 +200,78 @@ def _vector_operators(view: View) -> Iterator[Sighting]:
             yield sighting(view, "CU140", found.span(), shift=shift)
 
 
-_EMPTIED = re.compile(r"\b(\w+)\s*=\s*\{\s*\}(?=\s*;)")
-"""`half2 x; x = {};`: HIP's half2 has several assignments that an empty list fits."""
+_OF_PAIRS = re.compile(r"\.\s*[xy]\b(?!\s*\()|(?<![=!<>])=\s*\{\s*\}(?=\s*;)")
+"""Members, and `half2 x; x = {};`: HIP's half2 has several assignments that an empty list fits."""
 
 
 def _half_members(view: View) -> Iterator[Sighting]:
-    declared = {found[1] for found in _HALF_DECLARED.finditer(view.code)}
-    if not declared:
-        return
-    for found in itertools.chain(_MEMBER.finditer(view.code), _EMPTIED.finditer(view.code)):
-        start = found.start()
-        of_another = view.code[start - 1 : start] in (".", ">")
-        if found[1] in declared and not of_another and _declared_last(view, found[1], start):
-            yield sighting(view, "CU127", found.span())
-
-
-def _declared_last(view: View, name: str, offset: int) -> bool:
-    """Whether the last declaration of `name` before `offset` makes it a pair of halves."""
-    at = last_declaration(view, name, offset)
-    if at is None:
-        return False
-    near = _HALF_DECLARED.finditer(view.code, max(0, at - 80), at + len(name) + 2)
-    return any(found.start(1) == at for found in near)
+    for found in _OF_PAIRS.finditer(view.code):
+        node = view.syntax.around(found.start(), "field_expression", "assignment_expression")
+        if node is not None and node.children[1].start_byte == found.start():
+            value: Node | None = node.children[0]
+            while value is not None and value.type == "subscript_expression":
+                value = value.child_by_field_name("argument")
+            if value is not None and value.type == "identifier":
+                declared = view.syntax.declared(view.syntax.text(value), found.start())
+                if declared is not None and _HALF_PAIR.search(declared.type):
+                    yield sighting(view, "CU127", (node.start_byte, found.end()))
 
 
 def _shared_memory(view: View) -> Iterator[Sighting]:
-    total: dict[Span, int] = {}
-    for found in _SHARED.finditer(view.code):
-        size = _SIZES.get(" ".join(found[1].split()))
-        for extent in re.findall(r"\[([^\[\]]+)\]", found[3]):
-            number = number_of(view, extent)
-            size = None if size is None or number is None else size * number
-        body = next((body for body in view.device_bodies if inside((body,), found.start())), (0, 0))
-        total[body] = total.get(body, 0) + (size or 0)
-        if re.fullmatch(r"\[\s*32\s*\]\s*", found[3]) and _a_slot_a_warp(view, found):
-            what = f"{found[2]}[32], a slot a warp,"
-            yield sighting(view, "CU114", found.span(), what=what, shift=-view.context.ported)
-        if size and total[body] > _LDS_BYTES:
-            yield sighting(view, "CU130", found.span(), what=f"{total[body]} bytes of __shared__")
+    total: dict[int, int] = {}
+    for place in view.syntax.places("__shared__"):
+        declaration = view.syntax.around(place, "declaration")
+        function = view.syntax.function(place)
+        if declaration is None or function is None:
+            continue
+        kind = view.syntax.text(declaration.child_by_field_name("type"))
+        for variable in declaration.children_by_field_name("declarator"):
+            name, extents = _extents(view, variable)
+            span = (declaration.start_byte, variable.end_byte)
+            if name and extents == [32] and _a_slot_a_warp(view, name, place):
+                what = f"{name}[32], a slot a warp,"
+                yield sighting(view, "CU114", span, what=what, shift=-view.context.ported)
+            size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
+            size *= math.prod(extent or 0 for extent in extents)
+            total[function.start_byte] = total.get(function.start_byte, 0) + size
+            if size and total[function.start_byte] > _LDS_BYTES:
+                what = f"{total[function.start_byte]} bytes of __shared__"
+                yield sighting(view, "CU130", span, what=what)
 
 
-def _a_slot_a_warp(view: View, declared: re.Match[str]) -> bool:
-    """Whether what follows numbers the slots by warps or lanes, or hands them to a reduction."""
-    name = declared[2]
-    after = view.code[declared.end() : declared.end() + FUNCTION_LENGTH // 4]
-    by_warp = rf"\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]"
-    given = (
-        rf"\b\w*(?:[Rr]educe|[Ss]huffle|[Ww]arp|[Pp]refix)\w*\s*(?:<[^;()]{{0,60}}>)?"
-        rf"\([^;]{{0,200}}\b{name}\b"
-    )
-    return re.search(f"{by_warp}|{given}", after, re.IGNORECASE) is not None
+def _extents(view: View, declarator: Node) -> tuple[str, list[int | None]]:
+    """The name that is declared and the bounds of its array, None where one is no number."""
+    extents: list[int | None] = []
+    while declarator.type == "array_declarator":
+        extents.append(number_of(view, view.syntax.text(declarator.child_by_field_name("size"))))
+        declarator = declarator.children[0]
+    return view.syntax.text(declarator), extents
+
+
+def _a_slot_a_warp(view: View, name: str, offset: int) -> bool:
+    """Whether the function around `offset` numbers the slots by warps or lanes, or hands them to a
+    reduction.
+    """
+    for place in view.syntax.places(name, view.syntax.function(offset)):
+        for node in view.syntax.path(place)[1:4]:
+            if node.type == "subscript_expression" and node.start_byte == place:
+                indices = view.syntax.text(node.child_by_field_name("indices"))
+                if _BY_WARP.fullmatch(indices):
+                    return True
+            elif node.type == "call_expression" and _OF_REDUCTIONS.search(
+                view.syntax.text(node.child_by_field_name("function"))
+            ):
+                return True
+    return False
+
+
+_BY_WARP = re.compile(r"\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]", re.IGNORECASE)
+_OF_REDUCTIONS = re.compile(r"reduce|shuffle|warp|prefix", re.IGNORECASE)
 
 
 def _launches_from_kernels(view: View) -> Iterator[Sighting]:
     for found in re.finditer("<<<", view.code):
-        if inside(view.kernel_bodies, found.start()):
+        if "global" in view.syntax.specifiers(found.start()):
             yield sighting(view, "CU134", found.span())
 
 
@@ -288,12 +294,16 @@ _CAPABILITY = re.compile(
 
 def _std_in_device_code(view: View) -> Iterator[Sighting]:
     for found in _STD_EXTREME.finditer(view.code):
-        constant = "constexpr" in statement_before(view.code, found.start())
+        declaration = view.syntax.around(found.start(), *_MAY_BE_CONSTANT)
+        constant = "constexpr" in view.syntax.text(declaration)
         cuda = view.is_device_code or view.source.path.suffix in (".cu", ".cuh")
         listed = view.code.startswith("{", found.end())
         if view.in_device_code(found.start()) or (constant and cuda):
             shift = 1 if constant or listed else 0
             yield sighting(view, "CU136", (found.start(), found.end() - 1), shift=shift)
+
+
+_MAY_BE_CONSTANT = ("declaration", "field_declaration", "compound_statement")
 
 
 def _missing_typenames(view: View) -> Iterator[Sighting]:
@@ -307,13 +317,14 @@ def _missing_typenames(view: View) -> Iterator[Sighting]:
 
 def _launch_bounds(view: View) -> Iterator[Sighting]:
     for found in _LAUNCH_BOUNDS.finditer(view.code):
-        given = call_arguments(view.code, found.end() - 1)
-        if not given:
+        bounds = view.syntax.around(found.start(), "launch_bounds")
+        given = () if bounds is None else bounds.named_children
+        if bounds is None or not given:
             continue
-        whole = (found.start(), given[-1][1] + 1)
-        if number_of(view, view.code[slice(*given[0])]) == 32:
+        whole = (bounds.start_byte, bounds.end_byte)
+        if number_of(view, view.syntax.text(given[0])) == 32:
             yield sighting(view, "CU115", whole)
-        if len(given) > 1 and number_of(view, view.code[slice(*given[1])]) not in (0, 1):
+        if len(given) > 1 and number_of(view, view.syntax.text(given[1])) not in (0, 1):
             yield sighting(view, "CU150", whole)
 
 
@@ -376,5 +387,4 @@ def _is_foreign(view: View, name: str, span: Span) -> bool:
     """Whether a name is called, and not one that this file defines."""
     if not re.match(r"\s*\(", view.code[span[1] : span[1] + 10]) or name in view.macros:
         return False
-    definition = rf"\b{name}\s*\([^;{{}}]{{0,{NEAR}}}\)\s*(?:const\s*|noexcept\s*)*\{{"
-    return re.search(definition, view.code) is None
+    return not defines(view, name)

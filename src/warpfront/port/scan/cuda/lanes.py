@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
+from tree_sitter import Node
+
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.preprocessor import Reach
+from warpfront.port.scan.cuda.syntax import Path
 from warpfront.port.scan.cuda.view import (
-    NARROW_TYPE,
     NEAR,
     WARP_NAME,
     View,
-    call_arguments,
     inside,
     is_definition,
-    last_declaration,
     macro_bodies,
     number_of,
     patterns,
     sighting,
-    statement_before,
 )
 from warpfront.port.scan.findings import SIDES, Sighting
 
@@ -44,16 +44,9 @@ _WIDE_MASK = re.compile(
     r"[fF]{16}|__activemask|__ballot|lanemask)",
     re.DOTALL,
 )
-_NARROW_BEFORE = re.compile(rf"(?:^|[^\w>:]){NARROW_TYPE}(?:\s+const)?\s+\Z")
-_WIDE_TYPE = re.compile(
-    r"\b(?:u?int64_t|long\s+long(?:\s+int)?|lane_mask_t|size_t)(?:\s+const)?\s+\Z"
-)
-_ASSIGNED_NARROW = re.compile(
-    rf"(?:^|[^\w>])(?:const\s+|constexpr\s+|volatile\s+)*{NARROW_TYPE}(?:\s+const)?\s+(\w+)\s*"
-    r"(?:=|\(|\{)[^=;]{0,80}\Z"
-)
-_ASSIGNED = re.compile(r"(?:^|[^\w.>\]])(\w+)\s*[|&^]?=[^=;]{0,80}\Z")
-_MASK_NAME = re.compile(r"(?:mask|ballot|active|lanes?|vote)", re.IGNORECASE)
+_WIDE_WORDS = frozenset({"uint64_t", "int64_t", "size_t", "long", "lane_mask_t"})
+_NARROW_WORDS = frozenset({"unsigned", "signed", "int", "uint32_t", "int32_t", "uint"})
+_QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "register", "__shared__"})
 _LANE = r"\b(?=\w*lane)(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w+"
 _SHIFTED_BY_LANE = re.compile(
     r"(?<!64_t\))(?<!long\))"
@@ -74,12 +67,8 @@ _DOUBLING_TO_32 = re.compile(
 )
 _SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
 
-_CONSTANT = re.compile(
-    r"\b(?:constexpr|const|static|enum)\b[^;{}()=]{0,80}?\b(\w+)\s*(?:=|\{)\s*"
-    r"(32|0[xX]20|64|0[xX]40)\s*[uU]?\s*[;,}]"
-)
-_ENUM = re.compile(r"\benum\b[^;{}]{0,80}\{[^}]{0,400}\}")
-_ENUMERATOR = re.compile(r"\b(\w+)\s*=\s*(32|0[xX]20|64|0[xX]40)\b")
+_WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
+_CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
 _LANE_ARITHMETIC = re.compile(
     r"(?P<left>\bthreadIdx\s*\.\s*[xyz]|\b\w+)\s*\)?\s*"
     r"(?P<op>&\s*(?:31|0[xX]1[fF]|\(\s*32\s*-\s*1\s*\))|>>\s*(?:5|0x5)|/\s*32|%\s*32)"
@@ -90,7 +79,7 @@ _THREAD_NAME = re.compile(
     r"lane\w*|linear_?tid|thread_?rank|threadID\w*)\Z",
     re.IGNORECASE,
 )
-_LANE_RESULT = re.compile(r"\b(?:\w*(?:lane|warp)\w*)\s*(?:=|\()[^=;]{0,80}\Z", re.IGNORECASE)
+_OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
 _LAST_LANE = re.compile(
     rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
     re.IGNORECASE,
@@ -100,14 +89,10 @@ _NARROW_LAUNCH = re.compile(
 )
 _NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
 _NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
-_OWN_WARP_SIZE = re.compile(r"\b(?:int|unsigned|size_t|auto|u?int\d+_t)\s+warpSize\b")
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
-_WARP_SIZE_CONSTANT = re.compile(
-    r"(?<![\w.\])>])(?:__shared__\s+)?(?:const\s+)?(?!return\b|else\b|delete\b|new\b|case\b)[A-Za-z_][\w:]*(?:<[^<>;]{0,40}>)?"
-    r"[\s*]+\w+\s*\[[^\[\];]{0,40}(?<![:.])\bwarpSize\b[^\[\];]{0,20}\]\s*(?:\[[^\[\];]{0,40}\]\s*)*[;={]|"
-    r"\bconstexpr\b[^;{}]{0,80}=[^;{}]{0,40}(?<![:.])\bwarpSize\b|"
-    r"\bstatic_assert\s*\([^;]{0,60}(?<![:.])\bwarpSize\b|(?<!<)<\s*(?:\w+\s*,\s*){0,3}warpSize\s*[,>]"
+_CONSTANT_PLACES = frozenset(
+    {"template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause"}
 )
 
 
@@ -126,14 +111,14 @@ def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    given = call_arguments(view.code, span[1])
-    if not given:
+    call = view.syntax.call(span[0])
+    if call is None or not call.given:
         return
-    mask = view.code[slice(*given[0])].strip()
+    mask = view.code[slice(*call.given[0])]
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
-    whole = (span[0], given[0][1])
+    whole = (span[0], call.given[0][1])
     what = f"{name}({mask}, ...)"
     yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
 
@@ -149,72 +134,84 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
         return 0
     if not re.fullmatch(r"\w+", mask):
         return -1
-    return _doubt_of_type(view, mask, offset)
+    width = _width(view, mask, offset)
+    return {32: 0, 64: None}.get(width, -1)
 
 
-def _doubt_of_type(view: View, name: str, offset: int) -> int | None:
-    declared = last_declaration(view, name, offset)
-    before = "" if declared is None else view.code[max(0, declared - 60) : declared]
-    if _WIDE_TYPE.search(before) or (not before and name in view.wide_variables):
-        return None
-    narrow = _NARROW_BEFORE.search(before) or (not before and name in view.narrow_variables)
-    return 0 if narrow else -1
+def _width(view: View, name: str, offset: int) -> int:
+    """The bits of an integer variable, or of what an array or a pointer holds; 0 where that is
+    not known.
+    """
+    declared = view.syntax.declared(name, offset)
+    words = set() if declared is None else set(declared.type.replace("std::", "").split())
+    if words & _WIDE_WORDS:
+        return 64
+    return 32 if words & _NARROW_WORDS and words <= _NARROW_WORDS | _QUALIFIERS else 0
 
 
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    rule = "CU110" if name == "__activemask" else "CU109"
-    if not re.match(r"\s*\(", view.code[span[1] : span[1] + 20]):
+    call = view.syntax.call(span[0])
+    taker = None if call is None else view.syntax.taker(span[0], call.node)
+    if taker is None or taker.type == "field_expression":
         return
-    before = statement_before(view.code, span[0])
-    declared = _ASSIGNED_NARROW.search(before)
-    assigned = declared or _ASSIGNED.search(before)
-    if assigned is None or _closed_between(before[assigned.end(1) :]):
-        return
-    variable = assigned[1]
-    if declared is None and re.search(r"[\w>*&]\s+\Z", before[: assigned.start(1)]):
-        return  # declared here, as something else
-    if declared is None and variable not in view.narrow_variables:
-        return
-    start = span[0] - len(before) + assigned.start(1)
-    what = f"{variable} = {name}()"
-    yield sighting(view, rule, (start, span[1]), what=what, names={name})
+    variable = _FIRST_NAME.search(view.code, taker.start_byte, taker.end_byte)
+    if variable is not None and _width(view, variable[0], variable.start()) == 32:
+        rule = "CU110" if name == "__activemask" else "CU109"
+        what = f"{variable[0]} = {name}()"
+        yield sighting(view, rule, (variable.start(), span[1]), what=what, names={name})
 
 
-def _closed_between(text: str) -> bool:
-    """Whether the ballot is an argument of another call: what that returns may be narrow."""
-    return bool(re.search(r"\b(?!\s)(?:__\w+|popc\w*|ffs\w*|clz\w*)\s*\(\s*\Z", text)) or bool(
-        re.search(r"[!=<>]=|[<>]", text)
-    )
+_FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
-    given = call_arguments(view.code, span[1])
-    if not given:
+    call = view.syntax.call(span[0])
+    if call is None or not call.given:
         return
-    argument = view.code[slice(*given[0])]
-    whole = (span[0], given[-1][1] + 1)
-    words = set(re.findall(r"\w+", argument))
-    if words & (_BALLOTS | {"__activemask", "__vballot"}):
-        yield sighting(view, "CU111", whole, names=words)
-    elif words & view.ballot_variables:
-        yield sighting(view, "CU111", whole)
-    elif _MASK_NAME.search(argument) and view.is_device_code:
-        yield sighting(view, "CU111", whole, shift=-2)
+    words = set(_FIRST_NAME.findall(view.code, *call.given[0]))
+    asked = words & _ASKING
+    if asked or any(_is_lane_mask(view, word, span[0]) for word in sorted(words)):
+        yield sighting(view, "CU111", call.span, names=asked)
+
+
+_ASKING = _BALLOTS | {"__activemask", "__vballot"}
+
+
+def _is_lane_mask(view: View, name: str, offset: int, depth: int = 2) -> bool:
+    """Whether the function around `offset` stores what lanes say to a variable: a ballot, or an
+    expression of another such variable. Half of a mask that was taken on purpose is none.
+    """
+    for value in view.syntax.values(name, offset):
+        words = set(_FIRST_NAME.findall(view.code, value.start_byte, value.end_byte))
+        if _HALF.search(view.code, value.start_byte, value.end_byte) or inside(
+            view.narrow_arms, value.start_byte
+        ):
+            continue
+        if words & _ASKING:
+            return True
+        if depth and any(
+            _is_lane_mask(view, word, offset, depth - 1) for word in sorted(words - {name})
+        ):
+            return True
+    return False
+
+
+_HALF = re.compile(r">>\s*32\b")
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    given = call_arguments(view.code, span[1])
+    call = view.syntax.call(span[0])
+    given = () if call is None else call.given
     lane_at = 2 if name.endswith("_sync") else 1
-    if len(given) <= lane_at:
+    if call is None or len(given) <= lane_at:
         return
     numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
-    whole = (span[0], given[-1][1] + 1)
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
-        yield sighting(view, "CU112", whole)
+        yield sighting(view, "CU112", call.span)
     elif len(numbers) > 1 and numbers[1] == 32:
-        yield sighting(view, "CU112", whole, shift=-1)
+        yield sighting(view, "CU112", call.span, shift=-1)
     if numbers[0] == 16 and "up" not in name and not _has_step_32(view, span):
-        yield sighting(view, "CU113", whole, shift=-1)
+        yield sighting(view, "CU113", call.span, shift=-1)
 
 
 def _has_step_32(view: View, span: Span) -> bool:
@@ -229,20 +226,60 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
         # Without a warp's functions beside it, a number of lanes may be of planes, or of a CPU.
-        warps = not view.context.ported and not MASK_NAMES.isdisjoint(view.names)
-        yield from patterns(view, _SHIFTED_BY_LANE, "CU111", shift=0 if warps else -2)
+        warps = not (MASK_NAMES - _BIT_OPERATIONS).isdisjoint(view.names)
+        yield from _shifted_by_lane(view) if warps else ()
         yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
-    if "warpSize" in view.names and not _OWN_WARP_SIZE.search(view.code):
-        for found in _WARP_SIZE_CONSTANT.finditer(view.code):
-            yield sighting(view, "CU116", found.span(), sides=_amd_too(view, found.start()))
+    if "warpSize" in view.names and "warpSize" not in view.macros:
+        yield from _warp_size_as_constant(view)
     if "threadIdx" in view.names or view.is_device_code:
         yield from _lane_arithmetic(view)
     if view.is_device_code or "<<<" in view.code:
         for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
             yield from patterns(view, pattern, "CU115")
+
+
+def _shifted_by_lane(view: View) -> Iterator[Sighting]:
+    """One bit a lane, in a function that asks a warp for more."""
+    for found in _SHIFTED_BY_LANE.finditer(view.code):
+        function = view.syntax.function(found.start())
+        asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
+        if asks and not inside(view.narrow_arms, found.start()):
+            yield sighting(view, "CU111", found.span())
+
+
+_OF_WARPS = re.compile(rf"\b(?:{'|'.join(sorted(MASK_NAMES - _BIT_OPERATIONS))})\b")
+
+
+def _warp_size_as_constant(view: View) -> Iterator[Sighting]:
+    """Where the built-in `warpSize` is the bound of an array, an argument of a template, or part of
+    what the language wants to know when it compiles.
+    """
+    for place in view.syntax.places("warpSize"):
+        path = view.syntax.path(place)
+        member = path[:2] and {path[0].type, path[1].type} & {
+            "field_identifier",
+            "qualified_identifier",
+        }
+        node = None if member else _constant_around(view, path)
+        if node is not None and view.syntax.declared("warpSize", place) is None:
+            span = (node.start_byte, node.end_byte)
+            yield sighting(view, "CU116", span, sides=_amd_too(view, place))
+
+
+def _constant_around(view: View, path: Path) -> Node | None:
+    for node, parent in itertools.pairwise(path):
+        if parent.type in _CONSTANT_PLACES or (
+            parent.type == "array_declarator" and node != parent.children[0]
+        ):
+            return parent
+        if parent.type == "declaration":
+            return parent if "constexpr" in view.syntax.text(parent) else None
+        if parent.type.endswith("statement"):
+            return None
+    return None
 
 
 def _amd_too(view: View, offset: int) -> Reach:
@@ -255,7 +292,8 @@ def _halvings(view: View) -> Iterator[Sighting]:
     """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
     for pattern, shift in ((_HALVING_FROM_16, -view.context.ported), (_DOUBLING_TO_32, -1)):
         for found in pattern.finditer(view.code):
-            if _SHUFFLES.search(view.code, found.end(), found.end() + NEAR):
+            loop = view.syntax.around(found.start(), "for_statement")
+            if loop is not None and _SHUFFLES.search(view.code, found.end(), loop.end_byte):
                 yield sighting(view, "CU113", found.span(), shift=shift)
 
 
@@ -265,12 +303,11 @@ def _warp_constants(view: View) -> Iterator[Sighting]:
             for directive, body in zip(defined, macro_bodies(view, name), strict=True):
                 value = number_of(view, body)
                 yield from _warp_constant(view, name, value, (directive.start, directive.end))
-    for found in _CONSTANT.finditer(view.code):
+    for found in _WIDTH.finditer(view.code):
         if WARP_NAME.search(found[1]):
-            yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
-    for block in _ENUM.finditer(view.code):
-        for found in _ENUMERATOR.finditer(view.code, block.start(), block.end()):
-            if WARP_NAME.search(found[1]):
+            declared = view.syntax.declared(found[1], found.start())
+            constant = declared is not None and _CONSTANT.search(declared.type)
+            if constant or view.syntax.around(found.start(), "enumerator"):
                 yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
 
 
@@ -288,9 +325,14 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
         left = found["left"]
         start = found.start()
         if _THREAD_NAME.fullmatch(left) or (
-            view.in_device_code(start)
-            and _LANE_RESULT.search(statement_before(view.code, start))
-            and not left.isdigit()
+            not left.isdigit() and view.in_device_code(start) and _makes_lanes(view, found)
         ):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield sighting(view, "CU114", found.span(), shift=-view.context.ported)
+
+
+def _makes_lanes(view: View, found: re.Match[str]) -> bool:
+    """Whether the variable that the arithmetic is for is named after lanes or warps."""
+    operation = view.syntax.around(found.start("op"), "binary_expression")
+    taker = None if operation is None else view.syntax.taker(found.start("op"), operation)
+    return taker is not None and _OF_LANES.search(view.syntax.text(taker)[:40]) is not None

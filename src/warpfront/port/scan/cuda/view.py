@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,20 +14,14 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import integer, macro_table
 from warpfront.port.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
+from warpfront.port.scan.cuda.syntax import Syntax
 from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, SourceText
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
-_BRACES = re.compile(r"[{}]")
-_BRACKETS = re.compile(r"[()\[\]{},;]")
 _FUNCTION = re.compile(r"__(?:global|device)__")
 _HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
-_OPENING = {")": "(", "]": "[", "}": "{"}
 
-NARROW_TYPE = r"(?<!long )(?:unsigned(?:\s+int)?|(?:std\s*::\s*)?u?int32_t|uint|int)"
-_NAMES = r"\s+(?:const\s+)?((?:\w+\s*(?:=[^,;(){}]{0,40})?,\s*){0,8}\w+)\s*[;,=)\[]"
-_NARROW_DECLARED = re.compile(rf"\b{NARROW_TYPE}{_NAMES}")
-_WIDE_DECLARED = re.compile(rf"\b(?:u?int64_t|(?:un)?signed\s+long\s+long|lane_mask_t){_NAMES}")
 WARP_NAME = re.compile(
     r"(?:warp_*(?:size|sz|threads?|width|lanes?|length)|threads?_*(?:per|in)_*(?:a_*)?warp|"
     r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
@@ -35,19 +29,12 @@ WARP_NAME = re.compile(
 )
 _WIDTH_ASKED = re.compile(
     rf"\bif\s*(?:constexpr\s*)?\(\s*[\w:]*?{WARP_NAME.pattern}\s*(?:(?P<wide>==\s*64|>\s*32)|==\s*32|<\s*64)"
-    r"\s*\)\s*\{",
+    r"\s*\)",
     re.IGNORECASE,
 )
-_ELSE = re.compile(r"\}\s*else\s*\{")
 _WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
-_BALLOT_ASSIGNED = re.compile(
-    r"\b(\w+)\s*[&|^]?=[^=;]{0,60}?__(?:ballot|activemask|match_any)\w*\s*\("
-)
-
 # What is further from a name than this belongs to something else.
 NEAR = 400
-_MAX_ARGUMENTS = 4000
-FUNCTION_LENGTH = 20000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,44 +125,8 @@ class View:
         )
 
     @cached_property
-    def blocks(self) -> Mapping[int, int]:
-        """Offset of each `{` and of the `}` that closes it; an unclosed one ends with the file."""
-        return _blocks(self.code, self.directives)
-
-    @cached_property
-    def device_bodies(self) -> tuple[Span, ...]:
-        """The bodies of `__global__` and `__device__` functions, in order."""
-        return tuple(self._bodies(_FUNCTION))
-
-    @cached_property
-    def kernel_bodies(self) -> tuple[Span, ...]:
-        return tuple(self._bodies(re.compile("__global__")))
-
-    def _bodies(self, specifier: re.Pattern[str]) -> Iterator[Span]:
-        end = -1
-        for found in specifier.finditer(self.code):
-            if found.start() < end:
-                continue
-            opening = _body_after(self.code, found.end())
-            if opening >= 0:
-                end = self.blocks.get(opening, len(self.code))
-                yield opening, end
-
-    @cached_property
-    def narrow_variables(self) -> frozenset[str]:
-        """Variables and parameters that some line of the file declares with 32 bits."""
-        return frozenset(_declared(_NARROW_DECLARED, self.code))
-
-    @cached_property
-    def wide_variables(self) -> frozenset[str]:
-        """Those that some line declares with 64 bits."""
-        return frozenset(_declared(_WIDE_DECLARED, self.code))
-
-    @cached_property
-    def ballot_variables(self) -> frozenset[str]:
-        """Variables that a ballot or an active mask is assigned to."""
-        places = _BALLOT_ASSIGNED.finditer(self.code)
-        return frozenset(one[1] for one in places if not inside(self.narrow_arms, one.start()))
+    def syntax(self) -> Syntax:
+        return Syntax(code=self.code, directives=self.directives, reaches=self.reaches)
 
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
@@ -184,79 +135,25 @@ class View:
 
     def _narrow_arms(self) -> Iterator[Span]:
         for found in _WIDTH_ASKED.finditer(self.code):
-            opening = found.end() - 1
-            if found["wide"]:
-                other = _ELSE.match(self.code, self.blocks[opening])
-                opening = other.end() - 1 if other else -1
-            if opening in self.blocks:
-                yield opening, self.blocks[opening]
+            asking = self.syntax.around(found.start(), "if_statement")
+            part = "alternative" if found["wide"] else "consequence"
+            node = None if asking is None else asking.child_by_field_name(part)
+            if node is not None:
+                yield node.start_byte, node.end_byte
         for chain in self.reaches.chains:
             for arm, rest in itertools.pairwise(chain.arms):
                 if _WIDE_ARM.search(arm.directive.body):
                     yield rest.directive.start, chain.end
 
     def in_device_code(self, offset: int) -> bool:
-        return inside(self.device_bodies, offset)
-
-
-def _blocks(code: str, directives: Sequence[Directive]) -> dict[int, int]:
-    """Each arm of an `#if` begins with the braces that were open before it; those that an arm left
-    open are closed by what closes the last arm's: arms often open the same brace.
-    """
-    events = [(brace.start(), brace[0]) for brace in _BRACES.finditer(code)]
-    events += [(one.start, one.name) for one in directives if one.name in _CONDITIONS]
-    open_at: list[int] = []
-    outside: list[list[int]] = []
-    beside: dict[int, list[int]] = {}
-    closed: dict[int, int] = {}
-    for offset, event in sorted(events):
-        if event == "{":
-            open_at.append(offset)
-        elif event == "}" and open_at:
-            closed[open_at.pop()] = offset
-            closed.update(dict.fromkeys(beside.pop(len(open_at), ()), offset))
-        elif event in ("if", "ifdef", "ifndef"):
-            outside.append(list(open_at))
-        elif event == "endif" and outside:
-            outside.pop()
-        elif event.startswith("el") and outside:
-            for depth in range(len(outside[-1]), len(open_at)):
-                beside.setdefault(depth, []).append(open_at[depth])
-            open_at = list(outside[-1])
-    left = (*open_at, *(offset for offsets in beside.values() for offset in offsets))
-    closed.update({offset: len(code) for offset in left if offset not in closed})
-    return closed
-
-
-_CONDITIONS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"})
+        """Whether `offset` lies in a `__global__` or `__device__` function."""
+        return self.is_device_code and not self.syntax.specifiers(offset) <= {"host"}
 
 
 def inside(spans: tuple[Span, ...], offset: int) -> bool:
     """Whether `offset` lies in one of `spans`, which are in order and apart."""
     at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
     return at >= 0 and spans[at][0] <= offset < spans[at][1]
-
-
-def _declared(pattern: re.Pattern[str], code: str) -> Iterator[str]:
-    for found in pattern.finditer(code):
-        for declarator in found[1].split(","):
-            yield declarator.partition("=")[0].strip()
-
-
-def _body_after(code: str, start: int) -> int:
-    """The `{` of the function whose specifier ends at `start`; -1 for a declaration."""
-    depth = 0
-    for found in _BRACKETS.finditer(code, start, start + _MAX_ARGUMENTS):
-        mark = found[0]
-        if mark in "([":
-            depth += 1
-        elif mark in ")]":
-            depth -= 1
-        elif mark == "{" and depth <= 0:
-            return found.start()
-        elif mark in ";}" and depth <= 0:
-            return -1
-    return -1
 
 
 def sighting(
@@ -298,42 +195,6 @@ def patterns(
             yield sighting(view, rule, found.span(), shift=shift, names=names)
 
 
-def arguments(code: str, opening: int) -> tuple[Span, ...]:
-    """The spans of the arguments in the brackets that open at `opening`; none if they never
-    close. Template arguments are not told from comparisons: `f(a<b, c>(d))` has two.
-    """
-    spans: list[Span] = []
-    stack: list[str] = []
-    start = opening + 1
-    for found in _BRACKETS.finditer(code, opening, opening + _MAX_ARGUMENTS):
-        mark = found[0]
-        if mark in "([{":
-            stack.append(mark)
-        elif mark in _OPENING:
-            if not stack or stack.pop() != _OPENING[mark]:
-                return ()
-            if not stack:
-                return (
-                    (*spans, (start, found.start()))
-                    if code[start : found.start()].strip()
-                    else tuple(spans)
-                )
-        elif mark == "," and len(stack) == 1:
-            spans.append((start, found.start()))
-            start = found.end()
-        elif mark == ";" and len(stack) == 1:
-            return ()
-    return ()
-
-
-def call_arguments(code: str, name_end: int) -> tuple[Span, ...]:
-    """The arguments of the call whose name ends at `name_end`; none where it is no call."""
-    opening = name_end
-    while opening < len(code) and code[opening] in " \t\r\n":
-        opening += 1
-    return arguments(code, opening) if code[opening : opening + 1] == "(" else ()
-
-
 def is_definition(view: View, span: Span) -> bool:
     """Whether the name at `span` is the one that a macro or a function there defines."""
     before = view.code[max(0, span[0] - 40) : span[0]]
@@ -345,38 +206,18 @@ def is_function(view: View, span: Span) -> bool:
     typed = _TYPE_BEFORE.search(view.code[max(0, span[0] - 40) : span[0]])
     if typed is None or typed[1] in ("return", "else", "do", "case", "co_return"):
         return False
-    return bool(_PARAMETERS.match(view.code, span[1]))
+    called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
+    return called and view.syntax.defines_function(span[0])
+
+
+def defines(view: View, name: str) -> bool:
+    """Whether the file defines a function of this name."""
+    places = view.syntax.places(name)
+    return any(is_function(view, (start, start + len(name))) for start in places)
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
 _TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|>)\s*[*&]?\s+[*&]?\Z")
-_PARAMETERS = re.compile(
-    r"\s*\((?:[^;{}()]|\([^;{}()]{0,100}\)){0,400}\)\s*(?:const\s*|noexcept\s*)*\{"
-)
-
-
-def last_declaration(view: View, name: str, offset: int) -> int | None:
-    """Where the name stands in the last line before `offset` that declares it, as a variable or a
-    parameter; None where none does within the length of a function.
-    """
-    declaring = re.compile(rf"(?<=[\s&*]){name}\s*(?=[\[;=,){{(:])")
-    at = None
-    for found in declaring.finditer(view.code, max(0, offset - FUNCTION_LENGTH), offset):
-        typed = _TYPED.search(view.code, max(0, found.start() - NEAR), found.start())
-        if typed is not None and typed[0][1:].strip("&*"):
-            before = view.code[max(0, typed.start() - 9) : typed.start() + 1]
-            at = at if _STATEMENT_WORD.search(before) else found.start()
-    return at
-
-
-_TYPED = re.compile(r"[\w>]\s*+[&*]?\s*+[&*]?\s*+\Z")
-_STATEMENT_WORD = re.compile(r"\b(?:return|else|case|typename)\Z")
-
-
-def statement_before(code: str, offset: int) -> str:
-    """The beginning of the statement that `offset` lies in, up to it."""
-    near = code[max(0, offset - NEAR) : offset]
-    return near[max(near.rfind(mark) for mark in ";{}") + 1 :]
 
 
 def number_of(view: View, text: str, depth: int = 4) -> int | None:
@@ -431,35 +272,33 @@ def portable_names(view: View) -> frozenset[str]:
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
-        name[1]
-        for start, _end in view.device_bodies
-        if (wrapper or view.region(start).reach == {"amd"})
-        and (name := _FUNCTION_NAME.search(view.code, max(0, start - NEAR), start))
+        view.syntax.function_name(found.start())
+        for found in _FUNCTION.finditer(view.code)
+        if wrapper or view.region(found.start()).reach == {"amd"}
     }
     # NVIDIA's compiler has these: whoever defines one does it for another.
-    intrinsics = {name for name in view.macros if _INTRINSIC.fullmatch(name)} | {
-        found[1] for found in _INTRINSIC_DEFINED.finditer(view.code)
+    intrinsics = {
+        name
+        for name in view.names
+        if _INTRINSIC.fullmatch(name) and (name in view.macros or defines(view, name))
     }
     aliases = {
         found[found.lastindex or 0]
         for found in _ALIAS.finditer(view.code)
         if view.is_hip or view.region(found.start()).reach == {"amd"}
     }
-    return frozenset(macros | functions | aliases | intrinsics)
+    return frozenset(macros | functions | aliases | intrinsics) - {""}
 
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
 _GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
-_INTRINSICS = (
+_INTRINSIC = re.compile(
     r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
 )
-_INTRINSIC = re.compile(_INTRINSICS)
-_INTRINSIC_DEFINED = re.compile(rf"[\w>&*]\s+({_INTRINSICS})\s*\([^;{{}}()]{{0,200}}\)\s*\{{")
 _ALIAS = re.compile(
     r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
 )
-_FUNCTION_NAME = re.compile(r"(\w+)\s*\([^;{}]*\)[^;{}()]*\Z")
 
 
 def path_of(text: str) -> PurePosixPath | None:
