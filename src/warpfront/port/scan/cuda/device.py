@@ -249,9 +249,7 @@ def _extents(view: View, declarator: Node) -> tuple[str, list[int | None]]:
 
 
 def _a_slot_a_warp(view: View, name: str, offset: int) -> bool:
-    """Whether the function around `offset` numbers the slots by warps or lanes, or hands them to a
-    reduction.
-    """
+    """Whether the function there numbers slots by warps or lanes, or hands them to a reduction."""
     for place in view.syntax.places(name, view.syntax.function(offset)):
         for node in view.syntax.path(place)[1:4]:
             if node.type == "subscript_expression" and node.start_byte == place:
@@ -294,16 +292,14 @@ _CAPABILITY = re.compile(
 
 def _std_in_device_code(view: View) -> Iterator[Sighting]:
     for found in _STD_EXTREME.finditer(view.code):
-        declaration = view.syntax.around(found.start(), *_MAY_BE_CONSTANT)
-        constant = "constexpr" in view.syntax.text(declaration)
+        declaration = view.syntax.around(found.start(), "declaration", "field_declaration")
+        head = view.code[declaration.start_byte : found.start()] if declaration else ""
+        constant = "constexpr" in head and "{" not in head
         cuda = view.is_device_code or view.source.path.suffix in (".cu", ".cuh")
         listed = view.code.startswith("{", found.end())
         if view.in_device_code(found.start()) or (constant and cuda):
             shift = 1 if constant or listed else 0
             yield sighting(view, "CU136", (found.start(), found.end() - 1), shift=shift)
-
-
-_MAY_BE_CONSTANT = ("declaration", "field_declaration", "compound_statement")
 
 
 def _missing_typenames(view: View) -> Iterator[Sighting]:

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.preprocessor import Reach
-from warpfront.port.scan.cuda.syntax import Path
+from warpfront.port.scan.cuda.syntax import Around
 from warpfront.port.scan.cuda.view import (
     NEAR,
     WARP_NAME,
@@ -139,9 +139,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 
 def _width(view: View, name: str, offset: int) -> int:
-    """The bits of an integer variable, or of what an array or a pointer holds; 0 where that is
-    not known.
-    """
+    """The bits of an integer variable, or of what an array or a pointer holds; 0: not known."""
     declared = view.syntax.declared(name, offset)
     words = set() if declared is None else set(declared.type.replace("std::", "").split())
     if words & _WIDE_WORDS:
@@ -151,7 +149,7 @@ def _width(view: View, name: str, offset: int) -> int:
 
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
     call = view.syntax.call(span[0])
-    taker = None if call is None else view.syntax.taker(span[0], call.node)
+    taker = None if call is None else view.syntax.taker(span[0], call.node, _ON_BITS)
     if taker is None or taker.type == "field_expression":
         return
     variable = _FIRST_NAME.search(view.code, taker.start_byte, taker.end_byte)
@@ -161,6 +159,8 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
         yield sighting(view, rule, (variable.start(), span[1]), what=what, names={name})
 
 
+_ON_BITS = frozenset("&|^~")
+_OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -168,29 +168,32 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     call = view.syntax.call(span[0])
     if call is None or not call.given:
         return
-    words = set(_FIRST_NAME.findall(view.code, *call.given[0]))
-    asked = words & _ASKING
-    if asked or any(_is_lane_mask(view, word, span[0]) for word in sorted(words)):
+    asked = frozenset(_ASKING.findall(view.code, *call.given[0]))
+    words = _words(view, *call.given[0])
+    if asked or any(_is_lane_mask(view, word, span[0]) for word in words):
         yield sighting(view, "CU111", call.span, names=asked)
 
 
-_ASKING = _BALLOTS | {"__activemask", "__vballot"}
+def _words(view: View, start: int, end: int) -> list[str]:
+    return sorted(set(_FIRST_NAME.findall(view.code, start, end)))[:12]
 
 
-def _is_lane_mask(view: View, name: str, offset: int, depth: int = 2) -> bool:
+_ASKING = re.compile(
+    r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
+)
+
+
+def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
     """Whether the function around `offset` stores what lanes say to a variable: a ballot, or an
     expression of another such variable. Half of a mask that was taken on purpose is none.
     """
     for value in view.syntax.values(name, offset):
-        words = set(_FIRST_NAME.findall(view.code, value.start_byte, value.end_byte))
-        if _HALF.search(view.code, value.start_byte, value.end_byte) or inside(
-            view.narrow_arms, value.start_byte
-        ):
+        span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
+        if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
             continue
-        if words & _ASKING:
-            return True
-        if depth and any(
-            _is_lane_mask(view, word, offset, depth - 1) for word in sorted(words - {name})
+        others = _words(view, *span) if depth else ()
+        if _ASKING.search(view.code, *span) or any(
+            _is_lane_mask(view, word, offset, depth - 1) for word in others if word != name
         ):
             return True
     return False
@@ -269,7 +272,7 @@ def _warp_size_as_constant(view: View) -> Iterator[Sighting]:
             yield sighting(view, "CU116", span, sides=_amd_too(view, place))
 
 
-def _constant_around(view: View, path: Path) -> Node | None:
+def _constant_around(view: View, path: Around) -> Node | None:
     for node, parent in itertools.pairwise(path):
         if parent.type in _CONSTANT_PLACES or (
             parent.type == "array_declarator" and node != parent.children[0]
@@ -334,5 +337,7 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
 def _makes_lanes(view: View, found: re.Match[str]) -> bool:
     """Whether the variable that the arithmetic is for is named after lanes or warps."""
     operation = view.syntax.around(found.start("op"), "binary_expression")
-    taker = None if operation is None else view.syntax.taker(found.start("op"), operation)
+    taker = (
+        None if operation is None else view.syntax.taker(found.start("op"), operation, _OF_NUMBERS)
+    )
     return taker is not None and _OF_LANES.search(view.syntax.text(taker)[:40]) is not None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Final
 
 import tree_sitter
 import tree_sitter_cuda
@@ -23,7 +23,7 @@ from warpfront.port.scan.cuda.lexer import Directive, Span
 from warpfront.port.scan.cuda.preprocessor import Reaches
 from warpfront.port.scan.findings import SIDES, Side
 
-Path = tuple[Node, ...]
+Around = tuple[Node, ...]
 """The nodes around a place, the innermost first; empty where no reading has it."""
 
 # Hostile text costs a bounded time: so many bytes are parsed and nodes passed for one file.
@@ -35,6 +35,7 @@ _MOST_PLACES = 1000
 
 _MACRO_HEAD = re.compile(r"(?:\#|%:)\s*define\s+\w+(?:\([^()]*\))?")
 _LAMBDA_SPECIFIERS = re.compile(r"\]\s*((?:__(?:host|device)__\s*)+)(?=[({])")
+_NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
 _FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
 _WRAPPING = {
@@ -55,20 +56,19 @@ _PASSING = {
     "binary_expression", "initializer_list", "unary_expression", "argument_list",
     "call_expression",
 }  # fmt: skip
-_ON_BITS = frozenset("&|^~")
-CLASS_BODY: Final = "field_declaration_list"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """One declared name: `type` is all that stands in front of the first declarator, `shape` the
-    declarators around the name, `scope` where it has its meaning.
+    declarators around the name, `scope` where it has its meaning: a class's members in all of it.
     """
 
     start: int
     type: str
     shape: tuple[Node, ...]
-    scope: Node
+    scope: Span
+    of_class: bool
 
     def is_a(self, kind: str) -> bool:
         """Whether the name has a declarator of this kind around it: `pointer`, `array`."""
@@ -76,7 +76,7 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Called:
     """A call from its function's name to the closing bracket, and the spans of its arguments."""
 
     span: Span
@@ -92,7 +92,7 @@ class Syntax:
     directives: Sequence[Directive]
     reaches: Reaches
     _readings: list[tuple[Side, frozenset[int], tree_sitter.Tree]] = field(default_factory=list)
-    _paths: dict[int, Path] = field(default_factory=dict)
+    _paths: dict[int, Around] = field(default_factory=dict)
     _declared: dict[str, tuple[Declaration, ...]] = field(default_factory=dict)
     _steps: int = 0
     _parsed: int = 0
@@ -176,13 +176,13 @@ class Syntax:
             if shown and start < end:
                 yield start, end
 
-    def path(self, offset: int) -> Path:
+    def path(self, offset: int) -> Around:
         """The nodes around `offset`; none once too many were looked at."""
         if offset not in self._paths:
             self._paths[offset] = self._path(self._tree(offset), offset)
         return self._paths[offset]
 
-    def _path(self, tree: tree_sitter.Tree | None, offset: int) -> Path:
+    def _path(self, tree: tree_sitter.Tree | None, offset: int) -> Around:
         if tree is None:
             return ()
         cursor = tree.walk()
@@ -237,7 +237,7 @@ class Syntax:
         named = inner is not None and inner.type == "function_declarator"
         return named and bool(self.function_name(offset))
 
-    def call(self, offset: int) -> Call | None:
+    def call(self, offset: int) -> Called | None:
         """The call whose function's name stands at `offset`. Where the tree has none (a variable
         whose arguments look like parameters, text that is no C++), what follows is read by itself.
         """
@@ -250,17 +250,17 @@ class Syntax:
         if found is None or given is None:
             return None
         spans = tuple((node.start_byte, node.end_byte) for node in given.named_children)
-        return Call(span=(offset, found.end_byte), given=spans, node=found)
+        return Called(span=(offset, found.end_byte), given=spans, node=found)
 
-    def _called(self, path: Path, offset: int) -> Node | None:
+    def _called(self, path: Around, offset: int) -> Node | None:
         for node in path[:6]:
             if node.type == "call_expression":
                 given = node.child_by_field_name("arguments")
                 return node if given is not None and offset < given.start_byte else None
         return None
 
-    def taker(self, offset: int, node: Node) -> Node | None:
-        """What a value is stored to that is made of `node` by casts and operators on bits: the
+    def taker(self, offset: int, node: Node, operators: AbstractSet[str]) -> Node | None:
+        """What a value is stored to that is made of `node` by casts and these operators: the
         declarator or the left side of the assignment.
         """
         path = self.path(offset)
@@ -271,18 +271,26 @@ class Syntax:
             called = self.text(parent.child_by_field_name("function"))
             if (
                 parent.type not in _PASSING
-                or (operator and operator.type not in _ON_BITS)
+                or (operator and operator.type not in operators)
                 or (called and not called.startswith("static_cast"))
                 or parent.child_by_field_name("condition") == inner
             ):
                 return None
         return None
 
-    def places(self, name: str, around: Node | None = None) -> Iterator[int]:
-        """Where a name occurs, in a node or everywhere; not more than so many."""
-        start, end = (around.start_byte, around.end_byte) if around else (0, len(self.code))
-        found = re.compile(rf"(?<![\w$]){name}(?![\w$])").finditer(self.code, start, end)
-        return (one.start() for one in itertools.islice(found, _MOST_PLACES))
+    @cached_property
+    def _places(self) -> Mapping[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for name in _NAME.finditer(self.code):
+            found.setdefault(name[0], []).append(name.start())
+        return found
+
+    def places(self, name: str, within: Node | None = None) -> Sequence[int]:
+        """Where a name occurs, in a node or everywhere; no more than so many."""
+        places = self._places.get(name, [])
+        first = 0 if within is None else bisect_left(places, within.start_byte)
+        last = len(places) if within is None else bisect_left(places, within.end_byte)
+        return places[first : min(last, first + _MOST_PLACES)]
 
     def declared(self, name: str, offset: int) -> Declaration | None:
         """What the name means at `offset`: of the scopes around it the innermost that declares it,
@@ -291,17 +299,26 @@ class Syntax:
         if name not in self._declared:
             places = (self._declaration(self.path(at)) for at in self.places(name))
             self._declared[name] = tuple(one for one in places if one is not None)
-        side = self._side(offset)
-        seen = [
-            one
-            for one in self._declared[name]
-            if one.scope.start_byte <= offset < one.scope.end_byte
-            and (one.start <= offset or one.scope.type == CLASS_BODY)
-            and side in self.reaches.at(one.start).reach
-        ]
-        return max(seen, key=lambda one: (one.scope.start_byte, one.start), default=None)
+        every, side = self._declared[name], self._side(offset)
+        before = bisect_right(every, offset, key=lambda one: one.start)
+        later = (one for one in itertools.islice(every, before, None) if one.of_class)
+        # no outer scope declares anything inside an inner one: the nearest is the innermost
+        nearest = (
+            next(
+                (
+                    one
+                    for one in some
+                    if one.scope[0] <= offset < one.scope[1]
+                    and side in self.reaches.at(one.start).reach
+                ),
+                None,
+            )
+            for some in (later, (every[at] for at in range(before - 1, -1, -1)))
+        )
+        found = [one for one in nearest if one is not None]
+        return max(found, key=lambda one: one.scope[0], default=None)
 
-    def _declaration(self, path: Path) -> Declaration | None:
+    def _declaration(self, path: Around) -> Declaration | None:
         for at, (node, parent) in enumerate(itertools.pairwise(path)):
             named = parent.children_by_field_name("declarator")
             if named and node not in named:
@@ -310,10 +327,19 @@ class Syntax:
                 scope = _scope_of(path[at + 1 :])
                 if scope is None or not named:
                     return None
-                head = self.code[parent.start_byte : named[0].start_byte]
+                first = (
+                    path[at + 1].child_by_field_name("type") if "loop" in parent.type else parent
+                )
+                head = self.code[(first or parent).start_byte : named[0].start_byte]
                 typed = " ".join(head.split())
                 start = path[0].start_byte
-                return Declaration(start=start, type=typed, shape=path[1 : at + 1], scope=scope)
+                return Declaration(
+                    start=start,
+                    type=typed,
+                    shape=path[1 : at + 1],
+                    scope=(scope.start_byte, scope.end_byte),
+                    of_class=scope.type == "field_declaration_list",
+                )
             if parent.type not in _WRAPPING:
                 return None
         return None
@@ -354,7 +380,7 @@ def _is_closed(text: str) -> bool:
     return all(text.count(one) == text.count(other) for one, other in ("()", "[]", "{}"))
 
 
-def _scope_of(path: Path) -> Node | None:
+def _scope_of(path: Around) -> Node | None:
     """Of a declaration, with what is around it: of a parameter the function that is defined, none
     where there is only a type of one.
     """
