@@ -15,7 +15,10 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Final, Literal
 
-from warpfront.port.scan.cuda.lexer import Token, tokens
+import tree_sitter
+import tree_sitter_cuda
+from tree_sitter import Node
+
 from warpfront.port.scan.findings import SIDES, Known, Side
 
 # An open value is None; NONZERO is defined and true, but no number is known.
@@ -29,6 +32,12 @@ _INTEGER = re.compile(
     r"(?P<decimal>[1-9]\d{0,19}))[uUlLzZ]*"
 )
 _BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
+
+
+@cache
+def parser() -> tree_sitter.Parser:
+    """Of C++ with CUDA's words, conditions of `#if` too."""
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +109,7 @@ class Macros:
 
 def _known(body: str, side: Side, macros: Macros) -> Known:
     """What a `#define` with this body makes of its macro."""
-    value = _Evaluation(tuple(tokens(body[:_MAX_BODY])), side, macros).value() if body else NONZERO
+    value = _value(_read(body[:_MAX_BODY]), side, macros) if body else NONZERO
     if value is None:
         return "open"
     return "set" if value == NONZERO else value
@@ -116,13 +125,23 @@ def integer(literal: str) -> int | None:
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
     """Whether the condition of an `#if` holds on a side; None where that is open."""
-    return as_truth(_Evaluation(_tokens_of(condition), side, macros).value())
+    return as_truth(_value(_read(condition), side, macros))
 
 
 @lru_cache(maxsize=4096)
-def _tokens_of(condition: str) -> tuple[Token, ...]:
-    """Each condition is asked once a side, and many a condition is in many files."""
-    return tuple(tokens(condition))
+def _read(condition: str) -> Node | None:
+    """The expression that a condition is. Each is asked once a side, and many are in many files."""
+    text = _DEFINED.sub(r"defined(\1)", _ASKING.sub("asked()", _GREATER.sub(">0+(", condition)))
+    root = parser().parse(f"x = ({text});".encode("ascii", "replace")).root_node
+    statement = root.named_children[0] if len(root.named_children) == 1 else None
+    expression = None if statement is None else statement.named_children[0]
+    return None if expression is None else expression.child_by_field_name("right")
+
+
+_DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")
+# lest `A < 1 && B > (2)` be a template
+_GREATER = re.compile(r"(?<![>=-])>\s*\(")
+_ASKING = re.compile(r"\b__has_\w+\s*\([^()]*\)")
 
 
 def as_truth(value: Value) -> bool | None:
@@ -131,17 +150,11 @@ def as_truth(value: Value) -> bool | None:
 
 def named(condition: str) -> frozenset[str]:
     """The macros that a condition names."""
-    names = (token.text for token in _tokens_of(condition) if token.kind == "name")
-    return frozenset(names) - _WORDS
+    return frozenset(_NAME.findall(condition)) - _WORDS
 
 
+_NAME = re.compile(r"(?<![\w'])[A-Za-z_]\w*")
 _WORDS = {"defined", "__has_include", "and", "or", "not"}
-_PRECEDENCE: Final[Mapping[str, int]] = {
-    "||": 1, "or": 1, "&&": 2, "and": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
-    "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
-}  # fmt: skip
-_OF_SIGNS: Final = max(_PRECEDENCE.values())
-"""What a sign is before has none of the operators; signs nest as deep as brackets may."""
 _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
     "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
@@ -151,108 +164,50 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
 }  # fmt: skip
 
 
-class _Evaluation:
-    """Precedence climbing over the tokens of one condition; what it does not understand is open."""
+def _value(node: Node | None, side: Side, macros: Macros, depth: int = 0) -> Value:
+    """What an expression comes to; what is not understood is open."""
+    if node is None or depth > _MAX_DEPTH or node.has_error:
+        return None
+    text = (node.text or b"").decode()
+    if node.type not in _OPERATIONS:
+        return _of_operand(text, side, macros)
+    parts = [_value(one, side, macros, depth + 1) for one in node.named_children]
+    if node.type == "binary_expression":
+        return combine((node.children[1].text or b"").decode(), parts[0], parts[1])
+    if node.type == "unary_expression":
+        return _signed(text, parts[0])
+    if node.type == "conditional_expression":
+        holds = as_truth(parts[0])
+        either = parts[1] if parts[1] == parts[2] else None
+        return either if holds is None else parts[1 if holds else 2]
+    return parts[0]
 
-    def __init__(self, condition: tuple[Token, ...], side: Side, macros: Macros) -> None:
-        self.tokens = condition
-        self.side = side
-        self.macros = macros
-        self.at = 0
-        self.depth = 0
 
-    def value(self) -> Value:
-        value = self.expression(0)
-        return value if self.at == len(self.tokens) else None
+_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
 
-    def peek(self) -> str:
-        return self.tokens[self.at].text if self.at < len(self.tokens) else ""
 
-    def take(self) -> Token | None:
-        if self.at >= len(self.tokens):
-            return None
-        self.at += 1
-        return self.tokens[self.at - 1]
+def _of_operand(text: str, side: Side, macros: Macros) -> Value:
+    """The value of a number or a macro, or whether one is defined; calls of others are open."""
+    if text in ("true", "false") or not (asked := _OPERAND.fullmatch(text)):
+        return int(text == "true") if text in ("true", "false") else integer(text)
+    known = macros.known(asked[1], side)
+    if asked[1] == text:
+        return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
+    if known is None or (isinstance(known, int) and asked[1] in macros.table.names):
+        return None  # a number of the table is what it compares as, should it be there
+    return int(known != "unset")
 
-    def accept(self, text: str) -> bool:
-        if self.peek() != text:
-            return False
-        self.at += 1
-        return True
 
-    def expression(self, lowest: int) -> Value:
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            self.at = len(self.tokens) + 1
-            return None
-        left = self.unary()
-        while (precedence := _PRECEDENCE.get(self.peek(), 0)) > lowest:
-            operator = self.peek()
-            self.at += 1
-            left = combine(operator, left, self.expression(precedence))
-        if lowest == 0 and self.accept("?"):
-            left = self.choice(as_truth(left))
-        self.depth -= 1
-        return left
+_OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
+_FIXED: Final[Mapping[Known, int | None]] = {"open": None, None: None, "unset": 0}
 
-    def choice(self, condition: bool | None) -> Value:  # noqa: FBT001 - the value it is about
-        yes = self.expression(0)
-        no = self.expression(0) if self.accept(":") else None
-        if condition is None:
-            return yes if yes == no else None
-        return yes if condition else no
 
-    def unary(self) -> Value:
-        token = self.take()
-        if token is None:
-            return None
-        if token.text in ("!", "not"):
-            holds = as_truth(self.expression(_OF_SIGNS))
-            return None if holds is None else int(not holds)
-        if token.text in ("-", "+", "~"):
-            value = self.expression(_OF_SIGNS)
-            if not isinstance(value, int):
-                return None
-            return {"-": -value, "+": value, "~": ~value}[token.text]
-        if token.text == "(":
-            value = self.expression(0)
-            return value if self.accept(")") else None
-        return self.operand(token)
-
-    def operand(self, token: Token) -> Value:
-        if token.kind == "number":
-            return integer(token.text)
-        if token.text in ("true", "false"):
-            return int(token.text == "true")
-        if token.text == "defined":
-            return self.defined()
-        return self.macro(token.text) if token.kind == "name" else None
-
-    def macro(self, name: str) -> Value:
-        if self.accept("("):
-            self.skip_arguments()
-            return None
-        known = self.macros.known(name, self.side)
-        if known == "set":
-            return NONZERO
-        if known == "open":
-            return None
-        return 0 if known == "unset" else known
-
-    def defined(self) -> Value:
-        bracket = self.accept("(")
-        token = self.take()
-        if token is None or token.kind != "name" or (bracket and not self.accept(")")):
-            return None
-        known = self.macros.known(token.text, self.side)
-        if known is None or (isinstance(known, int) and token.text in self.macros.table.names):
-            return None  # a number of the table is what it compares as, should it be there
-        return int(known != "unset")
-
-    def skip_arguments(self) -> None:
-        depth = 1
-        while depth and (token := self.take()) is not None:
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
+def _signed(text: str, value: Value) -> Value:
+    if text.startswith(("!", "not")):
+        return None if value is None else int(value == 0)
+    if not isinstance(value, int):
+        return None
+    return {"-": -value, "+": value, "~": ~value}.get(text[0])
 
 
 def combine(operator: str, left: Value, right: Value) -> Value:

@@ -121,7 +121,7 @@ def _short(template: str) -> str:
 def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """What the use of one name says about memory: CU126, CU129."""
     call = view.syntax.call(span[0])
-    if call is None or not call.given:
+    if not call.given:
         return
     if name in ("cudaFuncSetAttribute", "cuFuncSetAttribute"):
         text = view.code[slice(*call.span)]
@@ -137,16 +137,15 @@ def _points_to_half(view: View, pointer: Span) -> bool:
     """Whether the address that is added to is one of half-precision numbers: by a cast, or by what
     its name means there.
     """
-    text = view.code[slice(*pointer)]
-    name = _NAMED.match(text)
-    if name is None or not view.names & _HALF_NAMES:
-        return bool(view.names & _HALF_NAMES and _CAST_TO_HALF.search(text))
-    declared = view.syntax.declared(name[1], pointer[0])
-    return (
-        declared is not None
-        and (declared.is_a("pointer") or declared.is_a("array"))
-        and _HALF.search(declared.type) is not None
-    )
+    if not view.names & _HALF_NAMES:
+        return False
+    if _CAST_TO_HALF.search(view.code, *pointer):
+        return True
+    name = _NAMED.match(view.code, *pointer)
+    declared = None if name is None else view.syntax.declared(name[1], pointer[0])
+    if declared is None or not declared.shape & {"pointer_declarator", "array_declarator"}:
+        return False
+    return _HALF.search(declared.type) is not None
 
 
 _NAMED = re.compile(r"\s*&?\s*(\w+)")

@@ -112,7 +112,7 @@ def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     call = view.syntax.call(span[0])
-    if call is None or not call.given:
+    if not call.given:
         return
     mask = view.code[slice(*call.given[0])]
     shift = mask_width_doubt(view, mask, span[0])
@@ -148,15 +148,11 @@ def _width(view: View, name: str, offset: int) -> int:
 
 
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    call = view.syntax.call(span[0])
-    taker = None if call is None else view.syntax.taker(span[0], call.node, _ON_BITS)
-    if taker is None or taker.type == "field_expression":
-        return
-    variable = _FIRST_NAME.search(view.code, taker.start_byte, taker.end_byte)
-    if variable is not None and _width(view, variable[0], variable.start()) == 32:
+    variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
+    if variable and _width(view, variable, start) == 32:
         rule = "CU110" if name == "__activemask" else "CU109"
-        what = f"{variable[0]} = {name}()"
-        yield sighting(view, rule, (variable.start(), span[1]), what=what, names={name})
+        what = f"{variable} = {name}()"
+        yield sighting(view, rule, (start, span[1]), what=what, names={name})
 
 
 _ON_BITS = frozenset("&|^~")
@@ -166,7 +162,7 @@ _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
     call = view.syntax.call(span[0])
-    if call is None or not call.given:
+    if not call.given:
         return
     asked = frozenset(_ASKING.findall(view.code, *call.given[0]))
     words = _words(view, *call.given[0])
@@ -204,11 +200,10 @@ _HALF = re.compile(r">>\s*32\b")
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
     call = view.syntax.call(span[0])
-    given = () if call is None else call.given
     lane_at = 2 if name.endswith("_sync") else 1
-    if call is None or len(given) <= lane_at:
+    if len(call.given) <= lane_at:
         return
-    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in call.given[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
         yield sighting(view, "CU112", call.span)
     elif len(numbers) > 1 and numbers[1] == 32:
@@ -336,8 +331,5 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
 
 def _makes_lanes(view: View, found: re.Match[str]) -> bool:
     """Whether the variable that the arithmetic is for is named after lanes or warps."""
-    operation = view.syntax.around(found.start("op"), "binary_expression")
-    taker = (
-        None if operation is None else view.syntax.taker(found.start("op"), operation, _OF_NUMBERS)
-    )
-    return taker is not None and _OF_LANES.search(view.syntax.text(taker)[:40]) is not None
+    variable, _start = view.syntax.taker(found.start("op"), "binary_expression", _OF_NUMBERS)
+    return _OF_LANES.search(variable) is not None
