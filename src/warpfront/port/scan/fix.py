@@ -10,12 +10,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
-from warpfront.port.scan.cuda.lexer import Directive, blank, tokens
-from warpfront.port.scan.cuda.preprocessor import condition_of
+from warpfront.port.scan.cuda.lexer import blank
 from warpfront.port.scan.cuda.view import View
 from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
 
@@ -203,94 +201,36 @@ def _with_mask_macro(text: str, spelling: str) -> str:
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:
-    """The tokens that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
+    """The words that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
     does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
-    stands for where it was defined above.
+    stands for where it was defined above. Literals come last.
     """
-    reading = _NvidiaView(macros=Macros(table=macro_table()))
-    done = 0
-    for directive in blank(text).directives:
-        reading.take_code(text[done : directive.start])
-        reading.take(directive)
+    view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
+    open_chains = [one for one in view.reaches.chains if any("nvidia" in a.open for a in one.arms)]
+    asked = {arm.directive.start for one in open_chains for arm in one.arms}
+    closed = {one.end for one in open_chains}
+    words: list[str] = []
+    mask, done = [MASK], 0
+    for directive in (*view.directives, None):
+        end = len(text) if directive is None else directive.start
+        reached = "nvidia" in view.region(done).reach
+        for word in _WORD.findall(view.code, done, end) if reached else ():
+            words += mask if word == MASK else (word,)
+        if directive is None:
+            break
         done = directive.end
-    reading.take_code(text[done:])
-    return tuple(reading.words)
-
-
-@dataclass(slots=True, kw_only=True)
-class _OpenCondition:
-    """An open `#if` chain: whether the lines of its arm are kept, whether an arm was certainly
-    taken, and whether its directives stay because one of them is open.
-    """
-
-    kept: bool
-    settled: bool
-    shown: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class _NvidiaView:
-    """What NVIDIA has got to see of a file so far."""
-
-    macros: Macros
-    words: list[str] = field(default_factory=list)
-    frames: list[_OpenCondition] = field(default_factory=list)
-    mask: tuple[str, ...] = (MASK,)
-
-    def is_kept(self) -> bool:
-        return all(frame.kept for frame in self.frames)
-
-    def take_code(self, piece: str) -> None:
-        if self.is_kept():
-            for word in _words(piece):
-                self.words += self.mask if word == MASK else (word,)
-
-    def take(self, directive: Directive) -> None:
-        if directive.name in ("if", "ifdef", "ifndef"):
-            self.open(directive)
-        elif directive.name in ("elif", "elifdef", "elifndef", "else") and self.frames:
-            self.next_arm(directive)
-        elif directive.name == "endif" and self.frames:
-            if self.frames.pop().shown and self.is_kept():
-                self.words.append("#endif")
-        elif self.is_kept():
-            self.define_or_keep(directive)
-
-    def open(self, directive: Directive) -> None:
-        holds = truth(condition_of(directive), "nvidia", self.macros)
-        if holds is None and self.is_kept():
-            self.words += _line_of(directive)
-        frame = _OpenCondition(kept=holds is not False, settled=holds is True, shown=holds is None)
-        self.frames.append(frame)
-
-    def next_arm(self, directive: Directive) -> None:
-        frame = self.frames.pop()
-        condition = condition_of(directive)
-        holds = False if frame.settled else truth(condition, "nvidia", self.macros)
-        if self.is_kept() and (frame.shown or holds is None):
-            self.words += _line_of(directive)
-        frame.shown = frame.shown or holds is None
-        frame.kept = holds is not False
-        frame.settled = frame.settled or holds is True
-        self.frames.append(frame)
-
-    def define_or_keep(self, directive: Directive) -> None:
         name, _, body = directive.body.partition(" ")
-        if directive.name == "define":
-            self.macros.define(name, body.strip(), frozenset({"nvidia"}))
-        if directive.name == "define" and name == MASK:
-            self.mask = tuple(token.text for token in tokens(body))
-        else:
-            self.words += _line_of(directive)
+        if directive.name == "define" and name == MASK and reached:
+            mask = _WORD.findall(body)
+        elif (
+            directive.start in asked
+            or done in closed
+            or (reached and directive.name not in _CONDITIONS)
+        ):
+            words += (f"#{directive.name}", *_WORD.findall(directive.body))
+    spans = (one for one in view.literals if "nvidia" in view.region(one[0]).reach)
+    return (*words, *(text[slice(*span)] for span in spans))
 
 
-def _line_of(directive: Directive) -> list[str]:
-    return [f"#{directive.name}", *(token.text for token in tokens(directive.body))]
-
-
-def _words(piece: str) -> Iterator[str]:
-    """The tokens of code between two directives, literals as they are written."""
-    for token in tokens(blank(piece).code):
-        end = token.offset + len(token.text)
-        literal = token.kind in ("string", "character")
-        yield piece[token.offset : end] if literal else token.text
+_WORD = re.compile(r"\w+|[^\w\s]")
+_CONDITIONS = {"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"}

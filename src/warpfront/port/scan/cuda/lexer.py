@@ -1,9 +1,9 @@
 """C, C++, CUDA and HIP text to what a rule can search without being fooled. Pure.
 
 `blank` gives code of the same length with comments, the insides of literals and preprocessor lines
-as spaces, so that an offset found in it is an offset of the file; `tokens` gives the tokens of a
-piece of text. Each takes one pass of expressions whose alternatives are possessive or atomic: a
-character is looked at a bounded number of times, whatever the text.
+as spaces, so that an offset found in it is an offset of the file. It takes one pass of expressions
+whose alternatives are possessive or atomic: a character is looked at a bounded number of times,
+whatever the text.
 
 Trigraphs, and identifiers that a backslash splits over two lines, are not put together: compilers
 warn about the first, and nobody writes the second.
@@ -12,11 +12,8 @@ warn about the first, and nobody writes the second.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["name", "number", "string", "character", "operator"]
 Span = tuple[int, int]
 
 # A backslash takes the next character with it, a line end too; what is never closed runs to the
@@ -42,15 +39,6 @@ _SPLICE = re.compile(r"\\\r?\n")
 _COMMENT_OR_STRING = re.compile(rf"{_LINE_COMMENT}|{_BLOCK_COMMENT}|{_STRING}")
 _LITERAL = re.compile(rf"{_STRING}|(?<![0-9A-Fa-f]){_CHARACTER}")
 
-_TOKEN = re.compile(
-    rf"(?P<string>(?:u8|[uUL])?+(?:{_RAW}|{_STRING}))|"
-    rf"(?P<character>(?:u8|[uUL])?+{_CHARACTER})|(?P<name>[A-Za-z_$][\w$]*+)|"
-    r"(?P<number>\.?+\d(?:[eEpP][+-]|'(?=\w)|[\w.])*+)|"
-    r"(?P<operator><<<|>>>|<<=|>>=|\.\.\.|->\*?+|::|\#\#|<<|>>|<=|>=|==|!=|&&|\|\||"
-    r"\+\+|--|[-+*/%&|^]=|<:|:>|<%|%>|%:|[^\s\w])"
-)
-_SAME = {"<:": "[", ":>": "]", "<%": "{", "%>": "}", "%:": "#"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
@@ -66,29 +54,20 @@ class Directive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blanked:
-    """`code` is as long as the text, with its line ends; bodies of macros stay in it. `strings`
-    are the offsets of string literals, quotes included.
+    """`code` is as long as the text, with its line ends; bodies of macros stay in it. `literals`
+    are the offsets of strings and characters, quotes included.
     """
 
     code: str
     directives: tuple[Directive, ...]
-    strings: tuple[Span, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A digraph has the text of what it means; `offset` is into the text that was asked about."""
-
-    kind: Kind
-    text: str
-    offset: int
+    literals: tuple[Span, ...]
 
 
 def blank(text: str) -> Blanked:
-    """The code of a file, its directives in order, and where its strings are."""
+    """The code of a file, its directives in order, and where its literals are."""
     parts: list[str] = []
     directives: list[Directive] = []
-    strings: list[Span] = []
+    literals: list[Span] = []
     done = 0
     line_is_empty = True
     while (found := _HIDING.search(text, done)) is not None:
@@ -100,12 +79,9 @@ def blank(text: str) -> Blanked:
             directives.append(read_directive(text, start))
             end = directives[-1].end
             hidden = blank_directive(text, directives[-1])
-        elif opening == '"':
-            end = string_end(text, start)
-            strings.append((start, end))
-            hidden = quoted(text[start:end])
-        elif opening == "'":
-            end = character_end(text, start)
+        elif opening in ("'", '"'):
+            end = (string_end if opening == '"' else character_end)(text, start)
+            literals.append((start, end))
             hidden = quoted(text[start:end])
         else:
             hidden = opening if len(opening) <= 2 and opening[0] != "/" else spaces(opening)
@@ -113,14 +89,7 @@ def blank(text: str) -> Blanked:
         parts += (before, hidden)
         done = end
     parts.append(text[done:])
-    return Blanked(code="".join(parts), directives=tuple(directives), strings=tuple(strings))
-
-
-def tokens(text: str) -> Iterator[Token]:
-    """The tokens of `text`, which is blanked code or a directive's body."""
-    for found in _TOKEN.finditer(text):
-        kind: Kind = found.lastgroup  # type: ignore[assignment]  # the groups are the kinds
-        yield Token(kind=kind, text=_SAME.get(found[0], found[0]), offset=found.start())
+    return Blanked(code="".join(parts), directives=tuple(directives), literals=tuple(literals))
 
 
 def spaces(text: str) -> str:

@@ -20,12 +20,13 @@ _MAX_NESTING = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One arm of a chain: its directive, who gets its lines, the macros its condition names, and
-    those that it and the arms before it name.
+    """One arm of a chain: its directive, who gets its lines and who perhaps does, the macros its
+    condition names, and those that it and the arms before it name.
     """
 
     directive: Directive
     reach: Reach
+    open: Reach
     macros: frozenset[str]
     tested: frozenset[str]
 
@@ -166,6 +167,7 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
     directive = directives[at]
     condition = condition_of(directive)
     reach: set[Side] = set()
+    undecided: set[Side] = set()
     for side in SIDES:
         macros.assumed = {
             name: "set" if (why, side) == ("tells", "nvidia") else "unset"
@@ -174,11 +176,18 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
         holds = truth(condition, side, macros)
         if side in frame.outside.reach and holds is not False and frame.taken[side] is not True:
             reach.add(side)
+            undecided |= {side} if holds is None else set()
         if frame.taken[side] is not True:
             frame.taken[side] = True if holds else frame.taken[side] if holds is False else None
     macros.assumed = {}
     tested = named(condition).union(*(arm.macros for arm in frame.arms))
-    arm = Arm(directive=directive, reach=frozenset(reach), macros=named(condition), tested=tested)
+    arm = Arm(
+        directive=directive,
+        reach=frozenset(reach),
+        open=frozenset(undecided),
+        macros=named(condition),
+        tested=tested,
+    )
     frame.arms.append(arm)
     arms = (*frame.outside.arms, arm) if len(frame.outside.arms) < _MAX_NESTING else ()
     return Region(start=directive.end, reach=arm.reach, arms=arms)

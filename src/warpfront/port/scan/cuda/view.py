@@ -58,6 +58,10 @@ class View:
     def directives(self) -> tuple[Directive, ...]:
         return self._blanked.directives
 
+    @property
+    def literals(self) -> tuple[Span, ...]:
+        return self._blanked.literals
+
     @cached_property
     def included(self) -> tuple[Directive, ...]:
         """The lines that include a header."""
