@@ -81,8 +81,8 @@ def test_members_may_be_declared_later() -> None:
 )
 def test_arguments_are_those_of_the_call(call: str, given: list[str]) -> None:
     read = view(f"void g() {{ {call}; }}\n")
-    found = read.syntax.call(read.syntax.places("f")[0])
-    assert [read.code[slice(*span)] for span in found.given] == given
+    _span, found = read.syntax.call(read.syntax.places("f")[0])
+    assert [read.code[slice(*span)] for span in found] == given
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,8 @@ def _read(condition: str) -> Node | None:
     """The expression that a condition is. Each is asked once a side, and many are in many files."""
     text = _DEFINED.sub(r"defined(\1)", _ASKING.sub("asked()", _GREATER.sub(">0+(", condition)))
     root = parser().parse(f"x = ({text});".encode("ascii", "replace")).root_node
-    statement = root.named_children[0] if len(root.named_children) == 1 else None
-    expression = None if statement is None else statement.named_children[0]
-    return None if expression is None else expression.child_by_field_name("right")
+    whole = root.named_children[0].named_children if root.named_child_count == 1 else []
+    return whole[0].child_by_field_name("right") if whole else None
 
 
 _DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")

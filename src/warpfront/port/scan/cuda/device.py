@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from tree_sitter import Node
 
 from warpfront.port.scan.cuda.lexer import Span
-from warpfront.port.scan.cuda.view import (
-    View,
-    defines,
-    number_of,
-    patterns,
-    sighting,
-)
+from warpfront.port.scan.cuda.view import View, defines, number_of, patterns, sighting
 from warpfront.port.scan.findings import Sighting
 
 _ASM_OPENING = re.compile(r"\s*(?:\b(?:volatile|__volatile__|__volatile|goto|inline)\b\s*)*\(")
@@ -120,17 +115,17 @@ def _short(template: str) -> str:
 
 def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
     """What the use of one name says about memory: CU126, CU129."""
-    call = view.syntax.call(span[0])
-    if not call.given:
+    whole, given = view.syntax.call(span[0])
+    if not given:
         return
     if name in ("cudaFuncSetAttribute", "cuFuncSetAttribute"):
-        text = view.code[slice(*call.span)]
+        text = view.code[slice(*whole)]
         asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
         if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
-            size = number_of(view, view.code[slice(*call.given[-1])])
-            yield sighting(view, "CU129", call.span, shift=int((size or 0) > _LDS_BYTES))
-    elif _points_to_half(view, call.given[0]):
-        yield sighting(view, "CU126", call.span)
+            size = number_of(view, view.code[slice(*given[-1])])
+            yield sighting(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
+    elif _points_to_half(view, given[0]):
+        yield sighting(view, "CU126", whole)
 
 
 def _points_to_half(view: View, pointer: Span) -> bool:
@@ -210,14 +205,14 @@ def _half_members(view: View) -> Iterator[Sighting]:
             value: Node | None = node.children[0]
             while value is not None and value.type == "subscript_expression":
                 value = value.child_by_field_name("argument")
-            if value is not None and value.type == "identifier":
-                declared = view.syntax.declared(view.syntax.text(value), found.start())
-                if declared is not None and _HALF_PAIR.search(declared.type):
-                    yield sighting(view, "CU127", (node.start_byte, found.end()))
+            name = view.syntax.text(value)
+            declared = view.syntax.declared(name, found.start()) if name.isidentifier() else None
+            if declared is not None and _HALF_PAIR.search(declared.type):
+                yield sighting(view, "CU127", (node.start_byte, found.end()))
 
 
 def _shared_memory(view: View) -> Iterator[Sighting]:
-    total: dict[int, int] = {}
+    total: Counter[int] = Counter()
     for place in view.syntax.places("__shared__"):
         declaration = view.syntax.around(place, "declaration")
         function = view.syntax.function(place)
@@ -227,12 +222,12 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
         for variable in declaration.children_by_field_name("declarator"):
             name, extents = _extents(view, variable)
             span = (declaration.start_byte, variable.end_byte)
-            if name and extents == [32] and _a_slot_a_warp(view, name, place):
+            if name and extents == [32] and _a_slot_a_warp(view, name, function):
                 what = f"{name}[32], a slot a warp,"
                 yield sighting(view, "CU114", span, what=what, shift=-view.context.ported)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
             size *= math.prod(extent or 0 for extent in extents)
-            total[function.start_byte] = total.get(function.start_byte, 0) + size
+            total[function.start_byte] += size
             if size and total[function.start_byte] > _LDS_BYTES:
                 what = f"{total[function.start_byte]} bytes of __shared__"
                 yield sighting(view, "CU130", span, what=what)
@@ -247,23 +242,11 @@ def _extents(view: View, declarator: Node) -> tuple[str, list[int | None]]:
     return view.syntax.text(declarator), extents
 
 
-def _a_slot_a_warp(view: View, name: str, offset: int) -> bool:
-    """Whether the function there numbers slots by warps or lanes, or hands them to a reduction."""
-    for place in view.syntax.places(name, view.syntax.function(offset)):
-        for node in view.syntax.path(place)[1:4]:
-            if node.type == "subscript_expression" and node.start_byte == place:
-                indices = view.syntax.text(node.child_by_field_name("indices"))
-                if _BY_WARP.fullmatch(indices):
-                    return True
-            elif node.type == "call_expression" and _OF_REDUCTIONS.search(
-                view.syntax.text(node.child_by_field_name("function"))
-            ):
-                return True
-    return False
-
-
-_BY_WARP = re.compile(r"\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]", re.IGNORECASE)
-_OF_REDUCTIONS = re.compile(r"reduce|shuffle|warp|prefix", re.IGNORECASE)
+def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
+    """Whether a function numbers slots by warps or lanes, or hands them to a reduction."""
+    used = rf"""\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]|
+        (?:reduce|shuffle|warp|prefix)\w*\s*(?:<[^;()]{{0,60}}>)?\([^;]{{0,200}}\b{name}\b"""
+    return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None
 
 
 def _launches_from_kernels(view: View) -> Iterator[Sighting]:

@@ -10,7 +10,6 @@ from tree_sitter import Node
 
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.preprocessor import Reach
-from warpfront.port.scan.cuda.syntax import Around
 from warpfront.port.scan.cuda.view import (
     NEAR,
     WARP_NAME,
@@ -66,7 +65,7 @@ _DOUBLING_TO_32 = re.compile(
     r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
 )
 _SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
-
+_STEP_32 = re.compile(r"shfl\w*\s*\([^;]{0,80},\s*32\s*[,)]")
 _WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
 _CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
 _LANE_ARITHMETIC = re.compile(
@@ -93,6 +92,7 @@ _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _CONSTANT_PLACES = frozenset(
     {"template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause"}
+    | {"declaration"}
 )
 
 
@@ -111,16 +111,17 @@ def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    call = view.syntax.call(span[0])
-    if not call.given:
+    given = view.syntax.call(span[0])[1]
+    if not given:
         return
-    mask = view.code[slice(*call.given[0])]
+    mask = view.code[slice(*given[0])]
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
-    whole = (span[0], call.given[0][1])
     what = f"{name}({mask}, ...)"
-    yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+    yield sighting(
+        view, "CU108", (span[0], given[0][1]), what=what, shift=shift, names={name, mask}
+    )
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
@@ -161,13 +162,13 @@ _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
-    call = view.syntax.call(span[0])
-    if not call.given:
+    whole, given = view.syntax.call(span[0])
+    if not given:
         return
-    asked = frozenset(_ASKING.findall(view.code, *call.given[0]))
-    words = _words(view, *call.given[0])
+    asked = frozenset(_ASKING.findall(view.code, *given[0]))
+    words = _words(view, *given[0])
     if asked or any(_is_lane_mask(view, word, span[0]) for word in words):
-        yield sighting(view, "CU111", call.span, names=asked)
+        yield sighting(view, "CU111", whole, names=asked)
 
 
 def _words(view: View, start: int, end: int) -> list[str]:
@@ -199,23 +200,19 @@ _HALF = re.compile(r">>\s*32\b")
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Sighting]:
-    call = view.syntax.call(span[0])
+    whole, given = view.syntax.call(span[0])
     lane_at = 2 if name.endswith("_sync") else 1
-    if len(call.given) <= lane_at:
+    if len(given) <= lane_at:
         return
-    numbers = [number_of(view, view.code[slice(*argument)]) for argument in call.given[lane_at:]]
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
-        yield sighting(view, "CU112", call.span)
+        yield sighting(view, "CU112", whole)
     elif len(numbers) > 1 and numbers[1] == 32:
-        yield sighting(view, "CU112", call.span, shift=-1)
-    if numbers[0] == 16 and "up" not in name and not _has_step_32(view, span):
-        yield sighting(view, "CU113", call.span, shift=-1)
-
-
-def _has_step_32(view: View, span: Span) -> bool:
-    """Whether the steps of an unrolled reduction near by include the one that wave64 needs."""
+        yield sighting(view, "CU112", whole, shift=-1)
+    # the steps of an unrolled reduction near by may include the one that wave64 needs
     near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
-    return bool(re.search(r"shfl\w*\s*\([^;]{0,80},\s*32\s*[,)]", near))
+    if numbers[0] == 16 and "up" not in name and not _STEP_32.search(near):
+        yield sighting(view, "CU113", whole, shift=-1)
 
 
 def lane_sightings(view: View) -> Iterator[Sighting]:
@@ -257,27 +254,23 @@ def _warp_size_as_constant(view: View) -> Iterator[Sighting]:
     """
     for place in view.syntax.places("warpSize"):
         path = view.syntax.path(place)
-        member = path[:2] and {path[0].type, path[1].type} & {
-            "field_identifier",
-            "qualified_identifier",
-        }
-        node = None if member else _constant_around(view, path)
-        if node is not None and view.syntax.declared("warpSize", place) is None:
-            span = (node.start_byte, node.end_byte)
-            yield sighting(view, "CU116", span, sides=_amd_too(view, place))
+        if view.syntax.declared("warpSize", place) is None and not _MEMBERS & {
+            node.type for node in path[:2]
+        }:
+            parents = (two[1] for two in itertools.pairwise(path) if _is_constant(*two))
+            node = next(parents, None)
+            head = "" if node is None else view.code[node.start_byte : place]
+            if node is not None and (node.type != "declaration" or "constexpr" in head):
+                span = (node.start_byte, node.end_byte)
+                yield sighting(view, "CU116", span, sides=_amd_too(view, place))
 
 
-def _constant_around(view: View, path: Around) -> Node | None:
-    for node, parent in itertools.pairwise(path):
-        if parent.type in _CONSTANT_PLACES or (
-            parent.type == "array_declarator" and node != parent.children[0]
-        ):
-            return parent
-        if parent.type == "declaration":
-            return parent if "constexpr" in view.syntax.text(parent) else None
-        if parent.type.endswith("statement"):
-            return None
-    return None
+_MEMBERS = {"field_identifier", "qualified_identifier"}
+
+
+def _is_constant(node: Node, parent: Node) -> bool:
+    bound = parent.type == "array_declarator" and node != parent.children[0]
+    return bound or parent.type in _CONSTANT_PLACES
 
 
 def _amd_too(view: View, offset: int) -> Reach:
@@ -322,14 +315,9 @@ def _lane_arithmetic(view: View) -> Iterator[Sighting]:
     for found in _LANE_ARITHMETIC.finditer(view.code):
         left = found["left"]
         start = found.start()
-        if _THREAD_NAME.fullmatch(left) or (
-            not left.isdigit() and view.in_device_code(start) and _makes_lanes(view, found)
-        ):
+        # The variable that the arithmetic is for may be named after lanes or warps.
+        variable, _start = view.syntax.taker(found.start("op"), "binary_expression", _OF_NUMBERS)
+        lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
+        if _THREAD_NAME.fullmatch(left) or lanes:
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield sighting(view, "CU114", found.span(), shift=-view.context.ported)
-
-
-def _makes_lanes(view: View, found: re.Match[str]) -> bool:
-    """Whether the variable that the arithmetic is for is named after lanes or warps."""
-    variable, _start = view.syntax.taker(found.start("op"), "binary_expression", _OF_NUMBERS)
-    return _OF_LANES.search(variable) is not None

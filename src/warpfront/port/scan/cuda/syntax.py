@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import tree_sitter
 from tree_sitter import Node
@@ -60,11 +61,11 @@ _PASSING = {
     "parenthesized_expression", "cast_expression", "conditional_expression", "initializer_list",
     "binary_expression", "unary_expression", "argument_list", "call_expression",
 }  # fmt: skip
+_CLASS = "field_declaration_list"
 _STORING = ("init_declarator", "assignment_expression")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(NamedTuple):
     """One declared name: `type` is all that stands in front of the first declarator, `shape` the
     kinds of declarators around the name, `scope` where it has its meaning.
     """
@@ -74,14 +75,6 @@ class Declaration:
     shape: frozenset[str]
     scope: Span
     of_class: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
-    """A call from its function's name to the closing bracket, and the spans of its arguments."""
-
-    span: Span
-    given: tuple[Span, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -231,10 +224,10 @@ class Syntax:
         named = inner is not None and inner.type == "function_declarator"
         return named and bool(self.function_name(offset))
 
-    def call(self, offset: int) -> Called:
-        """The call whose function's name stands at `offset`, without arguments where it is none.
-        Where the tree has none (a variable whose arguments look like parameters, text that is no
-        C++), what follows is read by itself.
+    def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
+        """The call whose function's name stands at `offset`, up to its closing bracket, and its
+        arguments, none where it is no call. Where the tree has none (a variable whose arguments
+        look like parameters, text that is no C++), what follows is read by itself.
         """
         found = _called(self.path(offset), offset)
         if found is None and _MAY_BE_CALL.match(self.code, offset):
@@ -244,10 +237,8 @@ class Syntax:
             found = _called(self._path(tree, offset), offset)
         given = None if found is None else found.child_by_field_name("arguments")
         nodes = () if given is None else given.named_children
-        return Called(
-            span=(offset, offset if given is None else given.end_byte),
-            given=tuple((node.start_byte, node.end_byte) for node in nodes),
-        )
+        spans = tuple((node.start_byte, node.end_byte) for node in nodes)
+        return (offset, offset if given is None else given.end_byte), spans
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
         """What the innermost node of a kind around `offset` is stored to, through casts and these
@@ -314,13 +305,11 @@ class Syntax:
                 # a parameter of a type, or of what is only declared, has no scope
                 ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
                 scope = next((one for one in path[at + (not loop) :] if one.type in ends), parent)
-                return Declaration(
-                    start=path[0].start_byte,
-                    type=" ".join((head.partition("(")[2] if loop else head).split()),
-                    shape=frozenset(one.type for one in path[1:at]),
-                    scope=(scope.start_byte, scope.end_byte),
-                    of_class=scope.type == "field_declaration_list",
-                )
+                typed = (head.partition("(")[2] if loop else head).split()
+                span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
+                shape = frozenset(one.type for one in path[1:at])
+                start = path[0].start_byte
+                return Declaration(start, " ".join(typed), shape, span, member)
             if parent.type not in _WRAPPING:
                 return None
         return None
