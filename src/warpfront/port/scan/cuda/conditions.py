@@ -109,7 +109,7 @@ class Macros:
 
 def _known(body: str, side: Side, macros: Macros) -> Known:
     """What a `#define` with this body makes of its macro."""
-    value = _value(_read(body[:_MAX_BODY]), side, macros) if body else NONZERO
+    value = evaluated(body[:_MAX_BODY], _operand(side, macros)) if body else NONZERO
     if value is None:
         return "open"
     return "set" if value == NONZERO else value
@@ -125,7 +125,7 @@ def integer(literal: str) -> int | None:
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
     """Whether the condition of an `#if` holds on a side; None where that is open."""
-    return as_truth(_value(_read(condition), side, macros))
+    return as_truth(evaluated(condition, _operand(side, macros)))
 
 
 @lru_cache(maxsize=4096)
@@ -154,23 +154,30 @@ def named(condition: str) -> frozenset[str]:
 
 _NAME = re.compile(r"(?<![\w'])[A-Za-z_]\w*")
 _WORDS = {"defined", "__has_include", "and", "or", "not"}
-_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
+_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
     "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
     "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
     "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
     "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b if b else None,
 }  # fmt: skip
 
 
-def _value(node: Node | None, side: Side, macros: Macros, depth: int = 0) -> Value:
-    """What an expression comes to; what is not understood is open."""
+def evaluated(expression: str, operand: Callable[[str], Value]) -> Value:
+    """What an expression comes to, where names and numbers come to what `operand` says; what is not
+    understood is open.
+    """
+    return _value(_read(expression), operand, 0)
+
+
+def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Value:
     if node is None or depth > _MAX_DEPTH or node.has_error:
         return None
     text = (node.text or b"").decode()
     if node.type not in _OPERATIONS:
-        return _of_operand(text, side, macros)
-    parts = [_value(one, side, macros, depth + 1) for one in node.named_children]
+        return operand(text)
+    parts = [_value(one, operand, depth + 1) for one in node.named_children]
     if node.type == "binary_expression":
         return combine((node.children[1].text or b"").decode(), parts[0], parts[1])
     if node.type == "unary_expression":
@@ -183,6 +190,10 @@ def _value(node: Node | None, side: Side, macros: Macros, depth: int = 0) -> Val
 
 
 _OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
+
+
+def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
+    return lambda text: _of_operand(text, side, macros)
 
 
 def _of_operand(text: str, side: Side, macros: Macros) -> Value:

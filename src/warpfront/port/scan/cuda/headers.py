@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront.port.scan.cuda.view import NEAR, View, portable_names
+from warpfront.port.scan.cuda.view import View, is_typed, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
 from warpfront.port.scan.words import is_aside
 
@@ -77,24 +77,15 @@ def declared_names(view: View) -> frozenset[str]:
     return frozenset(
         found[0]
         for found in _DECLARED.finditer(view.code)
-        if _is_declared(view.code, found) and "nvidia" in view.region(found.start()).reach
+        if not found[0].endswith("_t")
+        and is_typed(view.code, found.start())
+        and "nvidia" in view.region(found.start()).reach
     )
-
-
-def _is_declared(code: str, found: re.Match[str]) -> bool:
-    typed = _TYPE_BEFORE.search(code, max(0, found.start() - NEAR), found.start())
-    named = typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
-    return named and not found[0].endswith("_t")
 
 
 _DECLARED = re.compile(
     r"(?<![\w.>:])(?:cu(?:da|blas|fft|rand|solver|sparse)?[A-Z]|CU[a-z])\w*"
     r"(?=[ \t]*(?:[;,)\[{]|=(?!=)))"
-)
-_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
-_NO_TYPE = re.compile(
-    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
-    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
 )
 
 

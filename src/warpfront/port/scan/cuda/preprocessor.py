@@ -182,12 +182,9 @@ def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: M
     macros.assumed = {}
     tested = named(condition).union(*(arm.macros for arm in frame.arms))
     arm = Arm(
-        directive=directive,
-        reach=frozenset(reach),
-        open=frozenset(undecided),
-        macros=named(condition),
-        tested=tested,
-    )
+        directive=directive, reach=frozenset(reach), open=frozenset(undecided),
+        macros=named(condition), tested=tested,
+    )  # fmt: skip
     frame.arms.append(arm)
     arms = (*frame.outside.arms, arm) if len(frame.outside.arms) < _MAX_NESTING else ()
     return Region(start=directive.end, reach=arm.reach, arms=arms)

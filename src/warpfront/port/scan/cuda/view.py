@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from warpfront.port.scan.cuda.conditions import integer, macro_table
+from warpfront.port.scan.cuda.conditions import Value, evaluated, integer, macro_table
 from warpfront.port.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront.port.scan.cuda.syntax import Syntax
@@ -207,11 +207,14 @@ def is_definition(view: View, span: Span) -> bool:
 
 def is_function(view: View, span: Span) -> bool:
     """Whether the name at `span` is that of a function which is defined there."""
-    typed = _TYPE_BEFORE.search(view.code[max(0, span[0] - 40) : span[0]])
-    if typed is None or typed[1] in ("return", "else", "do", "case", "co_return"):
-        return False
     called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
-    return called and view.syntax.defines_function(span[0])
+    return called and is_typed(view.code, span[0]) and view.syntax.defines_function(span[0])
+
+
+def is_typed(code: str, start: int) -> bool:
+    """Whether what stands in front of a name may be a type."""
+    typed = _TYPE_BEFORE.search(code, max(0, start - NEAR), start)
+    return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
 
 
 def defines(view: View, name: str) -> bool:
@@ -221,30 +224,22 @@ def defines(view: View, name: str) -> bool:
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
-_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|>)\s*[*&]?\s+[*&]?\Z")
+_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
+_NO_TYPE = re.compile(
+    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
+    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
+)
 
 
 def number_of(view: View, text: str, depth: int = 4) -> int | None:
-    """The value of an integer literal, of a macro of the file that stands for one, or of a
-    product or quotient of two.
-    """
-    text = text.strip().strip("()").strip()
-    if depth == 0:
-        return None
-    if len(view.macros.get(text, ())) == 1:
-        return number_of(view, _macro_body(view.macros[text][0]), depth - 1)
-    for operator in ("*", "/"):
-        left, found, right = text.partition(operator)
-        if found and operator not in right:
-            numbers = number_of(view, left, depth - 1), number_of(view, right, depth - 1)
-            return _combined(operator, *numbers)
-    return integer(text)
+    """The value of an expression of integers and of macros of the file that stand for them."""
 
+    def operand(name: str) -> Value:
+        own = macro_bodies(view, name)
+        return number_of(view, own[0], depth - 1) if depth and len(own) == 1 else integer(name)
 
-def _combined(operator: str, left: int | None, right: int | None) -> int | None:
-    if left is None or right is None or (operator == "/" and right == 0):
-        return None
-    return left * right if operator == "*" else left // right
+    value = evaluated(text, operand)
+    return value if isinstance(value, int) else None
 
 
 def _macro_body(directive: Directive) -> str:
