@@ -81,7 +81,9 @@ def _lines(source: SourceText) -> list[_Step]:
     steps = []
     offset = 0
     inside = {
-        number for one in view.directives for number in _numbers(view.code, one.start, one.end)
+        number
+        for one in view.directives
+        for number in range(view.line(one.start), view.line(max(one.start, one.end - 1)) + 1)
     }
     for number, line in enumerate(view.code.split("\n"), 1):
         text = " ".join(line.split())
@@ -89,12 +91,6 @@ def _lines(source: SourceText) -> list[_Step]:
             steps.append(_Step(text=text, line=number))
         offset += len(line) + 1
     return steps
-
-
-def _numbers(code: str, start: int, end: int) -> range:
-    """The lines of a span, 1-based."""
-    first = code.count("\n", 0, start) + 1
-    return range(first, first + code.count("\n", start, max(start, end - 1)) + 1)
 
 
 def _defined(source: SourceText) -> frozenset[str]:

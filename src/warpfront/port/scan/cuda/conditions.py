@@ -181,7 +181,7 @@ def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Va
     if node.type == "binary_expression":
         return combine((node.children[1].text or b"").decode(), parts[0], parts[1])
     if node.type == "unary_expression":
-        return _signed(text, parts[0])
+        return combine(*_SIGNS[(node.children[0].text or b"").decode()], parts[0])
     if node.type == "conditional_expression":
         holds = as_truth(parts[0])
         either = parts[1] if parts[1] == parts[2] else None
@@ -190,34 +190,30 @@ def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Va
 
 
 _OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
+_SIGNS: Final[Mapping[str, tuple[str, int]]] = {
+    "!": ("==", 0), "not": ("==", 0), "-": ("-", 0), "+": ("+", 0), "~": ("^", -1),
+    "compl": ("^", -1),
+}  # fmt: skip
 
 
 def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
-    return lambda text: _of_operand(text, side, macros)
-
-
-def _of_operand(text: str, side: Side, macros: Macros) -> Value:
     """The value of a number or a macro, or whether one is defined; calls of others are open."""
-    if text in ("true", "false") or not (asked := _OPERAND.fullmatch(text)):
-        return int(text == "true") if text in ("true", "false") else integer(text)
-    known = macros.known(asked[1], side)
-    if asked[1] == text:
-        return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
-    if known is None or (isinstance(known, int) and asked[1] in macros.table.names):
-        return None  # a number of the table is what it compares as, should it be there
-    return int(known != "unset")
+
+    def value(text: str) -> Value:
+        if text in ("true", "false") or not (asked := _OPERAND.fullmatch(text)):
+            return int(text == "true") if text in ("true", "false") else integer(text)
+        known = macros.known(asked[1], side)
+        if asked[1] == text:
+            return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
+        if known is None or (isinstance(known, int) and asked[1] in macros.table.names):
+            return None  # a number of the table is what it compares as, should it be there
+        return int(known != "unset")
+
+    return value
 
 
 _OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
 _FIXED: Final[Mapping[Known, int | None]] = {"open": None, None: None, "unset": 0}
-
-
-def _signed(text: str, value: Value) -> Value:
-    if text.startswith(("!", "not")):
-        return None if value is None else int(value == 0)
-    if not isinstance(value, int):
-        return None
-    return {"-": -value, "+": value, "~": ~value}.get(text[0])
 
 
 def combine(operator: str, left: Value, right: Value) -> Value:

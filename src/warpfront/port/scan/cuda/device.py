@@ -16,7 +16,6 @@ from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.view import View, defines, number_of, patterns, sighting
 from warpfront.port.scan.findings import Sighting
 
-_ASM_OPENING = re.compile(r"\s*(?:\b(?:volatile|__volatile__|__volatile|goto|inline)\b\s*)*\(")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _GCN = re.compile(r"\s*(?:llvm\.|s_|v_|ds_|global_|buffer_|flat_|scratch_|image_|;)\w*")
 _PTX = re.compile(
@@ -66,22 +65,18 @@ _CLUSTER_SCOPE = re.compile(
     r"cluster_group|this_cluster|invoke_one)\b"
 )
 _TILE_OF_32 = re.compile(r"\b(?:tiled_partition|thread_block_tile)\s*<\s*32\s*[,>]")
-_LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 
 
 def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
     """PTX (CU107) or a tensor-core instruction (CU121) in the `asm` whose name lies at `span`.
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
-    opening = _ASM_OPENING.match(view.code, span[1])
     node = view.syntax.around(span[0], "gnu_asm_expression")
     after = node.end_byte if node is not None else view.code.find(";", span[1], span[1] + _FAR)
-    if opening is None or after < 0:
-        return
+    operands = view.code.find(":", span[1], after)
+    end = operands if operands >= 0 else max(after, span[1])
     whole = (span[0], after)
-    operands = view.code.find(":", opening.end(), after)
-    end = operands if operands >= 0 else after
-    template = " ".join(_STRING.findall(view.source.text[opening.end() : end]))
+    template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
     certain = _PTX.search(template) or _BARE_PTX.match(template)
@@ -294,8 +289,8 @@ def _missing_typenames(view: View) -> Iterator[Sighting]:
 
 
 def _launch_bounds(view: View) -> Iterator[Sighting]:
-    for found in _LAUNCH_BOUNDS.finditer(view.code):
-        bounds = view.syntax.around(found.start(), "launch_bounds")
+    for place in view.syntax.places("__launch_bounds__"):
+        bounds = view.syntax.around(place, "launch_bounds")
         given = () if bounds is None else bounds.named_children
         if bounds is None or not given:
             continue

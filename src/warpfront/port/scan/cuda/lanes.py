@@ -135,8 +135,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
         return 0
     if not re.fullmatch(r"\w+", mask):
         return -1
-    width = _width(view, mask, offset)
-    return {32: 0, 64: None}.get(width, -1)
+    return {32: 0, 64: None}.get(_width(view, mask, offset), -1)
 
 
 def _width(view: View, name: str, offset: int) -> int:
@@ -220,9 +219,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
     lowered = view.names_joined
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
-        # Without a warp's functions beside it, a number of lanes may be of planes, or of a CPU.
-        warps = not (MASK_NAMES - _BIT_OPERATIONS).isdisjoint(view.names)
-        yield from _shifted_by_lane(view) if warps else ()
+        yield from _shifted_by_lane(view)
         yield from patterns(view, _LAST_LANE, "CU114")
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
@@ -237,7 +234,7 @@ def lane_sightings(view: View) -> Iterator[Sighting]:
 
 
 def _shifted_by_lane(view: View) -> Iterator[Sighting]:
-    """One bit a lane, in a function that asks a warp for more."""
+    """One bit a lane, in a function that asks a warp: elsewhere lanes may be planes, or a CPU's."""
     for found in _SHIFTED_BY_LANE.finditer(view.code):
         function = view.syntax.function(found.start())
         asks = function is not None and _OF_WARPS.search(view.syntax.text(function))

@@ -179,14 +179,10 @@ class Syntax:
 
     @cached_property
     def _specifying(self) -> Mapping[str, list[str]]:
-        """What words in a function's head say of where it runs: CUDA's, and the file's macros."""
-        said = {f"__{side}__": [side] for side in ("global", "device", "host")}
-        defined = (one.body for one in self.directives if one.name == "define")
-        return said | {
-            body.split()[0]: _SPECIFIER.findall(body)
-            for body in defined
-            if _SPECIFIER.search(body) and "{" not in body
-        }
+        """The file's macros for such words in a function's head."""
+        bodies = (one.body for one in self.directives if one.name == "define")
+        found = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
+        return {body.split()[0]: sides for body, sides in found if sides}
 
     def specifiers(self, offset: int) -> frozenset[str]:
         """`global`, `device`, `host`, of the function around `offset`; a lambda without any has
@@ -197,9 +193,10 @@ class Syntax:
                 inner = node.child_by_field_name("declarator") or node.child_by_field_name("body")
                 end = node.end_byte if inner is None else inner.start_byte
                 words = _NAME.findall(self.code, node.start_byte, end)
-                found = {one for word in words for one in self._specifying.get(word, ())}
+                by_macros = (self._specifying.get(word, ()) for word in words)
+                found = frozenset(_SPECIFIER.findall(" ".join(words))).union(*by_macros)
                 if found or node.type == "function_definition":
-                    return frozenset(found)
+                    return found
         return frozenset()
 
     def function(self, offset: int) -> Node | None:
