@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from warpfront.port.scan.cuda.lexer import blank
+from warpfront.port.scan.cuda.lexer import Directive, blank
 from warpfront.port.scan.cuda.view import View
 from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
 
@@ -208,29 +208,23 @@ def for_nvidia(text: str) -> tuple[str, ...]:
     view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
     open_chains = [one for one in view.reaches.chains if any("nvidia" in a.open for a in one.arms)]
     asked = {arm.directive.start for one in open_chains for arm in one.arms}
-    closed = {one.end for one in open_chains}
+    asked |= {one.end for one in open_chains}
     words: list[str] = []
     mask, done = [MASK], 0
-    for directive in (*view.directives, None):
-        end = len(text) if directive is None else directive.start
+    last = Directive(name="", body="", start=len(text), end=len(text))
+    for directive in (*view.directives, last):
         reached = "nvidia" in view.region(done).reach
-        for word in _WORD.findall(view.code, done, end) if reached else ():
+        for word in _WORD.findall(view.code, done, directive.start) if reached else ():
             words += mask if word == MASK else (word,)
-        if directive is None:
-            break
         done = directive.end
+        kept = reached and directive.name[:2] not in ("if", "el", "en")
         name, _, body = directive.body.partition(" ")
         if directive.name == "define" and name == MASK and reached:
             mask = _WORD.findall(body)
-        elif (
-            directive.start in asked
-            or done in closed
-            or (reached and directive.name not in _CONDITIONS)
-        ):
+        elif kept or asked & {directive.start, done}:
             words += (f"#{directive.name}", *_WORD.findall(directive.body))
-    spans = (one for one in view.literals if "nvidia" in view.region(one[0]).reach)
+    spans = (one for one in view.blanked.literals if "nvidia" in view.region(one[0]).reach)
     return (*words, *(text[slice(*span)] for span in spans))
 
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-_CONDITIONS = {"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif"}

@@ -72,10 +72,10 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
     node = view.syntax.around(span[0], "gnu_asm_expression")
-    after = node.end_byte if node is not None else view.code.find(";", span[1], span[1] + _FAR)
-    operands = view.code.find(":", span[1], after)
-    end = operands if operands >= 0 else max(after, span[1])
-    whole = (span[0], after)
+    found = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
+    whole = (span[0], max(found, span[1]))
+    operands = view.code.find(":", *whole)
+    end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
     if not template.strip() or _GCN.match(template) or not _may_be_ptx(view, span[0]):
         return
@@ -127,8 +127,6 @@ def _points_to_half(view: View, pointer: Span) -> bool:
     """Whether the address that is added to is one of half-precision numbers: by a cast, or by what
     its name means there.
     """
-    if not view.names & _HALF_NAMES:
-        return False
     if _CAST_TO_HALF.search(view.code, *pointer):
         return True
     name = _NAMED.match(view.code, *pointer)
@@ -140,9 +138,6 @@ def _points_to_half(view: View, pointer: Span) -> bool:
 
 _NAMED = re.compile(r"\s*&?\s*(\w+)")
 _CAST_TO_HALF = re.compile(rf"{_HALF.pattern}\s*(?:const\s*)?\*")
-_HALF_NAMES = frozenset(
-    {"half", "half2", "__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "Half", "BFloat16"}
-)
 
 
 def device_sightings(view: View) -> Iterator[Sighting]:
@@ -209,15 +204,18 @@ def _half_members(view: View) -> Iterator[Sighting]:
 def _shared_memory(view: View) -> Iterator[Sighting]:
     total: Counter[int] = Counter()
     for place in view.syntax.places("__shared__"):
-        declaration = view.syntax.around(place, "declaration")
-        function = view.syntax.function(place)
+        declaration, function = (
+            view.syntax.around(place, "declaration"),
+            view.syntax.function(place),
+        )
         if declaration is None or function is None:
             continue
         kind = view.syntax.text(declaration.child_by_field_name("type"))
         for variable in declaration.children_by_field_name("declarator"):
-            name, extents = _extents(view, variable)
+            name, _, bounds = view.syntax.text(variable).partition("[")
+            extents = [number_of(view, one) for one in bounds.rstrip("]").split("][") if bounds]
             span = (declaration.start_byte, variable.end_byte)
-            if name and extents == [32] and _a_slot_a_warp(view, name, function):
+            if extents == [32] and _a_slot_a_warp(view, name, function):
                 what = f"{name}[32], a slot a warp,"
                 yield sighting(view, "CU114", span, what=what, shift=-view.context.ported)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
@@ -226,15 +224,6 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
             if size and total[function.start_byte] > _LDS_BYTES:
                 what = f"{total[function.start_byte]} bytes of __shared__"
                 yield sighting(view, "CU130", span, what=what)
-
-
-def _extents(view: View, declarator: Node) -> tuple[str, list[int | None]]:
-    """The name that is declared and the bounds of its array, None where one is no number."""
-    extents: list[int | None] = []
-    while declarator.type == "array_declarator":
-        extents.append(number_of(view, view.syntax.text(declarator.child_by_field_name("size"))))
-        declarator = declarator.children[0]
-    return view.syntax.text(declarator), extents
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:

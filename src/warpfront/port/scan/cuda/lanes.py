@@ -11,6 +11,7 @@ from tree_sitter import Node
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.preprocessor import Reach
 from warpfront.port.scan.cuda.view import (
+    NAME,
     NEAR,
     WARP_NAME,
     View,
@@ -90,10 +91,10 @@ _NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
 _NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
-_CONSTANT_PLACES = frozenset(
-    {"template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause"}
-    | {"declaration"}
-)
+_CONSTANT_PLACES = {
+    "template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause",
+    "declaration",
+}  # fmt: skip
 
 
 def mask_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
@@ -118,23 +119,17 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Sighting]:
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
-    what = f"{name}({mask}, ...)"
-    yield sighting(
-        view, "CU108", (span[0], given[0][1]), what=what, shift=shift, names={name, mask}
-    )
+    what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
+    yield sighting(view, "CU108", whole, what=what, shift=shift, names={name, mask})
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
-    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None where
-    it has 64.
-    """
+    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for 64."""
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
         return None
     if any(_NARROW_MASK.match(body.strip().strip("()").strip()) for body in bodies):
         return 0
-    if not re.fullmatch(r"\w+", mask):
-        return -1
     return {32: 0, 64: None}.get(_width(view, mask, offset), -1)
 
 
@@ -157,7 +152,6 @@ def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Sighting]:
 
 _ON_BITS = frozenset("&|^~")
 _OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
-_FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
@@ -171,7 +165,7 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Sighting]:
 
 
 def _words(view: View, start: int, end: int) -> list[str]:
-    return sorted(set(_FIRST_NAME.findall(view.code, start, end)))[:12]
+    return sorted(set(NAME.findall(view.code, start, end)))[:12]
 
 
 _ASKING = re.compile(
@@ -246,23 +240,19 @@ _OF_WARPS = re.compile(rf"\b(?:{'|'.join(sorted(MASK_NAMES - _BIT_OPERATIONS))})
 
 
 def _warp_size_as_constant(view: View) -> Iterator[Sighting]:
-    """Where the built-in `warpSize` is the bound of an array, an argument of a template, or part of
-    what the language wants to know when it compiles.
+    """Where the built-in `warpSize` is a bound of an array, or an argument of a template, or else
+    has to be known to the compiler.
     """
     for place in view.syntax.places("warpSize"):
         path = view.syntax.path(place)
-        if view.syntax.declared("warpSize", place) is None and not _MEMBERS & {
-            node.type for node in path[:2]
-        }:
+        member = {node.type for node in path[:2]} & {"field_identifier", "qualified_identifier"}
+        if not member and view.syntax.declared("warpSize", place) is None:
             parents = (two[1] for two in itertools.pairwise(path) if _is_constant(*two))
             node = next(parents, None)
             head = "" if node is None else view.code[node.start_byte : place]
             if node is not None and (node.type != "declaration" or "constexpr" in head):
                 span = (node.start_byte, node.end_byte)
                 yield sighting(view, "CU116", span, sides=_amd_too(view, place))
-
-
-_MEMBERS = {"field_identifier", "qualified_identifier"}
 
 
 def _is_constant(node: Node, parent: Node) -> bool:

@@ -47,10 +47,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
 _MAY_BE_CALL = re.compile(r"\w+\s*(?:<[^;{}]{0,200}>\s*)?\(")
 _FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
-_WRAPPING = {
-    "pointer_declarator", "reference_declarator", "array_declarator", "init_declarator",
-    "function_declarator", "parenthesized_declarator", "qualified_identifier",
-}  # fmt: skip
 _PARAMETERS = {"parameter_declaration", "optional_parameter_declaration"}
 _DECLARING = _PARAMETERS | {"declaration", "field_declaration", "for_range_loop"}
 _SCOPES = _FUNCTIONS | {
@@ -92,8 +88,8 @@ class Syntax:
 
     @cached_property
     def _bytes(self) -> tuple[bytes, bytes]:
-        """The code and the bodies of macros that close what they open, each as long as the file and
-        a byte a character; what the grammar does not know is blank.
+        """The code, and the bodies of macros that close what they open: bytes, one a character.
+        What the grammar does not know is blank.
         """
         text = bytearray(self.code.encode("ascii", "replace"))
         bodies = bytearray(b" " * len(text))
@@ -204,9 +200,7 @@ class Syntax:
         return self.around(offset, "function_definition")
 
     def function_name(self, offset: int) -> str:
-        """The name of the function whose head `offset` lies in; empty elsewhere, and where a
-        function is only declared.
-        """
+        """The name of the function that is defined and whose head `offset` lies in; else empty."""
         node = self.function(offset)
         body = None if node is None else node.child_by_field_name("body")
         if body is None or offset >= body.start_byte:
@@ -239,7 +233,7 @@ class Syntax:
 
     def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
         """What the innermost node of a kind around `offset` is stored to, through casts and these
-        operators: the name and where it stands; no name for a member of something.
+        operators: a name and where it stands; none for a member.
         """
         path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
         for inner, parent in itertools.pairwise(path):
@@ -305,16 +299,15 @@ class Syntax:
                 typed = (head.partition("(")[2] if loop else head).split()
                 span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
                 shape = frozenset(one.type for one in path[1:at])
-                start = path[0].start_byte
-                return Declaration(start, " ".join(typed), shape, span, member)
-            if parent.type not in _WRAPPING:
+                return Declaration(path[0].start_byte, " ".join(typed), shape, span, member)
+            if not parent.type.endswith(("declarator", "qualified_identifier")):
                 return None
         return None
 
     def values(self, name: str, offset: int) -> Iterator[Node]:
         """What the function around `offset` gives to a name, at its declaration and later."""
         function = self.function(offset)
-        for place in self.places(name, function) if function is not None else ():
+        for place in self.places(name, function) if function else ():
             node = self.around(place, *_STORING)
             if node is not None and not self.code[node.start_byte : place].strip("*& "):
                 yield node.children[-1]

@@ -47,20 +47,16 @@ class View:
     context: Context
 
     @cached_property
-    def _blanked(self) -> Blanked:
+    def blanked(self) -> Blanked:
         return blank(self.source.text)
 
     @property
     def code(self) -> str:
-        return self._blanked.code
+        return self.blanked.code
 
     @property
     def directives(self) -> tuple[Directive, ...]:
-        return self._blanked.directives
-
-    @property
-    def literals(self) -> tuple[Span, ...]:
-        return self._blanked.literals
+        return self.blanked.directives
 
     @cached_property
     def included(self) -> tuple[Directive, ...]:
@@ -219,8 +215,7 @@ def is_typed(code: str, start: int) -> bool:
 
 def defines(view: View, name: str) -> bool:
     """Whether the file defines a function of this name."""
-    places = view.syntax.places(name)
-    return any(is_function(view, (start, start + len(name))) for start in places)
+    return any(is_function(view, (at, at + len(name))) for at in view.syntax.places(name))
 
 
 _DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
