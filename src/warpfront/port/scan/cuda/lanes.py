@@ -236,7 +236,7 @@ def _shifted_by_lane(view: View) -> Iterator[Sighting]:
             yield sighting(view, "CU111", found.span())
 
 
-_OF_WARPS = re.compile(rf"\b(?:{'|'.join(sorted(MASK_NAMES - _BIT_OPERATIONS))})\b")
+_OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
 
 
 def _warp_size_as_constant(view: View) -> Iterator[Sighting]:
