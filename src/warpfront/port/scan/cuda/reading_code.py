@@ -19,6 +19,7 @@ from warpfront.port.scan.cuda.device import (
     leftovers,
     memory_sightings,
 )
+from warpfront.port.scan.cuda.dialect import dialect_sightings
 from warpfront.port.scan.cuda.guards import guard_sightings, own_names
 from warpfront.port.scan.cuda.headers import HeaderFacts, declared_names, facts_of
 from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
@@ -73,6 +74,7 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
     yield from _named(view, seen)
     yield from lane_sightings(view)
     yield from device_sightings(view)
+    yield from dialect_sightings(view)
     if context.untranslated:
         yield from _without_runtime(view)
         yield from _by_other_headers(view)

@@ -95,6 +95,9 @@ class Syntax:
         bodies = bytearray(b" " * len(text))
         for found in _UNKNOWN.finditer(self.code):
             text[slice(*found.span())] = b" " * len(found[0])
+        for name in self._specifying:
+            for start in self._places.get(name, ()):
+                text[start : start + len(name)] = b"inline".ljust(len(name))[: len(name)]
         for found in _TEMPLATE.finditer(self.code if "{%" in self.code else ""):
             text[slice(*found.span())] = b"x" * len(found[0])
         for found in _MACRO_STATEMENT.finditer(self.code):
@@ -188,12 +191,15 @@ class Syntax:
             if node.type in _FUNCTIONS:
                 inner = node.child_by_field_name("declarator") or node.child_by_field_name("body")
                 end = node.end_byte if inner is None else inner.start_byte
-                words = _NAME.findall(self.code, node.start_byte, end)
-                by_macros = (self._specifying.get(word, ()) for word in words)
-                found = frozenset(_SPECIFIER.findall(" ".join(words))).union(*by_macros)
+                found = self.specified(self.code[node.start_byte : end])
                 if found or node.type == "function_definition":
                     return found
         return frozenset()
+
+    def specified(self, head: str) -> frozenset[str]:
+        """`global`, `device`, `host`, of a function's head, macros of the file too."""
+        by_macros = (self._specifying.get(word, ()) for word in _NAME.findall(head))
+        return frozenset(_SPECIFIER.findall(head)).union(*by_macros)
 
     def function(self, offset: int) -> Node | None:
         """The function that is defined around `offset`, not a lambda."""
