@@ -1,4 +1,4 @@
-"""What nvcc takes and clang refuses: by types and scopes, so that what looks alike is left alone."""
+"""What nvcc takes and clang refuses: by types and scopes; what looks alike is left alone."""
 
 from __future__ import annotations
 
