@@ -24,6 +24,9 @@ _DIM3 = re.compile(r"\bdim3\s*(?:\w+\s*)?(?:=\s*(?:dim3\s*)?)?\{")
 _WIDE = frozenset({"size_t", "int64_t", "uint64_t", "long", "ptrdiff_t", "ssize_t", "Index"})
 _UNSIGNED = frozenset({"unsigned", "uint", "uint32_t", "uint16_t", "uint8_t"})
 _SIGNED = frozenset({"int", "int32_t"})
+_OWN_ATOMIC = re.compile(
+    r"\batomic(?:Max|Min)\s*(?=\(\s*(?:volatile\s+)?(float|double)\s*\*[^,)]*,\s*(?:const\s+)?\1\b)"
+)
 _ARITHMETIC = frozenset("+-*/%")
 _MEMBER = re.compile(
     r"(?<![\w:])(\w+)\s*(?:<[^;{}()<>]{1,80}>)?\s*::\s*(\w+)(?:(?<=\boperator)\s*(?:\(\)|[^\s\w(]{1,3}))?\s*(?=\()"
@@ -31,11 +34,10 @@ _MEMBER = re.compile(
 
 
 def dialect_sightings(view: View) -> Iterator[Sighting]:
-    """CU161 to CU164, in code that hipcc compiles."""
-    if view.is_cuda:
-        for names, searching in _SEARCHES:
-            if not names or names & view.names:
-                yield from searching(view)
+    """CU161 to CU166, in code that hipcc compiles."""
+    for names, searching in _SEARCHES if view.is_cuda else ():
+        if not names or names & view.names:
+            yield from searching(view)
 
 
 def _short_lists(view: View) -> Iterator[Sighting]:
@@ -129,9 +131,34 @@ def _is_for_devices(view: View, owner: str, place: int) -> bool:
     return "(" not in head and "device" in view.syntax.specified(head)
 
 
+def _own_atomics(view: View) -> Iterator[Sighting]:
+    """HIP has these of `float` and `double`, which CUDA leaves to whoever wants them."""
+    for found in _OWN_ATOMIC.finditer(view.code):
+        namespace = view.syntax.around(found.start(), "namespace_definition")
+        if namespace is None and view.syntax.defines_function(found.start()):
+            yield sighting(
+                view, "CU165", (found.start(), found.end()), what=f"{found[0]}({found[1]}*)"
+            )
+
+
+def _other_arguments(view: View) -> Iterator[Sighting]:
+    for name in sorted(_FORMS & view.names):
+        for place in view.syntax.places(name):
+            whole, given = view.syntax.call(place)
+            typed = bool(given) and view.code.startswith("&", given[0][0])
+            if 0 < len(given) < 5 if name.endswith("GraphInstantiate") else typed:
+                yield sighting(view, "CU166", whole)
+
+
+_FORMS = frozenset(
+    {"cudaGraphInstantiate", "hipGraphInstantiate"}
+    | {"cudaHostGetDevicePointer", "hipHostGetDevicePointer"}
+)
 _SEARCHES: Final = (
     (frozenset(), _short_lists),
     (frozenset({"uint3"}), _whole_indices),
     (frozenset({"dim3"}), _narrowed),
     (frozenset(), _other_functions),
+    (frozenset({"atomicMax", "atomicMin"}), _own_atomics),
+    (_FORMS, _other_arguments),
 )
