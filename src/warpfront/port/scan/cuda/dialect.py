@@ -8,7 +8,7 @@ specifiers of its declaration is another function.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tree_sitter import Node
@@ -154,7 +154,7 @@ _FORMS = frozenset(
     {"cudaGraphInstantiate", "hipGraphInstantiate"}
     | {"cudaHostGetDevicePointer", "hipHostGetDevicePointer"}
 )
-_SEARCHES: Final = (
+_SEARCHES: Final[tuple[tuple[frozenset[str], Callable[[View], Iterator[Sighting]]], ...]] = (
     (frozenset(), _short_lists),
     (frozenset({"uint3"}), _whole_indices),
     (frozenset({"dim3"}), _narrowed),
