@@ -610,6 +610,7 @@ def test_several_packages_of_one_line_are_one_finding(tmp_path: Path) -> None:
     assert [one.rule for one in said] == ["DP302"]
 
 
+SMI = "from subprocess import run\ntry:\n    run(['nvidia-smi', '-L'])\nexcept OSError:\n"
 SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
 
 
@@ -627,6 +628,8 @@ SETUP = "import shutil\nfrom setuptools import setup\n{}\nsetup()\n"
         ("a.py", "try:\n    run()\nexcept pynvml.NVMLError:\n    stop()\n", {"PY064"}),
         ("a.py", "import torch\ntorch.cuda.profiler.start()\n", set()),
         ("a.py", "line = line.replace('--use_fast_math', '')\n", set()),
+        ("a.py", f"{SMI}    run(['ls'])\n", {"PY016"}),
+        ("a.py", f"{SMI}    run(['amd-smi', 'list'])\n", set()),
         ("a.py", "slow = '--use_fast_math' not in line\n", set()),
         ("a.py", "line = line.replace('-O3', '--use_fast_math')\n", {"PY041"}),
     ],

@@ -23,6 +23,7 @@ STARTERS = frozenset(
 _COMPILER_FLAG = re.compile(
     r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
 )
+_AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 _NVRTC = re.compile(r"nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*")
 _HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 _ALLOCATES = frozenset({"cuda", "empty_cache", "memory_allocated", "set_device", "init"})
@@ -38,7 +39,8 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
             yield Seen(rule=rule, node=node, what=what, shift=shift)
     started = _STARTED.match(text)
     if started is not None and _is_command(module, node):
-        yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1])
+        shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
+        yield Seen(rule=_PROGRAMS[started[1]], node=node, what=started[1], shift=shift)
     given = _COMPILER_FLAG.match(text) and not (
         module.builds_extensions or _is_sought(module, node)
     )
