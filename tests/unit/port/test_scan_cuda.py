@@ -329,6 +329,23 @@ def test_a_long_arm_for_cuda_is_said_at_its_end_too_where_amds_would_begin() -> 
         assert [text.count("\n", 0, one.start) + 1 for one in found] == lines
 
 
+@pytest.mark.parametrize(
+    ("macro", "is_switch"),
+    [
+        ("__GRID_CUDA", True),
+        ("_MINE_HAS_CUDA", True),
+        ("MINE_WITH_CUDA", True),
+        ("__CUDA_RUNTIME_H__", False),
+        ("_LIBCUDACXX_CUDA_ABI", False),
+        ("_CUDA_MINE_H", False),
+        ("MINE_NO_CUDA", False),
+    ],
+)
+def test_a_switch_for_cuda_may_begin_with_an_underscore(macro: str, *, is_switch: bool) -> None:
+    found = seen(f"#ifdef {macro}\nint a;\n#endif\n", context=Context(hipless=True))
+    assert ("CU153" in {one.rule for one in found}) is is_switch
+
+
 def test_a_projects_own_macro_or_variable_is_no_name_of_cudas() -> None:
     context = Context(untranslated=True)
     own = "#define cudaErrcheck(r) (r)\nauto cublas_status = f();\nvoid g() { cudaErrcheck(x); }\n"

@@ -141,7 +141,7 @@ def _of_cuda_alone(view: View, arm: Arm) -> bool:
 _OTHER_WAY = re.compile(r"_(?:OPENCL|SYCL|KOKKOS)(?![A-Z])")
 _SWITCH = re.compile(r"(?:^|_)CU(?:DA|BLAS|FFT|SOLVER)(?:_|$)")
 _NO_SWITCH = re.compile(
-    r"^_|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
+    r"^_(?!_?[A-Z]\w*?_CU(?:DA|BLAS|FFT|SOLVER)(?:_|$))|^_+(?:CU|LIB|NV)|^CUDA_(?!ENABLED$|BUILD$|SUPPORT|AVAILABLE$|FOUND$|BACKEND$)|VERSION|ARCH"
     r"|_(?:H|HPP|HH|CUH|INCLUDED|GUARD)_*$|(?:^|_)(?:NO|NOT|WITHOUT|SKIP|NON)_"
 )
 
