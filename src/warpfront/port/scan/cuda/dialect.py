@@ -13,6 +13,7 @@ from typing import Final
 
 from tree_sitter import Node
 
+from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.view import View, sighting
 from warpfront.port.scan.findings import Sighting
 
@@ -145,9 +146,16 @@ def _other_arguments(view: View) -> Iterator[Sighting]:
     for name in sorted(_FORMS & view.names):
         for place in view.syntax.places(name):
             whole, given = view.syntax.call(place)
-            typed = bool(given) and view.code.startswith("&", given[0][0])
-            if 0 < len(given) < 5 if name.endswith("GraphInstantiate") else typed:
+            short = name.endswith("GraphInstantiate") and 0 < len(given) < 5
+            if short or (name.endswith("DevicePointer") and given and _is_typed(view, given[0])):
                 yield sighting(view, "CU166", whole)
+
+
+def _is_typed(view: View, given: Span) -> bool:
+    """Whether an argument is the address of a pointer to something, `void` apart."""
+    name = view.code[slice(*given)].removeprefix("&").strip()
+    declared = view.syntax.declared(name, given[0]) if view.code[given[0]] == "&" else None
+    return declared is not None and "void" not in declared.type.split()
 
 
 _FORMS = frozenset(
