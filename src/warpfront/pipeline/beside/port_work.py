@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from warpfront.port.scan import cuda, python
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
-from warpfront.port.scan.fix import Fix, fix_source
+from warpfront.port.scan.fix import Fix, fix_source, opens_cub
 from warpfront.port.scan.phases import Phase, plan_port
 from warpfront.port.scan.python_fixes import fix_python
 from warpfront.system.store import storing, write_text
-from warpfront.system.trees import list_tree, read_text
+from warpfront.system.trees import Tree, list_tree, read_text
 
 
 def phases_of(
@@ -52,21 +52,24 @@ def _uses(text: str, folder: str) -> bool:
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
     """What can be put behind gates in the Python, C++ and CUDA below `root`, in order of paths."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
-    fixes: list[Fix] = []
+    opened_cub = any(opens_cub(one.text) for one in _sources(tree) if cuda.reads(one.path))
+    found = (_fix_of(source, opened_cub=opened_cub) for source in _sources(tree))
+    return tuple(fix for fix in found if fix is not None)
+
+
+def _sources(tree: Tree) -> Iterator[SourceText]:
     for file in tree.files:
         path = PurePosixPath(file.path)
         ours = cuda.reads(path) or python.reads(path)
-        text = read_text(root, file) if ours else None
+        text = read_text(tree.root, file) if ours else None
         if isinstance(text, str):
-            fix = _fix_of(SourceText(path=path, text=text))
-            fixes += [fix] if fix is not None else []
-    return tuple(fixes)
+            yield SourceText(path=path, text=text)
 
 
-def _fix_of(source: SourceText) -> Fix | None:
+def _fix_of(source: SourceText, *, opened_cub: bool) -> Fix | None:
     if python.reads(source.path):
         return fix_python(source)
-    return fix_source(source, cuda.sightings(source, Context()))
+    return fix_source(source, cuda.sightings(source, Context()), opened_cub=opened_cub)
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

@@ -28,6 +28,7 @@ _NOT_ROCM = f"#if !({_ROCM})\n"
 _HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
 _INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
+_CUB_OPENED = re.compile(r"\bnamespace\s+cub\b(?!\s*=)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,25 @@ class _Gate:
     rule: str
 
 
-def fix_source(source: SourceText, seen: Iterable[Sighting]) -> Fix | None:
+def opens_cub(text: str) -> bool:
+    """Whether the code opens namespace `cub` itself, which then cannot be another name of hipCUB's
+    wherever both are included.
+    """
+    return bool(_CUB_OPENED.search(text)) and bool(_CUB_OPENED.search(blank(text).code))
+
+
+def fix_source(
+    source: SourceText, seen: Iterable[Sighting], *, opened_cub: bool = False
+) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
-    where an edit would not leave NVIDIA the same tokens.
+    where an edit would not leave NVIDIA the same tokens. With `opened_cub`, where some file of the
+    tree `opens_cub`, includes of CUB stay.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends serves nobody
     view = View(source=source, context=Context())
-    wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
+    fixable = FIXABLE - {"CU105"} if opened_cub or opens_cub(source.text) else FIXABLE
+    wanted = [one for one in seen if one.rule in fixable and _is_open(one)]
     gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
     masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]
     after = _with_gates(_with_masks(view, masks), gates)
