@@ -200,7 +200,8 @@ def test_what_is_not_mechanical_is_left_alone(text: str) -> None:
     [
         ("namespace cub { struct Mine {}; }\n", {"mine.cu"}),
         ("namespace cub::detail { struct Mine {}; }\n", {"mine.cu"}),
-        ("namespace cub = hipcub;  // namespace cub\n", {"kernel.cu", "mine.cu"}),
+        ("namespace cub = hipcub;  // namespace cub {\n", {"kernel.cu", "mine.cu"}),
+        ("void f() { using namespace cub; }\n", {"kernel.cu", "mine.cu"}),
     ],
 )
 def test_a_tree_that_opens_namespace_cub_keeps_its_includes_of_it(

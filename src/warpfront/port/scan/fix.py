@@ -28,7 +28,7 @@ _NOT_ROCM = f"#if !({_ROCM})\n"
 _HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
 _INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
-_CUB_OPENED = re.compile(r"\bnamespace\s+cub\b(?!\s*=)")
+_CUB_OPENED = re.compile(r"\bnamespace\s+cub\s*(?:::[\w:\s]*)?\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
