@@ -109,8 +109,10 @@ def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
     nvidia = ("-D__CUDACC__=1", "-D__NVCC__=1", "-D__CUDA_ARCH__=900")
     for macros in (nvidia, (*nvidia, "-DMINE"), ()):
         assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
-    amd = ("-DUSE_ROCM=1", "-DMINE=1")
-    assert preprocessed(fix.after, *amd) != preprocessed(fix.before, *amd)
+    # hipcc without HIP's headers, with them, and torch's builds.
+    for amd in ("-D__HIP__=1", "-D__HIP_PLATFORM_AMD__=1", "-DUSE_ROCM=1"):
+        macros = (amd, "-DMINE=1")
+        assert preprocessed(fix.after, *macros) != preprocessed(fix.before, *macros)
 
 
 PIECES = [
@@ -240,7 +242,7 @@ def test_the_patch_is_a_unified_diff() -> None:
         "@@ -1,5 +1,7 @@",
         " __device__ void f() {",
         "   a();",
-        "+#if !(defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__))",
+        "+#if !(defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__))",
         "   __syncwarp();",
         "+#endif",
         "   b();",

@@ -1,5 +1,5 @@
 """What the scanner calls an error in C++ and CUDA is one: a compiler refuses it, or a reason says
-what happens. `tests/integration/test_rule_proofs.py` asks the compilers.
+what happens. `tests/integration/test_compile.py` asks the compilers.
 """
 
 from __future__ import annotations

@@ -22,8 +22,10 @@ from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceT
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
 _FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
-_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__)"
-"""torch's builds define the first, every hipcc the second."""
+_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)"
+"""torch's builds define the first, builds with CMake and HIP's headers the second: above those only
+the third is there, which clang defines for the language.
+"""
 _NOT_ROCM = f"#if !({_ROCM})\n"
 _HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
