@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rule_files import KINDS, read_examples
 
+from warpfront.pipeline.beside.port_work import fixes_of
 from warpfront.port.scan import cuda
 from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
@@ -105,8 +106,10 @@ def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
     nvidia = ("-D__CUDACC__=1", "-D__NVCC__=1", "-D__CUDA_ARCH__=900")
     for macros in (nvidia, (*nvidia, "-DMINE"), ()):
         assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
-    amd = ("-DUSE_ROCM=1", "-DMINE=1")
-    assert preprocessed(fix.after, *amd) != preprocessed(fix.before, *amd)
+    # hipcc without HIP's headers, with them, and torch's builds.
+    for amd in ("-D__HIP__=1", "-D__HIP_PLATFORM_AMD__=1", "-DUSE_ROCM=1"):
+        macros = (amd, "-DMINE=1")
+        assert preprocessed(fix.after, *macros) != preprocessed(fix.before, *macros)
 
 
 PIECES = [
@@ -180,11 +183,35 @@ def test_no_example_of_a_rule_changes_for_nvidia() -> None:
         "__device__ float g(float v) { return __shfl_sync(mask_of_mine, v, 1); }\n",
         '__device__ void f() { asm volatile("mov.u32 %0, 1;" : "=r"(a)); }\n',
         "__device__ void f() {\r\n  __syncwarp();\r\n}\r\n",
+        # What stands between R"""( and )""" is a text: lines put into it would be in the text.
+        'auto kernel = R"""(\n__device__ void f() { " \n  __syncwarp();\n}\n)""";\n',
+        # A namespace that is opened can have no second meaning.
+        "#include <cub/cub.cuh>\nnamespace cub { struct Mine {}; }\n",
         "int x;\n",
     ],
 )
 def test_what_is_not_mechanical_is_left_alone(text: str) -> None:
     assert fixed(text) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "changed"),
+    [
+        ("namespace cub { struct Mine {}; }\n", {"mine.cu"}),
+        ("namespace cub::detail { struct Mine {}; }\n", {"mine.cu"}),
+        ("namespace cub = hipcub;  // namespace cub {\n", {"kernel.cu", "mine.cu"}),
+        ("void f() { using namespace cub; }\n", {"kernel.cu", "mine.cu"}),
+    ],
+)
+def test_a_tree_that_opens_namespace_cub_keeps_its_includes_of_it(
+    tmp_path: Path, header: str, changed: set[str]
+) -> None:
+    (tmp_path / "mine.h").write_text(header)
+    (tmp_path / "kernel.cu").write_text("#include <cub/cub.cuh>\nint x;\n")
+    (tmp_path / "mine.cu").write_text("#include <cuda/barrier>\n#include <cub/cub.cuh>\nint x;\n")
+    fixes = {str(fix.path): fix for fix in fixes_of(tmp_path)}
+    assert set(fixes) == changed
+    assert ("hipcub" in fixes["mine.cu"].after) == ("kernel.cu" in changed)
 
 
 def test_a_fix_twice_is_a_fix_once() -> None:
@@ -212,7 +239,7 @@ def test_the_patch_is_a_unified_diff() -> None:
         "@@ -1,5 +1,7 @@",
         " __device__ void f() {",
         "   a();",
-        "+#if !(defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__))",
+        "+#if !(defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__))",
         "   __syncwarp();",
         "+#endif",
         "   b();",

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from warpfront.pipeline.beside.scanning import torchless_of
 from warpfront.port.scan import cuda, python
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.findings import Context, ScanFinding, SourceText
-from warpfront.port.scan.fix import Fix, fix_source
+from warpfront.port.scan.fix import Fix, fix_source, opens_cub
 from warpfront.port.scan.phases import Phase, plan_port
 from warpfront.port.scan.python_fixes import fix_python
 from warpfront.port.scan.script_fixes import fix_script, fixes_scripts
 from warpfront.system.store import storing, write_text
-from warpfront.system.trees import list_tree, read_text
+from warpfront.system.trees import Tree, list_tree, read_text
 
 
 def phases_of(
@@ -57,23 +57,26 @@ def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False)
     """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     context = Context(torchless=torchless_of(tree, tree.files))
-    fixes: list[Fix] = []
+    opened_cub = any(opens_cub(one.text) for one in _sources(tree) if cuda.reads(one.path))
+    found = (_fix_of(source, context, opened_cub=opened_cub) for source in _sources(tree))
+    return tuple(fix for fix in found if fix is not None)
+
+
+def _sources(tree: Tree) -> Iterator[SourceText]:
     for file in tree.files:
         path = PurePosixPath(file.path)
         ours = cuda.reads(path) or python.reads(path) or fixes_scripts(path)
-        text = read_text(root, file) if ours else None
+        text = read_text(tree.root, file) if ours else None
         if isinstance(text, str):
-            fix = _fix_of(SourceText(path=path, text=text), context)
-            fixes += [fix] if fix is not None else []
-    return tuple(fixes)
+            yield SourceText(path=path, text=text)
 
 
-def _fix_of(source: SourceText, context: Context) -> Fix | None:
+def _fix_of(source: SourceText, context: Context, *, opened_cub: bool) -> Fix | None:
     if python.reads(source.path):
         return fix_python(source)
     if fixes_scripts(source.path):
         return fix_script(source, context)
-    return fix_source(source, cuda.sightings(source, Context()))
+    return fix_source(source, cuda.sightings(source, Context()), opened_cub=opened_cub)
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

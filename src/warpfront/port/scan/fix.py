@@ -20,12 +20,15 @@ from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceT
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
 _FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
-_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__)"
-"""torch's builds define the first, every hipcc the second."""
+_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)"
+"""torch's builds define the first, builds with CMake and HIP's headers the second: above those only
+the third is there, which clang defines for the language.
+"""
 _NOT_ROCM = f"#if !({_ROCM})\n"
 _HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
 _INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
+_CUB_OPENED = re.compile(r"\bnamespace\s+cub\s*(?:::[\w:\s]*)?\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +66,25 @@ class _Gate:
     rule: str
 
 
-def fix_source(source: SourceText, seen: Iterable[Sighting]) -> Fix | None:
+def opens_cub(text: str) -> bool:
+    """Whether the code opens namespace `cub` itself, which then cannot be another name of hipCUB's
+    wherever both are included.
+    """
+    return bool(_CUB_OPENED.search(text)) and bool(_CUB_OPENED.search(blank(text).code))
+
+
+def fix_source(
+    source: SourceText, seen: Iterable[Sighting], *, opened_cub: bool = False
+) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
-    where an edit would not leave NVIDIA the same tokens.
+    where an edit would not leave NVIDIA the same tokens. With `opened_cub`, where some file of the
+    tree `opens_cub`, includes of CUB stay.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends serves nobody
     view = View(source=source, context=Context())
-    wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
+    fixable = FIXABLE - {"CU105"} if opened_cub or opens_cub(source.text) else FIXABLE
+    wanted = [one for one in seen if one.rule in fixable and _is_open(one)]
     gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
     masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]
     after = _with_gates(_with_masks(view, masks), gates)

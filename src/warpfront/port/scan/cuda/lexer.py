@@ -23,7 +23,7 @@ _LINE_COMMENT = rf"//(?:[^\n\\]++|{_ESCAPED})*+"
 _BLOCK_COMMENT = r"/\*(?>[\s\S]*?\*/|[\s\S]*)"
 _STRING = rf'"(?:[^"\\\n]++|{_ESCAPED})*+"?+'
 _CHARACTER = rf"'(?:[^'\\\n]++|{_ESCAPED})*+'?+"
-_RAW = r'R"(?P<fence>[^()\\\s"]{0,16})\((?>[\s\S]*?\)(?P=fence)"|[\s\S]*)'
+_RAW = r'R"(?P<fence>[^()\\\s]{0,16})\((?>[\s\S]*?\)(?P=fence)"|[\s\S]*)'
 _DIRECTIVE = (
     rf"(?:\#|%:)(?:[^\n\\/\"']++|{_ESCAPED}|{_BLOCK_COMMENT}|{_LINE_COMMENT}|{_STRING}|'|/)*+"
 )
