@@ -330,6 +330,23 @@ def test_a_long_arm_for_cuda_is_said_at_its_end_too_where_amds_would_begin() -> 
 
 
 @pytest.mark.parametrize(
+    ("arm", "is_portable"),
+    [
+        ("#elif HAVE_ROCM", True),
+        ("#elif defined(MINE_HIP)", True),
+        ("#elif !HAVE_ROCM", False),
+        ("#elif HAVE_SYCL", False),
+    ],
+)
+def test_what_an_arm_for_amd_defines_too_is_portable(arm: str, *, is_portable: bool) -> None:
+    text = (
+        f"#if HAVE_CUDA\n#define CHECK_CUDA(x) a(x)\n{arm}\n#define CHECK_CUDA(x) hip(x)\n#endif\n"
+    )
+    source = SourceText(path=PurePosixPath("a.h"), text=text)
+    assert ("CHECK_CUDA" in cuda.header_facts(source, Context()).portable) is is_portable
+
+
+@pytest.mark.parametrize(
     ("macro", "is_switch"),
     [
         ("__GRID_CUDA", True),

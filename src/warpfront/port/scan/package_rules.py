@@ -73,11 +73,11 @@ _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 
 def _is_for_other_systems(requirement: Requirement) -> bool:
-    """Whether a marker keeps it from Linux, where all of these devices are."""
+    """Whether a marker keeps it from Linux on x86, where all of these devices are."""
     marker = requirement.marker
     if marker is None or "extra" in str(marker):
         return False
-    return not any(map(marker.evaluate, _LINUX)) and any(map(marker.evaluate, _OTHERS))
+    return not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
 
 
 def _systems(
@@ -87,8 +87,8 @@ def _systems(
     return tuple(said | {"platform_machine": machine} for machine in machines)
 
 
-_LINUX = _systems("Linux", "linux", "posix", "x86_64", "aarch64")
-_OTHERS = (
+_LINUX, *_OTHERS = (
+    *_systems("Linux", "linux", "posix", "x86_64", "aarch64"),
     *_systems("Windows", "win32", "nt", "AMD64", "ARM64"),
     *_systems("Darwin", "darwin", "posix", "arm64", "x86_64"),
 )

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from warpfront.port.scan.cuda.conditions import macro_table
 from warpfront.port.scan.cuda.guards import unwritten_arms
 from warpfront.port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront.port.scan.cuda.view import View, is_typed, portable_names
+from warpfront.port.scan.cuda.view import AMD_NAME, View, is_typed, portable_names
 from warpfront.port.scan.findings import SIDES, Known, Side
 from warpfront.port.scan.words import is_aside
 
@@ -98,7 +98,7 @@ def _nvidias(view: View) -> frozenset[str]:
         before: set[str] = set()
         for arm in chain.arms:
             asked = {name for name in arm.macros if _CUDA_NAME.search(name)}
-            amd = any(_AMD_NAME.search(name) for name in arm.macros)
+            amd = any(AMD_NAME.search(name) for name in arm.macros)
             if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
                 found |= before | asked
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
@@ -110,7 +110,7 @@ def _shared(view: View) -> frozenset[str]:
     """Macros that stand together with one of AMD's: around its arm, or in one condition."""
     found: set[str] = set()
     for region in view.reaches.regions:
-        if region.arms and any(map(_AMD_NAME.search, region.arms[-1].macros)):
+        if region.arms and any(map(AMD_NAME.search, region.arms[-1].macros)):
             found = found.union(*(arm.macros for arm in region.arms[:-1]))
             if "&&" in region.arms[-1].directive.body:
                 found |= region.arms[-1].macros
@@ -120,7 +120,6 @@ def _shared(view: View) -> frozenset[str]:
 _CUDA_NAME = re.compile(
     r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
 )
-_AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 
 
 def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:

@@ -260,9 +260,7 @@ def portable_names(view: View) -> frozenset[str]:
     macros = {
         name
         for name, defined in view.macros.items()
-        if any(
-            view.region(d.start).reach == {"amd"} or _GIVEN_TO_HIP.match(d.body) for d in defined
-        )
+        if any(_is_amds(view.region(d.start)) or _GIVEN_TO_HIP.match(d.body) for d in defined)
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
@@ -284,6 +282,15 @@ def portable_names(view: View) -> frozenset[str]:
     return frozenset(macros | functions | aliases | intrinsics) - {""}
 
 
+def _is_amds(region: Region) -> bool:
+    """Whether AMD alone comes there, or the arm asks for it by a macro of the project's own."""
+    arm = region.arms[-1].directive if region.arms else None
+    asks = arm is not None and arm.name in {"if", "ifdef", "elif"} and "!" not in arm.body
+    return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))
+
+
+AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
+"""A macro that is for AMD, by its name."""
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
 _GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
