@@ -697,6 +697,15 @@ def test_a_readme_says_what_a_tree_runs_on_that_has_begun(
     assert bool(loud(found(tmp_path, {"a.py": builds + tf32}))) == is_loud
 
 
+def test_a_build_that_asks_for_rocm_is_no_port_of_code_that_never_names_hip(tmp_path: Path) -> None:
+    builds = "from torch.utils.cpp_extension import CUDAExtension\nrocm = torch.version.hip\n"
+    asm = '__global__ void k() { asm("mov.u32 %%r1, %%smid;"); }\n'
+    few = {f"a{number}.cu": asm for number in range(10)}
+    assert not loud(found(tmp_path, {"setup.py": f"import torch\n{builds}"} | few))
+    assert ("a0.cu", "CU107") in loud(found(tmp_path, {"a10.cu": asm}))
+    assert not loud(found(tmp_path, {"b.cu": "#ifdef USE_ROCM\nint a;\n#endif\n"}))
+
+
 def test_a_begun_port_says_nothing_of_files_that_do_not_know_of_it(tmp_path: Path) -> None:
     """`A_CUDA` is NVIDIA's where `A_HIP` stands beside it, and still to be done elsewhere."""
     begun = "#if A_CUDA\nvoid f() { cudaFree(p); }\n#elif A_HIP\nvoid f();\n#endif\n"

@@ -150,10 +150,11 @@ def _is_ported(
     texts: Mapping[str, str],
     facts: Collection[headers.HeaderFacts],
 ) -> bool:
-    if not heard.isdisjoint({"asked", "hipify"}) or len(cudas_beside_amds(paths)) > headers.BEGUN:
+    if "hipify" in heard or len(cudas_beside_amds(paths)) > headers.BEGUN:
         return True
     product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
-    return headers.is_ported(heard, product or texts.values(), facts)
+    asked = "asked" in heard and not headers.is_untouched(product)
+    return asked or headers.is_ported(heard, product or texts.values(), facts)
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:

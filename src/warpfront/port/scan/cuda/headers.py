@@ -201,6 +201,14 @@ def is_begun(texts: Collection[str]) -> bool:
     return 4 * hip >= cuda
 
 
+def is_untouched(texts: Collection[str]) -> bool:
+    """Whether none of `texts` names HIP where many have CUDA's runtime: a build that asks for AMD,
+    or a README that names it, says what is to come.
+    """
+    cuda, hip = _counted(texts, _RUNTIMES, _OF_HIP)
+    return cuda > 2 * BEGUN and not hip
+
+
 def _counted(texts: Collection[str], *patterns: re.Pattern[str]) -> Iterator[int]:
     return (sum(one.search(text) is not None for text in texts) for one in patterns)
 
