@@ -62,6 +62,11 @@ def test_dim3_between_braces(head: str, braces: str, whats: list[str]) -> None:
     assert not said(f"void f({head}) {{ dim3 g{braces}; }}\n", "host.cpp")  # GCC only warns
 
 
+def test_what_is_too_deep_is_not_known() -> None:
+    for deep in ("n + " * 5000 + "n", "(" * 3000 + "n" + ")" * 3000):
+        assert not said(f"void f(int n) {{ dim3 g{{{deep}}}; k<<<g, 1>>>(); }}\n")
+
+
 def test_the_nearest_declaration_decides() -> None:
     text = (
         "void f(unsigned n) { { const int m = 4; dim3 a{m, n}; } { int n = 3; dim3 b{n, 1}; } }\n"

@@ -58,6 +58,12 @@ def test_in_a_dockerfile_too_and_nothing_is_mended_twice() -> None:
     assert [one.rule for one in seen if "amd" in one.sides] == []
 
 
+def test_a_path_that_says_install_is_no_command() -> None:
+    fix = fixed("/opt/installer/bin/pip install .\n")
+    assert fix is not None
+    assert "then /opt/installer/bin/pip install --no-deps .; else" in fix.after
+
+
 LEFT_ALONE = {
     "a list of requirements": "pip install -r requirements.txt\n",
     "with a list": "pip install -e . -r requirements.txt\n",

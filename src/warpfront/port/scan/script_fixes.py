@@ -42,7 +42,7 @@ def fix_script(source: SourceText, context: Context) -> Fix | None:
         command = after[start:end]
         alone = _BEFORE.search(after[:start]) and _AFTER.match(after, end)
         if alone and _OF_A_PROJECT.fullmatch(command):
-            amds = command.replace("install", "install --no-deps", 1)
+            amds = re.sub(r"(?<=\s)install(?=\s)", "install --no-deps", command, count=1)
             text = f"if {_ASKED}; then {amds}; else {command}; fi"
             after = after[:start] + text + after[end:]
     edited = SourceText(path=source.path, text=after)

@@ -75,19 +75,20 @@ def _narrowed(view: View) -> Iterator[Sighting]:
                 yield sighting(view, "CU163", span, what=what)
 
 
-def _kind(view: View, node: Node) -> str:
+def _kind(view: View, node: Node, depth: int = 20) -> str:
     """What an expression of numbers is, by C++'s conversions: "constant", "unsigned", "int",
-    "64 bits", and "" where that is not known.
+    "64 bits", and "" where that is not known, or it is too deep.
     """
-    match node.type:
+    match node.type if depth else "":
         case "number_literal":
             return "constant"
         case "parenthesized_expression":
-            return _kind(view, node.named_children[0]) if node.named_children else ""
+            inner = node.named_children
+            return _kind(view, inner[0], depth - 1) if inner else ""
         case "identifier":
             return _kind_of_variable(view, node)
         case "binary_expression" if view.syntax.text(node.children[1]) in _ARITHMETIC:
-            kinds = {_kind(view, node.children[0]), _kind(view, node.children[2])}
+            kinds = {_kind(view, node.children[at], depth - 1) for at in (0, 2)}
             order = ("", "64 bits", "unsigned", "int", "constant")
             return next(kind for kind in order if kind in kinds)
         case "call_expression":
