@@ -108,8 +108,8 @@ def test_a_real_preprocessor_gives_nvidia_the_same_tokens(name: str) -> None:
         assert preprocessed(fix.after, *macros) == preprocessed(fix.before, *macros)
     # hipcc without HIP's headers, with them, and torch's builds.
     for amd in ("-D__HIP__=1", "-D__HIP_PLATFORM_AMD__=1", "-DUSE_ROCM=1"):
-        macros = (amd, "-DMINE=1")
-        assert preprocessed(fix.after, *macros) != preprocessed(fix.before, *macros)
+        for_amd = preprocessed(fix.after, amd, "-DMINE=1")
+        assert for_amd != preprocessed(fix.before, amd, "-DMINE=1")
 
 
 PIECES = [
