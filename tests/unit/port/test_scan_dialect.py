@@ -75,7 +75,7 @@ def test_the_nearest_declaration_decides() -> None:
     assert said(text) == [("CU163", "n (int)")]
 
 
-CLASS = "struct S {{ {} float f(float x); static float f(int); float v; }};\n"
+CLASS = "struct S {{ {} float f(float x); float g(int); float v; }};\n"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,13 @@ def test_definitions_have_what_their_declarations_have(
     assert said(text) == [("CU164", "S::f")] * is_said
     called = text + "void g() { float y = S::f(1); }\n"
     assert said(called) == said(text)
+
+
+def test_an_overload_of_the_hosts_may_be_the_one_that_is_defined() -> None:
+    text = (
+        "struct S { __device__ int f(int x); int f(float x); };\nint S::f(float x) { return 1; }\n"
+    )
+    assert not said(text)
 
 
 def test_an_operator_is_a_member_too() -> None:

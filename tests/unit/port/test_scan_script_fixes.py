@@ -77,6 +77,7 @@ LEFT_ALONE = {
     "in the background": "pip install . &\n",
     "inside a substitution": 'echo "$(pip install .)"\n',
     "asked already": "if which rocminfo; then pip install --no-deps .; else pip install .; fi\n",
+    "in a text": "cat > README <<END\npip install .\nEND\n",
     "uv's sync": "uv sync\n",
 }
 

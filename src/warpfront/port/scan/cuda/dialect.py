@@ -22,7 +22,7 @@ _VECTOR = re.compile(
 )
 _WHOLE_INDEX = re.compile(r"(?<![\w.>])(?:threadIdx|blockIdx|blockDim|gridDim)\b(?!\s*\.)")
 _DIM3 = re.compile(r"\bdim3\s*(?:\w+\s*)?(?:=\s*(?:dim3\s*)?)?\{")
-_WIDE = frozenset({"size_t", "int64_t", "uint64_t", "long", "ptrdiff_t", "ssize_t", "Index"})
+_WIDE = frozenset({"size_t", "int64_t", "uint64_t", "long", "ptrdiff_t", "ssize_t"})
 _UNSIGNED = frozenset({"unsigned", "uint", "uint32_t", "uint16_t", "uint8_t"})
 _SIGNED = frozenset({"int", "int32_t"})
 _OWN_ATOMIC = re.compile(
@@ -114,23 +114,27 @@ def _kind_of_variable(view: View, node: Node) -> str:
 
 
 def _other_functions(view: View) -> Iterator[Sighting]:
-    """Members that are declared for a device, and defined outside of their class for none."""
+    """Members that are declared for a device, and defined outside of their class for none. Where
+    an overload is the host's it may be that one.
+    """
     for found in _MEMBER.finditer(view.code):
         name = view.syntax.function_name(found.start(2))
         if found[2] not in name or view.syntax.specifiers(found.start(2)):
             continue
-        if any(_is_for_devices(view, found[1], place) for place in view.syntax.places(found[2])):
+        places = view.syntax.places(found[2])
+        heads = [head for at in places if (head := _member_head(view, found[1], at)) is not None]
+        if heads and all("device" in view.syntax.specified(head) for head in heads):
             yield sighting(view, "CU164", found.span(), what=f"{found[1]}::{found[2]}")
 
 
-def _is_for_devices(view: View, owner: str, place: int) -> bool:
-    """Whether the name at `place` is declared there as a member of `owner` for devices."""
+def _member_head(view: View, owner: str, place: int) -> str | None:
+    """What stands before the name at `place`, where a member of `owner` is declared."""
     declared = view.syntax.around(place, "field_declaration", "declaration")
     of = view.syntax.around(place, "struct_specifier", "class_specifier")
     if declared is None or of is None or view.syntax.text(of.child_by_field_name("name")) != owner:
-        return False
+        return None
     head = view.code[declared.start_byte : place]
-    return "(" not in head and "device" in view.syntax.specified(head)
+    return None if "(" in head else head
 
 
 def _own_atomics(view: View) -> Iterator[Sighting]:
