@@ -266,6 +266,22 @@ class HandoverError(WarpfrontError):
     kind = FailureKind.INFRASTRUCTURE
 
 
+class UndeterminedError(WarpfrontError):
+    """A command could not determine part of its answer, and found nothing wrong in the rest.
+    `--allow-undetermined` accepts that.
+    """
+
+    exit_code = 33
+    kind = FailureKind.VERDICT
+
+
+class EmulatedError(WarpfrontError):
+    """Every check passed, but an emulator or an interposer answered for the device."""
+
+    exit_code = 34
+    kind = FailureKind.VERDICT
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM as an exception that unwinds like Ctrl-C, so that every `finally` runs."""
 

@@ -73,6 +73,9 @@ HowMuch = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("print the result as JSON on stdout")]
+AllowUndetermined = Annotated[
+    bool, Option("exit 0 although part of the answer could not be determined (else exit 33)")
+]
 DryRun = Annotated[bool, Option("say what would be done, and do nothing")]
 Locked = Annotated[
     bool, Option("refuse to make or change locks: what is committed must fit (for CI)")
