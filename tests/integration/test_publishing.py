@@ -416,8 +416,7 @@ def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"http://127.0.0.1:{issuer.server_port}/token?run=1",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "canary",
         }
-        source = "https://github.com/me/mine"
-        cosign = find_cosign(run, KEYLESS, known, tmp_path, source=source)
+        cosign = find_cosign(run, KEYLESS, known, tmp_path)
         cosign = dataclasses.replace(cosign, program=str(strangers_program("cosign")))
         with pytest.raises(SignatureError, match=r"could not be signed(?s:.*)Fulcio") as caught:
             Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"}, anew=True)

@@ -40,7 +40,7 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     """`label` is what a maintainer puts on a pull request for machines of our own."""
     if environment.get("GITHUB_ACTIONS") != "true":
         return Forge()
-    event = _event(environment.get("GITHUB_EVENT_PATH", ""))
+    event = read_event(environment.get("GITHUB_EVENT_PATH", ""))
     summary, outputs = environment.get("GITHUB_STEP_SUMMARY"), environment.get("GITHUB_OUTPUT")
     name = environment.get("GITHUB_EVENT_NAME", "")
     scope, since = _of_event(name, event, environment.get("GITHUB_REPOSITORY", ""), label)
@@ -54,7 +54,8 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     )
 
 
-def _event(path: str) -> Any:
+def read_event(path: str) -> Any:
+    """What started the run, as GitHub wrote it. Raises `InputError`."""
     text = read_text(Path(path), missing_ok=True) if path else None
     try:
         return json.loads(text or "{}")

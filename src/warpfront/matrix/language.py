@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from warpfront.model import Allowance
+from warpfront.model import Allowance, NotifyWay
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"
@@ -134,6 +134,10 @@ _label = _form(
     "a runner's label (ubuntu-24.04, mi300)",
     longest=100,
 )
+_branch = _form(r"[A-Za-z0-9_](?:[A-Za-z0-9_/-]|\.(?!\.))*", "a branch's name (main)", longest=100)
+_tag_prefix = _form(
+    r"[A-Za-z0-9_](?:[A-Za-z0-9_/-]|\.(?!\.))*", "how release tags begin (v)", longest=50
+)
 _group = _form(
     r"[A-Za-z0-9](?:[A-Za-z0-9 ._-]*[A-Za-z0-9])?", "a group of runners (lab)", longest=100
 )
@@ -189,6 +193,8 @@ class ProjectText:
     source: Annotated[str, *_https]
     licenses: Annotated[str, *_license]
     repository: Annotated[str, *_repository]
+    branch: Annotated[str, *_branch] = "main"
+    release_tags: Annotated[str, *_tag_prefix] = "v"
 
 
 @strict_dataclass
@@ -403,6 +409,15 @@ class ChannelText:
 
 
 @strict_dataclass
+class CiText:
+    """`ci:`, how runs of CI are judged, and who learns of a red one."""
+
+    unchecked: Literal["red", "listed"] = "red"
+    notify: tuple[NotifyWay, ...] = ("issue",)
+    queue_hours: Annotated[int, Field(strict=True, ge=1, le=24)] = 6
+
+
+@strict_dataclass
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
@@ -463,6 +478,7 @@ class MatrixText:
     policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    ci: CiText = field(default_factory=CiText)
     builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()

@@ -14,7 +14,7 @@ from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
-from warpfront.model import Cell, Channel, CompilerBase, Project
+from warpfront.model import Cell, Channel, CiOptions, CompilerBase, Project
 from warpfront.system.document import read_checked
 
 
@@ -31,6 +31,7 @@ class Matrix:
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
+    ci: CiOptions = CiOptions()
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -60,6 +61,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         source=written.project.source,
         licenses=written.project.licenses,
         repository=written.project.repository,
+        branch=written.project.branch,
+        release_tags=written.project.release_tags,
     )
     return Matrix(
         project=project,
@@ -69,6 +72,11 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         channels=channels,
         runners=runners,
         nodes=nodes,
+        ci=CiOptions(
+            unchecked=written.ci.unchecked,
+            notify=written.ci.notify,
+            queue_hours=written.ci.queue_hours,
+        ),
     )
 
 

@@ -6,14 +6,13 @@ The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from urllib.parse import urlsplit
 
 from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.origin import KeylessIdentity
 from warpfront.release.registry.references import is_loopback
 from warpfront.system.process import Command, Completed, Run
 
@@ -30,14 +29,14 @@ _IDENTITIES = ("ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosign:
     """How cosign is called. `key` is a path or a KMS address, or `KEYLESS` where CI vouches for
-    its job (OIDC). `public_key` is a file of the key's other half. `source` is the project's
-    address, below which the workflows are whose keyless signatures count.
+    its job (OIDC). `public_key` is a file of the key's other half. `identity` is whose keyless
+    signatures count: none, without one.
     """
 
     key: str
     public_key: str
     environment: Mapping[str, str]
-    source: str = ""
+    identity: KeylessIdentity | None = None
     program: str = "cosign"
 
 
@@ -56,24 +55,19 @@ def sign_command(
 
 
 def verify_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
-    """Whether a digest is signed, with these annotations. Keyless, anybody can sign anything: only
-    the project's own workflows count, vouched for by the CI of where it lives.
+    """Whether a digest is signed, with these annotations. Without a key, everyone can sign: only
+    one workflow of the project counts, at a ref that may publish. Raises `SignatureError`.
     """
     argv = [cosign.program, "verify"]
     if cosign.key == KEYLESS:
-        argv += [f"--certificate-identity-regexp=^{re.escape(cosign.source.rstrip('/'))}/"]
-        argv += [f"--certificate-oidc-issuer-regexp={_issuer(cosign.source)}"]
+        if cosign.identity is None:
+            raise SignatureError("keyless: no identity is known whose signatures count")
+        argv += [f"--certificate-identity-regexp={cosign.identity.pattern}"]
+        argv += [f"--certificate-oidc-issuer={cosign.identity.issuer}"]
     else:
         argv += ["--key", cosign.public_key, "--insecure-ignore-tlog=true"]
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
     return _command(cosign, argv, reference)
-
-
-def _issuer(source: str) -> str:
-    """Who says for which workflow a job runs: the CI of where the project lives."""
-    host = urlsplit(source).hostname or ""
-    issuers = {"github.com": "token.actions.githubusercontent.com"}
-    return f"^https://{re.escape(issuers.get(host, host))}$"
 
 
 def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
@@ -87,7 +81,12 @@ def _command(cosign: Cosign, argv: list[str], reference: str) -> Command:
 
 
 def find_cosign(
-    run: Run, key: str, environment: Mapping[str, str], folder: Path, *, source: str
+    run: Run,
+    key: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    identity: KeylessIdentity | None = None,
 ) -> Cosign:
     """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
     if which("cosign", path=environment.get("PATH", "")) is None:
@@ -105,7 +104,7 @@ def find_cosign(
         argv = ("cosign", "public-key", "--key", key, "--outfile", str(public))
         command = Command(argv=argv, environment=environment, timeout_seconds=60.0)
         _demand(_run(run, command), f"the key {key} cannot be used", "COSIGN_KEY, COSIGN_PASSWORD")
-    return Cosign(key=key, public_key=str(public), environment=environment, source=source)
+    return Cosign(key=key, public_key=str(public), environment=environment, identity=identity)
 
 
 def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:

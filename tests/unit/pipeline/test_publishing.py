@@ -39,6 +39,7 @@ from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
 from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
+from warpfront.release.origin import KeylessIdentity
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
@@ -390,7 +391,8 @@ def test_who_vouches_in_public_or_asks_the_registry_first_signs_what_has_arrived
 ) -> None:
     """A public log takes nothing back; cosign 3 signs no digest that is not there."""
     cosign = FakeCosign(says=says)
-    made = Cosign(key=key, public_key="a.pub", environment={}, source="https://git.test/me")
+    identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
+    made = Cosign(key=key, public_key="a.pub", environment={}, identity=identity)
     named: list[bool] = []
 
     def signing(command: Command) -> Completed:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 
 import pytest
 from releases import FakeCosign
 
 from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.origin import KeylessIdentity
 from warpfront.release.signing import (
     KEYLESS,
     Cosign,
@@ -47,21 +47,15 @@ def test_who_has_no_key_of_its_own_leaves_the_log_alone() -> None:
     assert argv == ("cosign", "sign", "--yes", REFERENCE)
 
 
-@pytest.mark.parametrize(
-    ("source", "issuer"),
-    [
-        ("https://github.com/me/mine", r"^https://token\.actions\.githubusercontent\.com$"),
-        ("https://git.example.org/me/mine/", r"^https://git\.example\.org$"),
-    ],
-)
-def test_keyless_only_the_projects_own_workflows_count(source: str, issuer: str) -> None:
-    keyless = dataclasses.replace(BY_KEY, key=KEYLESS, source=source)
-    words = dict(one.split("=", 1) for one in verify_command(keyless, REFERENCE, {}).argv[2:4])
-    identity = re.compile(words["--certificate-identity-regexp"])
-    assert identity.match(f"{source.rstrip('/')}/.github/workflows/publish.yml@refs/heads/main")
-    for other in ("https://github.com/me/mine-evil/", "https://githubxcom/me/mine/", "x"):
-        assert not identity.match(other)
-    assert words["--certificate-oidc-issuer-regexp"] == issuer
+def test_keyless_one_workflow_at_refs_that_may_publish_counts() -> None:
+    identity = KeylessIdentity(pattern="^https://github.com/me/mine/x@y$", issuer="https://issuer")
+    keyless = dataclasses.replace(BY_KEY, key=KEYLESS, identity=identity)
+    assert verify_command(keyless, REFERENCE, {}).argv[2:4] == (
+        "--certificate-identity-regexp=^https://github.com/me/mine/x@y$",
+        "--certificate-oidc-issuer=https://issuer",
+    )
+    with pytest.raises(SignatureError, match="no identity is known"):
+        verify_command(dataclasses.replace(keyless, identity=None), REFERENCE, {})
 
 
 def test_keyless_somebody_has_to_vouch_before_anything_is_sent(tmp_path: Path) -> None:
@@ -73,11 +67,12 @@ def test_keyless_somebody_has_to_vouch_before_anything_is_sent(tmp_path: Path) -
     here = {"PATH": str(tmp_path)}
     for said in ({}, {"SIGSTORE_ID_TOKEN": ""}, {"CI": "true", "GITHUB_ACTIONS": "true"}):
         with pytest.raises(SignatureError, match="no CI here that vouches") as caught:
-            find_cosign(unasked, KEYLESS, {**here, **said}, tmp_path, source="")
+            find_cosign(unasked, KEYLESS, {**here, **said}, tmp_path)
         assert "id-token: write" in caught.value.hint
     for name in ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL"):
-        found = find_cosign(unasked, KEYLESS, {**here, name: "x"}, tmp_path, source="https://a/b")
-        assert (found.key, found.source) == (KEYLESS, "https://a/b")
+        identity = KeylessIdentity(pattern="^x$", issuer="https://a")
+        found = find_cosign(unasked, KEYLESS, {**here, name: "x"}, tmp_path, identity=identity)
+        assert (found.key, found.identity) == (KEYLESS, identity)
 
 
 def test_a_signature_is_verified_by_the_public_half() -> None:
@@ -117,7 +112,7 @@ def test_without_cosign_there_is_one_error_that_says_where_to_get_it(tmp_path: P
         raise CommandFailedError(f"{command.argv[0]}: not found")
 
     with pytest.raises(SignatureError) as caught:
-        find_cosign(missing, "my.key", {"PATH": str(tmp_path)}, tmp_path, source="")
+        find_cosign(missing, "my.key", {"PATH": str(tmp_path)}, tmp_path)
     assert "cosign" in caught.value.hint
     with pytest.raises(SignatureError) as caught:
         Signer(run=missing, cosign=BY_KEY).sign(REFERENCE, SAYS)
@@ -132,4 +127,4 @@ def test_a_key_that_cannot_be_opened_is_found_before_anything_is_sent(tmp_path: 
         return Completed(command=command, returncode=code, stdout="", stderr="decrypt: wrong")
 
     with pytest.raises(SignatureError, match=r"my\.key cannot be used: decrypt: wrong"):
-        find_cosign(refusing, "my.key", {"PATH": str(tmp_path)}, tmp_path, source="")
+        find_cosign(refusing, "my.key", {"PATH": str(tmp_path)}, tmp_path)

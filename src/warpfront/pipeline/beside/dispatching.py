@@ -21,8 +21,9 @@ from warpfront.model import Cell, Channel, RenderedImage, Selection, WheelLock, 
 from warpfront.pipeline.within.evidence import demanded_channel
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import render_cells
+from warpfront.pipeline.within.shop import require_publisher
 from warpfront.pipeline.workspace import Folders, Material, Workspace
-from warpfront.system.process import Command, run
+from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
 from warpfront.wheels.requirements import RequirementList
@@ -47,11 +48,16 @@ def dispatch(
     workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
     """The jobs for the selected cells: those that changed since the commit `since`, where the scope
-    asks for no more. Raises `MatrixError` for a release that no channel takes.
+    asks for no more. Raises `MatrixError` for a release that no channel takes, and
+    `NotPublishableError` where this run may not publish to the scope's channel.
     """
     matrix, folders = workspace.matrix, workspace.folders
     requirements, material = workspace.requirements, workspace.material
     scope, notes = _published(scope, matrix.channels)
+    if scope.channel:
+        from warpfront.ci.origins import read_origins  # noqa: PLC0415 - its HTTP takes long to load
+
+        require_publisher(read_origins(environment()), matrix.project)
     now = fingerprint(matrix.cells, requirements, material, folders)
     compares = scope.only_changed and bool(since)
     before = _cells_at(since, folders.root, watch) if compares else None

@@ -36,6 +36,7 @@ from warpfront.release.ledger import (
     Tagging,
     Unpublished,
 )
+from warpfront.release.origin import Origin
 from warpfront.release.publication import (
     Bring,
     Held,
@@ -45,8 +46,9 @@ from warpfront.release.publication import (
     held_image,
     taken,
 )
+from warpfront.release.publishers import keyless_identity, publishing_refusals
 from warpfront.release.registry.contract import Registry
-from warpfront.release.signing import Signer, find_cosign, trusting
+from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tags import (
     Names,
     SharedTemplates,
@@ -68,6 +70,9 @@ Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
 """What writes the documents that go with an image, whose digest the publication has."""
 _HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
 _TRUST = "--trust names the public key of who proved it"
+_PUBLISHERS = (
+    "docs/release.md, Who may publish: the default branch and release tags, both protected"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,11 +435,15 @@ def open_shop(
     that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
     """
     # Its HTTP takes longer to load than a plan to make.
+    from warpfront.ci.origins import read_origins  # noqa: PLC0415
     from warpfront.release.registry import client  # noqa: PLC0415
 
     here, now = environment(), provenance.now()
+    origins = read_origins(here)
+    if not dry_run:
+        require_publisher(origins, project)
     key = key or here.get("COSIGN_KEY", "")
-    signer = _signer(key, here, project, store) if key else None
+    signer = _signer(key, here, project, store, origins) if key else None
     if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
@@ -459,9 +468,29 @@ def open_shop(
         )
 
 
-def _signer(key: str, here: Mapping[str, str], project: Project, store: Store) -> Signer:
-    found = find_cosign(run, key, here, store.folder / LEDGER_FOLDER, source=project.source)
-    return Signer(run=run, cosign=found)
+def require_publisher(origins: Iterable[Origin], project: Project) -> None:
+    """Raise `NotPublishableError` where this is a CI job that may not publish."""
+    if reasons := publishing_refusals(origins, project):
+        raise NotPublishableError("; ".join(reasons), hint=_PUBLISHERS)
+
+
+def _signer(
+    key: str,
+    here: Mapping[str, str],
+    project: Project,
+    store: Store,
+    origins: tuple[Origin, ...],
+) -> Signer:
+    identity = None
+    for one in origins if key == KEYLESS else ():
+        identity = keyless_identity(project, one.forge)
+        if (one.forge, one.witness, one.workflow) == ("gitlab", "token", ""):
+            raise SignatureError(
+                "keyless: GitLab names no configuration file in the token of a child pipeline",
+                hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",
+            )
+    folder = store.folder / LEDGER_FOLDER
+    return Signer(run=run, cosign=find_cosign(run, key, here, folder, identity=identity))
 
 
 def host_of(channel: Channel, project: str) -> str:

@@ -1,0 +1,98 @@
+"""Who may publish: CI jobs of the project's default branch and of its release tags. Pure.
+
+A job is described by its variables and, where it may ask for one, by its OIDC token. Each witness
+has to pass by itself: a step can change the variables, but not what the forge signs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from warpfront.model import Project
+from warpfront.release.origin import (
+    GITLAB_CONFIG,
+    PUBLISH_WORKFLOW,
+    ForgeName,
+    KeylessIdentity,
+    Origin,
+)
+
+# What starts a run that may publish. A child pipeline of GitLab is started by its parent.
+# https://docs.github.com/en/actions/reference/workflows-and-actions/events-that-trigger-workflows
+# https://docs.gitlab.com/ci/jobs/job_rules/#ci_pipeline_source-predefined-variable
+_EVENTS: Mapping[ForgeName, frozenset[str]] = {
+    "github": frozenset({"schedule", "workflow_dispatch", "push"}),
+    "gitlab": frozenset({"schedule", "web", "push", "parent_pipeline"}),
+}
+_GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
+
+
+def publishing_refusals(origins: Iterable[Origin], project: Project) -> tuple[str, ...]:
+    """Return every reason why this CI job may not publish. Without a CI job there is none."""
+    return tuple(dict.fromkeys(text for one in origins for text in _refusals(one, project)))
+
+
+def _refusals(origin: Origin, project: Project) -> Iterator[str]:
+    by = "the job's variables" if origin.witness == "variables" else "the job's OIDC token"
+    if origin.fault:
+        yield f"{by}: {origin.fault}"
+        return
+    if _address(origin.repository) != _address(project.source):
+        yield f"{by}: the run is of {origin.repository or 'no repository'}, not of {project.source}"
+    if origin.event not in _EVENTS[origin.forge]:
+        yield f"{by}: a run started by `{origin.event}` publishes nothing"
+    if not _publishes(origin.ref, project):
+        yield (
+            f"{by}: {origin.ref or 'a run without a ref'} is neither the branch {project.branch} "
+            f"nor a tag {project.release_tags}*"
+        )
+    elif not origin.protected:
+        yield f"{by}: {origin.ref} is not protected"
+    if origin.default_branch not in {"", project.branch}:
+        yield (
+            f"{by}: the default branch is {origin.default_branch}, and `project.branch` of "
+            f"matrix.yaml is {project.branch}"
+        )
+    if origin.forge == "github" and origin.workflow:
+        yield from _other_workflow(origin, project, by)
+
+
+def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
+    owner = urlsplit(project.source).path.strip("/")
+    wanted = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
+    if origin.workflow.lower() != wanted.lower():
+        yield f"{by}: the workflow is {origin.workflow}, and only {wanted} publishes"
+
+
+def _address(repository: str) -> str:
+    """Forges do not tell case apart in the names of owners and repositories."""
+    return repository.rstrip("/").removesuffix(".git").lower()
+
+
+def _publishes(ref: str, project: Project) -> bool:
+    prefix = f"refs/tags/{project.release_tags}"
+    return ref == f"refs/heads/{project.branch}" or (ref.startswith(prefix) and ref != prefix)
+
+
+def keyless_identity(project: Project, forge: ForgeName) -> KeylessIdentity:
+    """Return who may have signed an image of this project without a key: one workflow file, at the
+    default branch or at a release tag. cosign matches the pattern against the whole identity.
+    """
+    source = project.source.rstrip("/")
+    place = f"{source}/{PUBLISH_WORKFLOW}" if forge == "github" else f"{source}//{GITLAB_CONFIG}"
+    branch, tags = re.escape(project.branch), re.escape(project.release_tags)
+    refs = rf"refs/(heads/{branch}|tags/{tags}[A-Za-z0-9._+/-]+)"
+    return KeylessIdentity(pattern=f"^{re.escape(place)}@{refs}$", issuer=_issuer(source, forge))
+
+
+def _issuer(source: str, forge: ForgeName) -> str:
+    """https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has the issuer
+    of a GitHub of one's own; GitLab's is the instance itself.
+    """
+    parts = urlsplit(source)
+    host = f"{parts.scheme}://{parts.netloc}"
+    if forge == "gitlab":
+        return host
+    return _GITHUB_ISSUER if parts.hostname == "github.com" else f"{host}/_services/token"
