@@ -12,7 +12,9 @@ from typing import Literal
 
 import yaml
 
+from warpfront.ci.schedule import verified_vendors
 from warpfront.matrix.runners import Runner
+from warpfront.model import CiOptions
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, and leaves what it made: one folder a job."""
@@ -30,7 +32,9 @@ class Job:
     `tells` (names of `Work`'s facts, as variables). `spread` is the output of `plan` that it is
     spread over. `takes` is whose hand-overs it is given: a work's `after` and its own from before,
     or `all`. `environment` holds its secrets; `channel`: it publishes, and its environment is the
-    channel's, after somebody's approval. `powers` are what its token may do beside reading,
+    channel's, after somebody's approval. `powers` are what its token may do beside reading, `reads`
+    what it may read beside the repository. `workflow` is the file that it is called by, if that is
+    not its own name. `alerts`: it runs at the end of each run that no pull request starts.
     `history` that it compares with earlier commits. What is spread runs where the plan has work for
     it; what is not, and needs others, runs however those ended, or, where it is `wanted`, at night
     where the variable of that name is `yes`.
@@ -48,6 +52,9 @@ class Job:
     environment: str = ""
     channel: bool = False
     powers: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    workflow: str = ""
+    alerts: bool = False
     history: bool = False
     wanted: str = ""
 
@@ -62,12 +69,30 @@ class Flow:
     installs: tuple[str, ...]
     repository: str
     runners: tuple[Runner, ...]
+    publishes: PublishingRefs
 
 
-def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repository: str) -> Flow:
-    """plan -> build -> verify -> publish, at night bench beside it, then report; and `required`,
-    the check that counts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishingRefs:
+    """The refs that publish: a branch, and tags that begin so where there is a channel for them."""
+
+    branch: str = "main"
+    release_tags: str = "v"
+    releases: bool = True
+
+
+def make_flow(
+    runners: Iterable[Runner],
+    *,
+    installs: tuple[str, ...],
+    repository: str,
+    publishes: PublishingRefs | None = None,
+    options: CiOptions | None = None,
+) -> Flow:
+    """plan -> build -> verify -> publish, at night bench beside it, then report; `required`, the
+    check that counts; and whoever is to learn of it.
     """
+    options = options or CiOptions()
     runners = tuple(runners)
     builders = [one for one in runners if one.builds]
     home = min(builders, key=lambda one: one.trust != "hosted")
@@ -76,36 +101,78 @@ def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repositor
     benches = tuple(_benching(job) for job in verifies if job.runner.bench)
     made = ("plan", *(job.name for job in (*builds, *verifies)))
     judged = (*made, *(job.name for job in benches))
-    publish = Job(
-        name="publish",
-        runner=home,
-        script="ci/publish.sh",
-        minutes=180,
-        needs=made,
-        tells=("name", "cells"),
-        spread="publish",
-        takes="all",
-        channel=True,
-        powers=("packages", "id-token", "attestations"),
+    publishing = tuple(
+        _publishing(vendor, home, ("plan", *_names(builds), *_of_vendor(verifies, vendor)))
+        for vendor in verified_vendors(runners)
     )
+    ends = (*judged, *_names(publishing))
     report = Job(
         name="report",
         runner=home,
         script="ci/report.sh",
         minutes=20,
-        needs=(*judged, "publish"),
+        needs=ends,
         takes="all",
     )
     required = dataclasses.replace(
-        report, name="required", script="ci/required.sh", needs=judged, leaves=False
+        report, name="required", script="ci/required.sh", leaves=False, reads=("actions",)
     )
     plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
-    afterwards = (report, _publishing_the_page(report), _clearing_up(report), required)
+    afterwards = (
+        report,
+        _publishing_the_page(report),
+        _clearing_up(report, _names(publishing)),
+        required,
+        *((_alerting(required),) if options.notify else ()),
+    )
     return Flow(
-        jobs=(plan, *builds, *verifies, *benches, publish, *afterwards),
+        jobs=(plan, *builds, *verifies, *benches, *publishing, *afterwards),
         installs=installs,
         repository=repository,
         runners=runners,
+        publishes=publishes or PublishingRefs(),
+    )
+
+
+def _names(jobs: Iterable[Job]) -> tuple[str, ...]:
+    return tuple(job.name for job in jobs)
+
+
+def _of_vendor(verifies: Iterable[Job], vendor: str) -> tuple[str, ...]:
+    return tuple(job.name for job in verifies if job.runner.vendor == vendor)
+
+
+def _publishing(vendor: str, home: Runner, needs: tuple[str, ...]) -> Job:
+    """Of each vendor by itself: a machine that is switched off holds up its own vendor's images and
+    no other's. All are one workflow, which signatures name.
+    """
+    name = f"publish-{vendor}"
+    return Job(
+        name=name,
+        runner=home,
+        script="ci/publish.sh",
+        minutes=180,
+        needs=needs,
+        tells=("name", "cells"),
+        spread=name,
+        takes="all",
+        channel=True,
+        powers=("packages", "id-token", "attestations"),
+        reads=("actions",),
+        workflow="publish",
+    )
+
+
+def _alerting(required: Job) -> Job:
+    """Once `required` has judged a run that no pull request shows."""
+    return dataclasses.replace(
+        required,
+        name="notify",
+        script="ci/notify.sh",
+        needs=(*required.needs, "required"),
+        environment="alerts",
+        powers=("issues",),
+        alerts=True,
     )
 
 
@@ -123,13 +190,13 @@ def _publishing_the_page(report: Job) -> Job:
     )
 
 
-def _clearing_up(report: Job) -> Job:
+def _clearing_up(report: Job, publishing: tuple[str, ...]) -> Job:
     """Old candidates and old nightlies: said first, then removed."""
     return dataclasses.replace(
         report,
         name="prune",
         script="ci/prune.sh",
-        needs=("plan", "publish"),
+        needs=("plan", *publishing),
         takes="",
         leaves=False,
         environment="nightly",
@@ -272,6 +339,8 @@ def scripts(flow: Flow) -> dict[str, str]:
         f"--history-branch {HISTORY}",
         "ci/prune.sh": f"{_PRUNE} --dry-run\n{_CALL} {_PRUNED} --yes",
         "ci/required.sh": f"{_CALL} ci --judge",
+        "ci/notify.sh": f"{_CALL} ci --notify",
+        "ci/queue.sh": f"{_CALL} ci --queue",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',
         "ci/setup.sh": "python3 -m venv .venv\n.venv/bin/python -m pip install --quiet "

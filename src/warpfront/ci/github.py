@@ -15,13 +15,16 @@ from warpfront.system.store import read_text, storing
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
     """The job that this is. `scope` is what started its run, `since` the commit that it is compared
-    with. `planned` and `ended` are how the jobs before this one ended. All empty on a laptop.
+    with. `planned` and `ended` are how the jobs before this one ended, `plan_digest` is that of the
+    plan as its job left it, `url` the run's page. All empty on a laptop.
     """
 
     scope: str = ""
     since: str = ""
     planned: str = ""
     ended: tuple[str, ...] = ()
+    plan_digest: str = ""
+    url: str = ""
     summary: Path | None = None
     outputs: Path | None = None
 
@@ -38,6 +41,9 @@ class Forge:
 
 def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     """`label` is what a maintainer puts on a pull request for machines of our own."""
+    digest = environment.get("PLAN_DIGEST", "")
+    if environment.get("GITLAB_CI") == "true":
+        return Forge(plan_digest=digest, url=environment.get("CI_PIPELINE_URL", ""))
     if environment.get("GITHUB_ACTIONS") != "true":
         return Forge()
     event = read_event(environment.get("GITHUB_EVENT_PATH", ""))
@@ -49,9 +55,17 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
         since=since,
         planned=environment.get("PLANNED", ""),
         ended=tuple(part for part in environment.get("ENDED", "").split(",") if part),
+        plan_digest=digest,
+        url=_run_page(environment),
         summary=Path(summary) if summary else None,
         outputs=Path(outputs) if outputs else None,
     )
+
+
+def _run_page(environment: Mapping[str, str]) -> str:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (environment.get(name, "") for name in names)
+    return f"{server}/{repository}/actions/runs/{run}"
 
 
 def read_event(path: str) -> Any:
@@ -73,6 +87,11 @@ def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, 
         return scope, asked.get("base", {}).get("sha", "")
     if name == "merge_group":
         return "merge_queue", event.get("merge_group", {}).get("base_sha", "")
+    if name == "push":
+        if str(event.get("ref", "")).startswith("refs/tags/"):
+            return "release", ""
+        before = str(event.get("before", ""))
+        return "merged", before if before.strip("0") else ""  # zeros: the branch is new
     if name == "workflow_dispatch":
         return (event.get("inputs") or {}).get("scope", "") or "nightly", ""
     return "nightly", ""

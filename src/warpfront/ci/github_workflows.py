@@ -4,6 +4,7 @@ over cells, which it calls in shards. Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
 MAIN = "warpfront"
+QUEUE = f"{MAIN}-queue.yml"
 MATCHERS = ".github/warpfront-problems.json"
 """How a forge reads problems off what is printed: `add-matcher` names it."""
 PYTHON = "3.11"
@@ -29,6 +31,8 @@ _POWERS = {
     "pages": "the page is published",
     "id-token": "signatures, and who publishes the page, name this workflow",
     "attestations": "provenance is kept beside the image",
+    "issues": "one issue names what is red",
+    "actions": "runs that wait in vain are ended",
 }
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
 """For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
@@ -57,6 +61,7 @@ _NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
     "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
     "merge_group": {"types": ["checks_requested"]},
+    "push": {},
     "schedule": [{"cron": "17 2 * * *"}],
     "workflow_dispatch": {
         "inputs": {
@@ -76,11 +81,52 @@ def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
     made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
     for job in flow.jobs:
         if job.spread:
-            made[f"{FOLDER}/{MAIN}-{job.name}.yml"] = _called(flow, job, actions)
+            made[_called_file(job)] = _called(flow, job, actions)
+    if any(one.trust == "self-hosted" for one in flow.runners):
+        made[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
     files = {path: _text(document, actions) for path, document in made.items()}
     labels = _text(_labels(flow), actions)
     files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
+
+
+def _called_file(job: Job) -> str:
+    return f"{FOLDER}/{MAIN}-{job.workflow or job.name}.yml"
+
+
+def _may_publish(flow: Flow) -> str:
+    """The refs that publish, also where a run is started by hand."""
+    refs = flow.publishes
+    branch = f"github.ref == 'refs/heads/{refs.branch}'"
+    return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
+
+
+def _triggers(flow: Flow) -> dict[str, Any]:
+    refs = flow.publishes
+    tags = {"tags": [f"{refs.release_tags}*"]} if refs.releases else {}
+    return {**_TRIGGERS, "push": {"branches": [refs.branch], **tags}}
+
+
+def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
+    """Ends runs that wait for a machine of one's own: GitHub itself does so after a day or two."""
+    machine = dataclasses.replace(
+        flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
+    )
+    job = Job(
+        name="queue",
+        runner=machine,
+        script="ci/queue.sh",
+        minutes=20,
+        leaves=False,
+        powers=("actions",),
+    )
+    return {
+        "name": f"{MAIN}-queue",
+        "on": {"schedule": [{"cron": "41 * * * *"}]},
+        "permissions": {},
+        "concurrency": {"group": f"{MAIN}-queue", "cancel-in-progress": False},
+        "jobs": {"queue": _whole(flow, job, actions)},
+    }
 
 
 def _matchers() -> dict[str, Any]:
@@ -130,7 +176,7 @@ def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
     pull_request = "github.event_name == 'pull_request'"
     return {
         "name": MAIN,
-        "on": _TRIGGERS,
+        "on": _triggers(flow),
         "permissions": {},
         "concurrency": {
             "group": f"{MAIN}-${{{{ github.event.pull_request.number || github.run_id }}}}",
@@ -147,7 +193,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
     """The call of a job's own workflow, once for each shard."""
     planned = f"needs.plan.outputs.{job.spread}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
-    conditions += _guards(job)
+    conditions += _guards(flow, job)
     given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
     if job.channel:
         given["channel"] = "${{ needs.plan.outputs.channel }}"
@@ -160,7 +206,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
             "matrix": {"include": f"${{{{ fromJSON({planned}) }}}}"},
         },
         "permissions": _permissions(job),
-        "uses": f"./{FOLDER}/{MAIN}-{job.name}.yml",
+        "uses": f"./{_called_file(job)}",
         "with": given,
         **_given_secrets(flow, job),
     }
@@ -184,10 +230,12 @@ def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
     return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}
 
 
-def _guards(job: Job) -> list[str]:
-    """What keeps strangers from a job, whatever its plan says."""
+def _guards(flow: Flow, job: Job) -> list[str]:
+    """What keeps strangers from a job, and other branches from publishing, whatever its plan
+    says.
+    """
     ours = [f"({_OURS})"] if job.runner.trust == "self-hosted" else []
-    return [*ours, *([_NO_REQUEST] if job.powers else [])]
+    return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
 
 
 def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
@@ -199,7 +247,7 @@ def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     if secrets := _secrets(flow, job):
         called["secrets"] = {name: {"required": False} for name in secrets}
     body: dict[str, Any] = {"name": "${{ matrix.name }}"}
-    if guards := _guards(job):
+    if guards := _guards(flow, job):
         body["if"] = f"${{{{ {' && '.join(guards)} }}}}"
     if job.environment:
         body["environment"] = job.environment
@@ -210,12 +258,13 @@ def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
             "group": "${{ inputs.channel }}-${{ matrix.name }}",
             "cancel-in-progress": False,
         }
+    name = job.workflow or job.name
     return {
-        "name": f"{MAIN}-{job.name}",
+        "name": f"{MAIN}-{name}",
         "on": {"workflow_call": called},
         "permissions": {},
         "jobs": {
-            job.name: {
+            name: {
                 **body,
                 "strategy": {
                     "fail-fast": False,
@@ -233,9 +282,8 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
-        nights = _NIGHTS.format(wanted=job.wanted)
-        body["if"] = f"${{{{ {nights} }}}}" if job.wanted else "${{ always() }}"
-    if job.wanted:
+        body["if"] = f"${{{{ {_condition(flow, job)} }}}}"
+    if job.environment and not job.spread:
         alone = {"group": job.name, "cancel-in-progress": False}
         body |= {"environment": job.environment, "concurrency": alone}
     body |= {
@@ -246,13 +294,21 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
     if job.name == "plan":
         body["outputs"] = {
             name: f"${{{{ steps.call.outputs.{name} }}}}"
-            for name in (*(one.spread for one in flow.jobs if one.spread), "channel")
+            for name in (*(one.spread for one in flow.jobs if one.spread), "channel", "plan")
         }
     return {**body, "steps": _Steps(flow=flow, job=job, actions=actions).all()}
 
 
+def _condition(flow: Flow, job: Job) -> str:
+    """When a job at the end of a run runs: always, or where it may write, of runs that publish."""
+    if job.wanted:
+        return f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
+    return f"always() && {_NO_REQUEST} && {_may_publish(flow)}" if job.alerts else "always()"
+
+
 def _permissions(job: Job) -> dict[str, str]:
-    return {**_READS, **dict.fromkeys(job.powers, "write")}
+    reads = {**_READS, **dict.fromkeys(job.reads, "read")}
+    return {**reads, **dict.fromkeys(job.powers, "write")}
 
 
 def _runs_on(runner: Runner) -> object:
@@ -336,8 +392,19 @@ class _Steps:
             told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
         if "contents" in self.job.powers:
             told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
-        if self.job.name == "required":
-            told |= {"PLANNED": "${{ needs.plan.result }}", "ENDED": "${{ join(needs.*.result) }}"}
+        if self.job.name in {"required", "notify"}:
+            told |= {
+                "PLANNED": "${{ needs.plan.result }}",
+                "ENDED": "${{ join(needs.*.result) }}",
+                "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
+            }
+        if "actions" in {*self.job.reads, *self.job.powers}:
+            told["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
+        own = [one for one in self.flow.runners if one.trust == "self-hosted"]
+        if self.job.name == "plan" and own:
+            told["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
+        if self.job.alerts:
+            told["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
         step = {"name": self.job.name, "id": "call", "env": told, "run": self.job.script}
         return step if told else {key: value for key, value in step.items() if key != "env"}
 

@@ -1,35 +1,68 @@
-"""The one check that counts: whether every selected cell passed, from what the jobs left. Pure."""
+"""The one check that counts: whether every selected cell is proven, by the same `admission` that
+publishes, and whether what was to be published is. Pure.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warpfront.bench.night_standing import NightStanding
-from warpfront.ci.schedule import Schedule
+from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.errors import (
     BuildFailedError,
+    FailureKind,
+    NotPublishableError,
     NotVerifiedError,
     SlowerError,
     UnavailableError,
     WarpfrontError,
 )
-from warpfront.model import Outcome
+from warpfront.inside.checks.effort import SESSIONS
+from warpfront.model import Blocked, Channel, Failed, Outcome, repeat_line
+from warpfront.release.admission import Evidence, admission
+from warpfront.release.ledger import Publication, Stage
 from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 
 _ENDED_WELL = frozenset({"success", "skipped"})
+_PENDING = (
+    "a maintainer puts the label `gpu` on the pull request, or `ci: {unchecked: listed}` of "
+    "matrix.yaml leaves it to the merge queue (docs/ci.md)"
+)
+_UNPUBLISHED = "nightly"
+"""The channel whose demands count in a run that publishes nothing: the next one that does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that speaks against a run, of a cell on a target, and the line that repeats it."""
+
+    text: str
+    cell_id: str
+    target: str = ""
+    kind: str = FailureKind.VERDICT.value
+    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """Whether a run may be called green, and all that speaks against it, worst first. What is
     `slower` than its last release, or could not be held against it, is right all the same.
+    `pending` are changed cells on targets that no machine of this scope has; they are red, or
+    `listed` first in a green run. `noted` is what a channel let pass. `faults` are the failures of
+    cells with what repeats each.
     """
 
     failures: tuple[str, ...]
     unavailable: tuple[str, ...]
     passed: int
     slower: tuple[str, ...] = ()
+    unpublished: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def error(self) -> WarpfrontError | None:
@@ -37,6 +70,9 @@ class Judgement:
         if self.failures:
             kind = BuildFailedError if ": not built" in self.failures[0] else NotVerifiedError
             return kind(f"{len(self.failures)} did not pass: {self.failures[0]}")
+        if self.unpublished:
+            text = f"{len(self.unpublished)} were not published: {self.unpublished[0]}"
+            return NotPublishableError(text, hint="docs/release.md, What may be published")
         if self.slower:
             return SlowerError(f"{len(self.slower)} beside the last release: {self.slower[0]}")
         if self.unavailable:
@@ -44,58 +80,179 @@ class Judgement:
                 f"{len(self.unavailable)} could be verified nowhere: {self.unavailable[0]}",
                 hint="a runner in `runners:` of matrix.yaml, or a target less",
             )
+        if self.pending:
+            return UnavailableError(
+                f"pending a GPU: {len(self.pending)} changed, and no machine of this run has its "
+                f"target: {self.pending[0]}",
+                hint=_PENDING,
+            )
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run ended: `planned` is how the job `plan` did and `jobs` how the others did, "" and
+    empty on a laptop. `evidence` and `publications` are by cell, `standings` what the timings of a
+    night came to, `now` when it is judged.
+    """
+
+    now: str
+    planned: str = ""
+    jobs: tuple[str, ...] = ()
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    publications: Mapping[str, Publication | Blocked | Failed | None] = field(default_factory=dict)
+    standings: tuple[NightStanding, ...] = ()
 
 
 def judge(
     planned: Schedule | None,
     rows: Iterable[ReportRow],
+    end: RunEnd,
+    channel: Channel,
     *,
-    plan_ended: str,
-    ended: Iterable[str],
-    standings: Iterable[NightStanding] = (),
+    lists_unchecked: bool = False,
 ) -> Judgement:
-    """`plan_ended` and `ended` are how the forge says that the jobs ended; "" on a laptop. Whatever
-    is not known to have passed has not. `standings` are what the timings of a night came to.
+    """Return whether everything that was planned is proven as `channel` demands, and published.
+    Whatever is not known to have passed has not.
     """
-    if planned is None or plan_ended not in {"", "success"}:
-        how = f": the job ended with {plan_ended}" if plan_ended else ""
+    if planned is None or end.planned not in {"", "success"}:
+        how = f": the job ended with {end.planned}" if end.planned else ""
         return Judgement(failures=(f"plan: nothing was planned{how}",), unavailable=(), passed=0)
     known = {(row.cell_id, row.target): row for row in rows}
     by_cell = {row.cell_id: row for row in known.values()}
-    failures = [*_not_built(planned, by_cell), *_not_verified(planned, known)]
-    slower = tuple(_slower(planned, standings))
-    bad = sorted({how for how in ended if how not in _ENDED_WELL})
-    if bad and not failures and not slower:
+    refused, noted = _admitted(planned, known, end, channel)
+    broken = (*_not_built(planned, by_cell), *refused)
+    failures = [one.text for one in broken]
+    slower = tuple(_slower(planned, end.standings))
+    missing = tuple(_not_published(planned, end))
+    unpublished = tuple(one.text for one in missing)
+    bad = sorted({how for how in end.jobs if how not in _ENDED_WELL})
+    if bad and not failures and not slower and not unpublished:
         failures = [f"jobs: some ended with {', '.join(bad)}, and left nothing that says why"]
+    later = tuple(_omitted(one) for one in planned.later)
     return Judgement(
         failures=tuple(failures),
-        unavailable=tuple(
-            f"{' on '.join(filter(None, (one.cell_id, one.target)))}: {one.reason}"
-            for one in planned.unavailable
-        ),
-        passed=len(planned.selected) - len(_not_verified(planned, known)),
+        unavailable=tuple(_omitted(one) for one in planned.unavailable),
+        passed=len(planned.selected) - len(refused),
         slower=slower,
+        unpublished=unpublished,
+        pending=() if lists_unchecked else later,
+        listed=later if lists_unchecked else (),
+        noted=tuple(noted),
+        faults=(*broken, *missing),
     )
 
 
-def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> list[str]:
-    found = []
+def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel:
+    """Return what a run has to prove: the demands of the channel that it publishes to, or of the
+    nightly that publishes it later. Where nothing is published, a base may be a bootstrapped one.
+    """
+    known = {one.name: one for one in channels}
+    if channel:
+        return known[channel]
+    usual = Channel(
+        name=scope,
+        repository="",
+        tags=(),
+        aliases=(),
+        sessions=SESSIONS,
+        targets="all",
+        max_age_hours=168,
+    )
+    found = known.get(_UNPUBLISHED, usual)
+    return dataclasses.replace(found, allow=tuple({*found.allow, "bootstrap", "relaxed"}))
+
+
+def _admitted(
+    planned: Schedule,
+    rows: Mapping[tuple[str, str], ReportRow],
+    end: RunEnd,
+    channel: Channel,
+) -> tuple[list[Fault], list[str]]:
+    """What is not proven, and what the channel let pass. Each planned target has to be, whatever
+    the channel says of targets: a machine that was planned for it has such a device.
+    """
+    allow = tuple(one for one in channel.allow if one != "unavailable")
+    demands = dataclasses.replace(channel, targets="all", allow=allow)
+    refused: list[Fault] = []
+    noted: list[str] = []
+    for cell, target in planned.selected:
+        row, evidence = rows.get((cell, target)), end.evidence.get(cell)
+        found = row.verify if row and row.verify != NOT_RUN else "no result"
+        if evidence is None or found == "no result":
+            refused.append(_fault(f"{found} ({_why(row)})", cell, target, row))
+            continue
+        verdict = admission(_on(evidence, target), demands, now=end.now)
+        noted += [f"{cell}: {text}" for text in verdict.noted]
+        if not verdict.admitted:
+            why = "; ".join(text.removeprefix(f"{target}: ") for text in verdict.against)
+            word = "not proven" if found == Outcome.PASSED else found
+            refused.append(_fault(f"{word} ({why})", cell, target, row))
+    return refused, noted
+
+
+def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
+    return Fault(
+        text=f"{cell} on {target}: {text}",
+        cell_id=cell,
+        target=target,
+        kind=(row.kind if row else "") or FailureKind.VERDICT.value,
+        repeat=(row.repeat if row else "") or repeat_line("verify", cell, target),
+    )
+
+
+def _on(evidence: Evidence, target: str) -> Evidence:
+    """What is known of one target alone."""
+    cell = dataclasses.replace(evidence.cell, targets=(target,))
+    found = {name: one for name, one in evidence.verifications.items() if name == target}
+    return dataclasses.replace(evidence, cell=cell, verifications=found)
+
+
+def _not_published(planned: Schedule, end: RunEnd) -> Iterator[Fault]:
+    for cell in planned.publishing:
+        found = end.publications.get(cell)
+        if why := _why_not_published(found, planned.channel, end.evidence.get(cell)):
+            kind = found.kind if isinstance(found, Failed) else FailureKind.INFRASTRUCTURE
+            yield Fault(
+                text=f"{cell}: not published ({why})",
+                cell_id=cell,
+                kind=str(kind),
+                repeat=f"{repeat_line('publish', cell)} --channel {planned.channel}",
+            )
+
+
+def _why_not_published(
+    found: Publication | Blocked | Failed | None, channel: str, evidence: Evidence | None
+) -> str:
+    if not isinstance(found, Publication):
+        return found.reason if found else "no job left a result"
+    if found.stage is not Stage.DONE:
+        return f"it broke off at {found.stage}"
+    if found.channel != channel:
+        return f"it went to {found.channel}"
+    if not _is_of(found, evidence):
+        return f"what was is another image: {found.image_id}"
+    return ""
+
+
+def _is_of(found: Publication, evidence: Evidence | None) -> bool:
+    return evidence is not None and bool({found.image_id, found.digest} & evidence.identities)
+
+
+def _omitted(one: Omitted) -> str:
+    return f"{' on '.join(filter(None, (one.cell_id, one.target)))}: {one.reason}"
+
+
+def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> Iterator[Fault]:
     for cell in planned.building:
         row = rows.get(cell)
         if row is None or row.build not in BUILT:
-            found.append(f"{cell}: not built ({_why(row)})")
-    return found
-
-
-def _not_verified(planned: Schedule, rows: Mapping[tuple[str, str], ReportRow]) -> list[str]:
-    found = []
-    for cell, target in planned.selected:
-        row = rows.get((cell, target))
-        if row is None or row.verify != Outcome.PASSED:
-            said = "no result" if row is None or row.verify == NOT_RUN else row.verify
-            found.append(f"{cell} on {target}: {said} ({_why(row)})")
-    return found
+            yield Fault(
+                text=f"{cell}: not built ({_why(row)})",
+                cell_id=cell,
+                kind=(row.kind if row else "") or FailureKind.INFRASTRUCTURE.value,
+                repeat=(row.repeat if row else "") or repeat_line("build", cell),
+            )
 
 
 def _slower(planned: Schedule, standings: Iterable[NightStanding]) -> Iterator[str]:

@@ -36,6 +36,7 @@ SCOPES: Mapping[str, RunScope] = {
         RunScope(name="pull_request", only_changed=True, trusted=False),
         RunScope(name="labelled", only_changed=True, trusted=True),
         RunScope(name="merge_queue", only_changed=True, trusted=True),
+        RunScope(name="merged", only_changed=True, trusted=True),
         RunScope(name="nightly", only_changed=False, trusted=True, channel="nightly", benches=True),
         RunScope(name="release", only_changed=False, trusted=True, channel="release"),
     )
@@ -65,8 +66,9 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable` was
-    asked for and nobody can do it; `later` is for another scope; `unchanged` need nothing.
+    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name, `publish` by
+    vendor. `unavailable` was asked for and nobody can do it; `later` is for another scope;
+    `unchanged` need nothing.
     """
 
     scope: str
@@ -74,7 +76,7 @@ class Schedule:
     build: Mapping[str, tuple[Work, ...]]
     verify: Mapping[str, tuple[Work, ...]]
     bench: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
-    publish: tuple[Work, ...] = ()
+    publish: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
     unchanged: tuple[str, ...] = ()
     unavailable: tuple[Omitted, ...] = ()
     later: tuple[Omitted, ...] = ()
@@ -90,6 +92,11 @@ class Schedule:
     def timed(self) -> tuple[tuple[str, str], ...]:
         """Every cell and target that is held against its last release."""
         return _on_targets(self.bench)
+
+    @property
+    def publishing(self) -> tuple[str, ...]:
+        """Every cell that has to be published."""
+        return tuple(cell for cell, _ in _on_targets(self.publish))
 
     @property
     def building(self) -> tuple[str, ...]:
@@ -110,10 +117,11 @@ def schedule(
     now: Mapping[str, str],
     before: Mapping[str, str] | None,
     blocked: Mapping[str, str],
+    offline: Mapping[str, str] | None = None,
 ) -> Schedule:
     """The jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here and at the
     commit that is compared with (None: there is nothing to compare with). `blocked` maps cells that
-    can be made nowhere to the reason.
+    can be made nowhere to the reason, `offline` rows of machines that would take no job.
     """
     cells, runners = tuple(cells), tuple(runners)
     compared = before if scope.only_changed and before is not None else {}
@@ -127,15 +135,14 @@ def schedule(
     made = [cell for cell in changed if makers.get(cell.id)]
     work = {cell.id for cell in changed}
     roots = _roots(cells)
-    verify, missing, later = _verifying(made, roots, runners, scope)
-    works = [Work(name=f"publish-{cell.id}", cells=(cell.id,)) for cell in made]
+    verify, missing, later = _verifying(made, roots, runners, scope, offline or {})
     return Schedule(
         scope=scope.name,
         channel=scope.channel,
         build=_building(made, makers, roots),
         verify=verify,
         bench=_benching(verify, made, runners) if scope.benches else {},
-        publish=tuple(works) if scope.channel else (),
+        publish=_publishing(verify, made, roots) if scope.channel else {},
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
@@ -179,7 +186,11 @@ def _building(
 
 
 def _verifying(
-    cells: Iterable[Cell], roots: Mapping[str, str], runners: Iterable[Runner], scope: RunScope
+    cells: Iterable[Cell],
+    roots: Mapping[str, str],
+    runners: Iterable[Runner],
+    scope: RunScope,
+    offline: Mapping[str, str],
 ) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
     works: dict[str, list[Work]] = {}
     missing: list[Omitted] = []
@@ -187,13 +198,14 @@ def _verifying(
     for cell in cells:
         for target in cell.targets:
             fits = [one for one in runners if one.verifies(cell.vendor, target, cell.machine)]
-            usable = [one for one in fits if scope.trusted or one.trust == "hosted"]
-            omitted = Omitted(
-                cell_id=cell.id, target=target, reason=f"no runner of the table has {target}"
-            )
+            allowed = [one for one in fits if scope.trusted or one.trust == "hosted"]
+            usable = [one for one in allowed if one.name not in offline]
+            asleep = "; ".join(offline[one.name] for one in allowed if one.name in offline)
+            reason = asleep or f"no runner of the table has {target}"
+            omitted = Omitted(cell_id=cell.id, target=target, reason=reason)
             if usable:
                 work = Work(
-                    name=f"verify-{cell.id}-{target}",
+                    name=verifying_job(cell.id, target),
                     cells=(cell.id,),
                     target=target,
                     after=(f"build-{roots[cell.id]}",),
@@ -202,6 +214,30 @@ def _verifying(
             else:
                 (missing if scope.trusted else later).append(omitted)
     return {runner: tuple(each) for runner, each in works.items()}, missing, later
+
+
+def verifying_job(cell_id: str, target: str) -> str:
+    """The name of the job that verifies a cell on a target."""
+    return f"verify-{cell_id}-{target}"
+
+
+def _publishing(
+    verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], roots: Mapping[str, str]
+) -> dict[str, tuple[Work, ...]]:
+    """A job for each cell that is verified on some target, by vendor: it waits for no machine of
+    another vendor, which may be switched off.
+    """
+    verifying: dict[str, list[str]] = {}
+    for work in (work for each in verify.values() for work in each):
+        for cell_id in work.cells:
+            verifying.setdefault(cell_id, []).append(work.name)
+    works: dict[str, list[Work]] = {}
+    for cell in cells:
+        if names := verifying.get(cell.id):
+            after = (f"build-{roots[cell.id]}", *names)
+            work = Work(name=f"publish-{cell.id}", cells=(cell.id,), after=after)
+            works.setdefault(cell.vendor, []).append(work)
+    return {vendor: tuple(each) for vendor, each in works.items()}
 
 
 def _benching(
@@ -227,6 +263,11 @@ def _benching(
     }
 
 
+def verified_vendors(runners: Iterable[Runner]) -> tuple[str, ...]:
+    """The vendors whose cells some machine verifies: no other cell can be published."""
+    return tuple(dict.fromkeys(one.vendor for one in runners if one.targets))
+
+
 def shards(works: Iterable[Work]) -> list[dict[str, object]]:
     """Jobs as a forge's matrix of matrices: each shard with a name and no more jobs than one
     matrix may have.
@@ -250,7 +291,9 @@ def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
     is to be published is sent to the registry as it is built (`candidate`). Raises `InputError`
     where a forge would refuse it for its size.
     """
-    names, sent = [runner.name for runner in runners], bool(planned.channel)
+    runners, sent = tuple(runners), bool(planned.channel)
+    names = [runner.name for runner in runners]
+    vendors = verified_vendors(runners)
 
     def works(name: str) -> tuple[Work, ...]:
         return planned.build.get(name, ())
@@ -260,7 +303,7 @@ def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
         **{f"candidate-{name}": shards(works(name) if sent else ()) for name in names},
         **{f"verify-{name}": shards(planned.verify.get(name, ())) for name in names},
         **{f"bench-{name}": shards(planned.bench.get(name, ())) for name in names},
-        "publish": shards(planned.publish),
+        **{f"publish-{name}": shards(planned.publish.get(name, ())) for name in vendors},
     }
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in said.items()}
     texts["channel"] = planned.channel

@@ -16,6 +16,8 @@ from warpfront.verify.verdict import outcome_of
 
 SUMMARY_LIMIT_BYTES = 1_000_000
 """A step's summary is refused as a whole beyond 1 MiB."""
+ISSUE_LIMIT_BYTES = 60_000
+"""GitHub refuses the text of an issue beyond 65,536 characters."""
 ANNOTATION_LIMIT = 10
 """https://docs.github.com/en/actions/reference/limits: errors that are shown of one step."""
 
@@ -63,21 +65,53 @@ def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
     ]
 
 
-def judgement_summary(judgement: Judgement) -> str:
-    """The end of a run in a list: what failed, what nobody could do, how many passed."""
+def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
+    """The end of a run in a list: what nobody checked, what failed, what could not be done."""
     failed, missing = len(judgement.failures), len(judgement.unavailable)
     word = "green" if judgement.error is None else "red"
-    slower = f"{len(judgement.slower)} slower, " if judgement.slower else ""
-    counts = f"{failed} failed, {slower}{missing} unavailable, {judgement.passed} passed"
+    first = f"{len(judgement.listed)} NOT CHECKED, " if judgement.listed else ""
+    more = "".join(
+        f"{len(lines)} {name}, "
+        for name, lines in (
+            ("slower", judgement.slower),
+            ("not published", judgement.unpublished),
+            ("pending a GPU", judgement.pending),
+        )
+        if lines
+    )
+    counts = f"{first}{failed} failed, {more}{missing} unavailable, {judgement.passed} passed"
     return cut(
         [
             f"### {word}: {counts}",
             "",
+            *(f"- not checked, no machine of this run has it: {line}" for line in judgement.listed),
             *(f"- failed: {line}" for line in judgement.failures),
+            *(f"- not published: {line}" for line in judgement.unpublished),
             *(f"- slower: {line}" for line in judgement.slower),
             *(f"- unavailable: {line}" for line in judgement.unavailable),
+            *(f"- pending a GPU: {line}" for line in judgement.pending),
+            *(f"- allowed by the channel: {line}" for line in judgement.noted),
+            *(f"- {line}" for line in notes),
         ]
     )
+
+
+def alert_title(scope: str) -> str:
+    return f"warpfront: the {scope} run is red"
+
+
+def alert_text(judgement: Judgement, scope: str, url: str) -> str:
+    """A red run for those who do not look at its page: each cell, kind of failure and the line that
+    repeats it.
+    """
+    why = judgement.error.message if judgement.error else ""
+    lines = [f"The {scope} run is red: {why}", "", url, ""]
+    for one in judgement.faults:
+        lines += [f"- {one.kind}: {one.text}", f"  repeat: `{one.repeat}`"]
+    cells = {one.text for one in judgement.faults}
+    others = (*judgement.failures, *judgement.slower, *judgement.unavailable, *judgement.pending)
+    lines += [f"- {line}" for line in others if line not in cells]
+    return cut(lines, ISSUE_LIMIT_BYTES)
 
 
 def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -31,7 +31,7 @@ class Matrix:
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
-    ci: CiOptions = CiOptions()
+    ci: CiOptions = field(default_factory=CiOptions)
 
     @property
     def repositories(self) -> frozenset[str]:

@@ -9,7 +9,11 @@ from warpfront.images.engine import connect
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.model import Selection
-from warpfront.pipeline.within.evidence import demanded_channel, local_evidence
+from warpfront.pipeline.within.evidence import (
+    demanded_channel,
+    local_evidence,
+    states_by_target,
+)
 from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.within.papers import ImagePapers
 from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
@@ -27,9 +31,11 @@ def publish(
     to: str = "",
     key: str = "",
     dry_run: bool = False,
+    jobs: Mapping[str, str] | None = None,
 ) -> Mapping[str, Published]:
     """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
-    is another repository than the matrix's; `key` is what cosign signs with.
+    is another repository than the matrix's; `key` is what cosign signs with. `jobs` is how the
+    forge says that the jobs of this run ended, by name.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
@@ -44,6 +50,6 @@ def publish(
             matrix.cells,
             chosen,
             dataclasses.replace(shop, documents=papers),
-            find=lambda cell: local_evidence(cell, store, engine),
+            find=lambda cell: local_evidence(cell, store, engine, states_by_target(cell, jobs)),
             dry_run=dry_run,
         )

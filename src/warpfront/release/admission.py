@@ -1,8 +1,9 @@
-"""What may be published: the results that a cell's image has, judged by what a channel demands.
-Pure.
+"""What may be published or called green: the results that a cell's image has, judged by what a
+channel demands. `publish` and the check `required` both decide by `admission`. Pure.
 
 Nothing is believed for being there. A verification counts if it is whole (its seal), of this very
-image (content hash and id), recent, and says what the channel asks for.
+image (content hash and id), recent, in accord with how its job ended, and if each outcome in it is
+a pass or one that the channel allows by name.
 """
 
 from __future__ import annotations
@@ -17,17 +18,26 @@ from warpfront.verify.seal import is_sealed
 
 _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)
-_ALLOWABLE: Mapping[Outcome, Allowance] = {
-    Outcome.UNAVAILABLE: "unavailable",
-    Outcome.SKIPPED: "skipped",
+_ALLOWABLE: Mapping[str, Allowance] = {
+    "unavailable": "unavailable",
+    "skipped": "skipped",
+    "emulated": "emulated",
 }
+"""Outcomes that a channel may allow. Every other one that is no pass is refused, also one that this
+version does not know.
+"""
+_NO_SUCH_DEVICE = frozenset({"unavailable", "emulated"})
+_SUCCESS = "success"
+_FAILED = frozenset({"failure", "failed"})
+"""How GitHub and GitLab call a job that ended with an exit code of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of one image: its labels, the ids that engines and registries have for exactly
     it, and its verifications by target. `unread` says why one cannot be read; `attached` are the
-    digests of the documents that they came in, if they came from a registry.
+    digests of the documents that they came in, if they came from a registry. `jobs` is how the
+    forge says that the verifying job of each target ended; None where no forge was asked.
     """
 
     cell: Cell
@@ -36,11 +46,12 @@ class Evidence:
     verifications: Mapping[str, Verification]
     unread: Mapping[str, str] = field(default_factory=dict)
     attached: tuple[str, ...] = ()
+    jobs: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether an image may be published in a channel: `against` says why not, `noted` what the
+    """Whether an image is proven as a channel demands: `against` says why not, `noted` what the
     channel let pass. `targets` are those it was verified on, which is what it may be named after;
     `facts` what it says of itself.
     """
@@ -53,7 +64,7 @@ class Admission:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def publishable(self) -> bool:
+    def admitted(self) -> bool:
         return not self.against
 
 
@@ -66,8 +77,8 @@ class _Said:
     only_here: bool = False  # no reason against the other targets
 
 
-def judge(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
-    """Every reason why this image may not be published now, and every leave that was taken."""
+def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
+    """Return every reason against this image now, and everything that the channel let pass."""
     allow = frozenset(channel.allow)
     said = [*_of_the_image(evidence)]
     proven, left_out, waived = [], [], False
@@ -78,7 +89,7 @@ def judge(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
             left_out += [one.text for one in blocking]
             continue
         said += found
-        if any(one.allowed_by == "unavailable" for one in found):
+        if any(one.allowed_by in _NO_SUCH_DEVICE for one in found):
             waived = True  # published all the same, and not named after this target
         elif not blocking:
             proven.append(target)
@@ -114,7 +125,11 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
         yield _Said(text=f"{target}: not verified", only_here=True)
     elif not is_sealed(found):
         yield _Said(text=f"{target}: the verification was changed after it was made")
-    elif wrong := _not_of_this(found, evidence, target) or _not_recent(found, channel, now=now):
+    elif wrong := (
+        _not_of_this(found, evidence, target)
+        or _not_recent(found, channel, now=now)
+        or _not_of_this_job(found, evidence, target)
+    ):
         yield _Said(text=f"{target}: {wrong}", only_here=True)
     else:
         for one in (*_effort(found), *_outcomes(found, channel)):
@@ -147,6 +162,20 @@ def _not_recent(found: Verification, channel: Channel, *, now: str) -> str:
     return ""
 
 
+def _not_of_this_job(found: Verification, evidence: Evidence, target: str) -> str:
+    """Why the forge contradicts a verification: a job that failed has results that say so."""
+    if evidence.jobs is None:
+        return ""
+    ended = evidence.jobs.get(target)
+    if ended is None:
+        return "the run has no job that verified it"
+    passed = all(check.outcome == Outcome.PASSED for check in found.checks)
+    if ended == _SUCCESS or (ended in _FAILED and not passed):
+        return ""
+    word = "passed" if passed else "not passed"
+    return f"its job ended with {ended}, and its results say {word}"
+
+
 def _effort(found: Verification) -> Iterator[_Said]:
     effort = found.environment.get("effort")
     if not isinstance(effort, Mapping):
@@ -166,8 +195,8 @@ def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
         if not checks:
             yield _Said(text=f"{session}: not run", only_here=True)
         # Each kind by itself: leave for one of them is none for another.
-        first = {check.outcome: check for check in reversed(checks)}
-        for outcome in sorted(set(first) - {Outcome.PASSED}):
+        first = {str(check.outcome): check for check in reversed(checks)}
+        for outcome in sorted(set(first) - {"passed"}):
             allowed_by = _ALLOWABLE.get(outcome)
             if allowed_by is None or session in channel.sessions:
                 text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"

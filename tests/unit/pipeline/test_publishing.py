@@ -37,7 +37,7 @@ from warpfront.errors import (
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
-from warpfront.release.admission import Evidence, judge
+from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
@@ -74,7 +74,7 @@ def test_a_proven_image_gets_its_tags_and_what_was_proven_goes_with_it(world: Wo
     held = held_image(world.registry, REPOSITORY, image)
     assert held is not None
     evidence = attached_evidence(world.registry, REPOSITORY, CPU, held)
-    assert judge(evidence, a_channel(), now=NOW).publishable
+    assert admission(evidence, a_channel(), now=NOW).admitted
 
 
 def test_a_second_run_sends_nothing_and_changes_nothing(world: World) -> None:
@@ -658,7 +658,7 @@ def proven(world: World) -> dict[str, bool]:
         held = held_image(world.registry, REPOSITORY, tag)
         assert held is not None
         evidence = attached_evidence(world.registry, REPOSITORY, CPU, held)
-        found[tag] = judge(evidence, a_channel(), now=NOW).publishable
+        found[tag] = admission(evidence, a_channel(), now=NOW).admitted
     return found
 
 

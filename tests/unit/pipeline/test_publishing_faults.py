@@ -21,7 +21,7 @@ from warpfront.errors import RegistryError, TagConflictError
 from warpfront.model import Failed
 from warpfront.pipeline.within.evidence import attached_evidence, local_evidence
 from warpfront.pipeline.within.shop import Published, publish_cells
-from warpfront.release.admission import judge
+from warpfront.release.admission import admission
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import held_image
 from warpfront.release.registry.client import HttpRegistry
@@ -109,7 +109,7 @@ class Place:
         evidence = attached_evidence(self.line, PATH, CPU, held)
         signed = {words for words in self.cosign.signed if words[0].endswith(f"@{digest}")}
         proofs = {f"--annotations=dev.warpfront.verification={one}" for one in evidence.attached}
-        return judge(evidence, a_channel(), now=NOW).publishable and any(
+        return admission(evidence, a_channel(), now=NOW).admitted and any(
             proofs & set(words) for words in signed
         )
 

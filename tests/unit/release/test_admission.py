@@ -12,7 +12,7 @@ from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.model import Cell, Outcome, Verification
-from warpfront.release.admission import Admission, Evidence, judge
+from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.verify.seal import is_sealed, sealed
 
 NOW = "2026-11-22T12:00:00+00:00"
@@ -21,7 +21,7 @@ CUDA = a_cell(id="nvidia", vendor="nvidia", targets=TARGETS)
 
 
 def verdict(evidence: Evidence, now: str = NOW, **changes: Any) -> Admission:
-    return judge(evidence, a_channel(**changes), now=now)
+    return admission(evidence, a_channel(**changes), now=now)
 
 
 def edited(evidence: Evidence, **changes: Any) -> Evidence:
@@ -47,7 +47,7 @@ def on(*targets: str, cell: Cell = CUDA) -> Evidence:
 
 def test_what_passed_lately_on_every_target_may_be_published() -> None:
     found = verdict(some_evidence(CUDA))
-    assert (found.publishable, found.targets, found.noted) == (True, TARGETS, ())
+    assert (found.admitted, found.targets, found.noted) == (True, TARGETS, ())
     assert found.facts["torch"] == "2.13.0+cpu"
 
 
@@ -93,13 +93,13 @@ def test_an_image_is_not_named_after_a_target_that_was_not_there() -> None:
 def test_of_four_targets_the_two_that_were_verified_are_named() -> None:
     evidence = on("sm_80", "sm_120")
     found = verdict(evidence, targets="any")
-    assert (found.publishable, found.targets) == (True, ("sm_80", "sm_120"))
+    assert (found.admitted, found.targets) == (True, ("sm_80", "sm_120"))
     assert found.noted == ("sm_90: not verified", "sm_100: not verified")
     assert verdict(evidence, targets="all").against == found.noted
 
 
 def test_any_target_is_not_none() -> None:
-    assert not verdict(on(), targets="any").publishable
+    assert not verdict(on(), targets="any").admitted
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_an_image_is_made_of_is_let_pass_only_by_name(
     assert any(text.startswith(reason) for text in verdict(evidence).against)
     if allowance:
         found = verdict(evidence, allow=(allowance,))
-        assert found.publishable
+        assert found.admitted
         assert found.noted[0].startswith(reason)
 
 
@@ -158,7 +158,7 @@ def test_an_old_verification_lets_nothing_through(ended: str, reason: str) -> No
 
 
 def test_a_verification_of_this_minute_on_a_clock_that_is_ahead_counts() -> None:
-    assert verdict(some_evidence(ended="2026-11-22T12:04:00+00:00")).publishable
+    assert verdict(some_evidence(ended="2026-11-22T12:04:00+00:00")).admitted
 
 
 @pytest.mark.parametrize(
@@ -236,4 +236,4 @@ def test_leave_for_one_kind_is_none_for_another() -> None:
 )
 def test_without_leave_only_passes_are_published(outcomes: list[Outcome], targets: str) -> None:
     found = verdict(with_checks(*outcomes), targets=targets)
-    assert found.publishable is (set(outcomes) == {Outcome.PASSED})
+    assert found.admitted is (set(outcomes) == {Outcome.PASSED})

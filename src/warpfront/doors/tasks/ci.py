@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warpfront.ci.github import Forge
+    from warpfront.ci.judging import Judgement
     from warpfront.ci.schedule import RunScope
     from warpfront.inside.checks.effort import Effort
     from warpfront.matrix.runners import Runner
@@ -40,6 +41,8 @@ def ci(
     check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
     plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
     judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
+    notify: Annotated[bool, Option("tell people of a red run: an issue, a webhook")] = False,
+    queue: Annotated[bool, Option("end runs that wait too long for a machine")] = False,
     fingerprints: Annotated[bool, Option("print what each cell depends on, as JSON")] = False,
     scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
     since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
@@ -53,10 +56,14 @@ def ci(
         _fingerprints(workspace)
     elif judge:
         _judge(workspace, forge, json=json)
+    elif notify:
+        _notify(workspace, forge, display)
+    elif queue:
+        _queue(workspace, display)
     elif plan:
         _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
     else:
-        raise InputError("nothing asked for", hint="--write, --check, --plan or --judge")
+        raise InputError("nothing asked for", hint="--write, --check, --plan, --judge, --notify")
 
 
 def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
@@ -121,9 +128,9 @@ def _plan(
     )
     told = outputs(planned, workspace.matrix.runners)
     remove_tree(root / HANDOVER)
-    keep_plan(planned, root)
-    write_text(root / CHILD, child_pipeline(flow, planned))
-    forge.say_outputs(told)
+    digest = keep_plan(planned, root)
+    write_text(root / CHILD, child_pipeline(flow, planned, digest))
+    forge.say_outputs({**told, "plan": digest})
     summary = plan_summary(planned)
     forge.say_summary(summary)
     print_result(planned, summary, json=json)
@@ -138,22 +145,72 @@ def _scope(name: str) -> RunScope:
 
 
 def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
-    from warpfront import pipeline
     from warpfront.ci.surfaces import judgement_summary
-    from warpfront.pipeline.beside.gathering import judge_run
 
-    judgement = judge_run(
-        workspace.folders.root,
-        workspace.folders.store,
-        lambda: pipeline.report(workspace, Selection()),
-        plan_ended=forge.planned,
-        ended=forge.ended,
-    )
-    summary = judgement_summary(judgement)
+    judgement, notes = _judgement(workspace, forge)
+    summary = judgement_summary(judgement, notes)
     forge.say_summary(summary)
     print_result(judgement, summary, json=json)
     if judgement.error is not None:
         raise judgement.error
+
+
+def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
+    """The verdict on this run, and what could not be determined for it."""
+    from warpfront import pipeline
+    from warpfront.ci.forge_api import forge_api, job_states
+    from warpfront.pipeline.beside.gathering import ForgeWords, judge_run
+    from warpfront.system.process import environment
+    from warpfront.system.provenance import now
+
+    states, unknown = job_states(forge_api(environment()))
+    judgement = judge_run(
+        workspace.folders.root,
+        workspace.folders.store,
+        workspace.matrix,
+        lambda: pipeline.report(workspace, Selection()),
+        forge=ForgeWords(
+            planned=forge.planned, ended=forge.ended, plan_digest=forge.plan_digest, jobs=states
+        ),
+        now=now(),
+    )
+    return judgement, (unknown,) if unknown else ()
+
+
+def _notify(workspace: Workspace, forge: Forge, display: Display) -> None:
+    from warpfront.ci.forge_api import forge_api
+    from warpfront.pipeline.beside.gathering import kept_plan
+    from warpfront.pipeline.beside.notifying import notify
+    from warpfront.system.process import environment
+
+    here = environment()
+    judgement, _ = _judgement(workspace, forge)
+    planned = kept_plan(workspace.folders.root)
+    done = notify(
+        judgement,
+        planned.scope if planned else forge.scope,
+        forge.url,
+        ways=workspace.matrix.ci.notify,
+        api=forge_api(here),
+        webhook=here.get("WARPFRONT_WEBHOOK", ""),
+    )
+    for line in done or ("nobody had to be told",):
+        display.say(line)
+
+
+def _queue(workspace: Workspace, display: Display) -> None:
+    from warpfront.ci.forge_api import GitHubApi, forge_api
+    from warpfront.ci.github_workflows import MAIN
+    from warpfront.pipeline.beside.notifying import end_waiting_runs
+    from warpfront.system.process import environment
+    from warpfront.system.provenance import now
+
+    api = forge_api(environment())
+    if not isinstance(api, GitHubApi):
+        raise InputError("no run of GitHub's, or no API_TOKEN", hint="docs/ci.md, After the merge")
+    hours = workspace.matrix.ci.queue_hours
+    for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+        display.say(line)
 
 
 @command
@@ -285,12 +342,17 @@ def _published(
 ) -> Sequence[object]:
     """Signed by COSIGN_KEY, or without a key, by the identity that CI gives to a workflow."""
     from warpfront import pipeline
+    from warpfront.ci.forge_api import forge_api, job_states
     from warpfront.system.process import environment
 
-    key = "" if environment().get("COSIGN_KEY") or dry_run else "keyless"
+    here = environment()
+    key = "" if here.get("COSIGN_KEY") or dry_run else "keyless"
+    states, unknown = job_states(None if dry_run else forge_api(here))
+    if unknown:
+        display.say(unknown)
     chosen = Selection(only=cell)
     results = pipeline.publish(
-        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run
+        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run, jobs=states
     )
     return tuple(results.values())
 

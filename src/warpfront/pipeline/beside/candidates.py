@@ -29,10 +29,18 @@ NAME = "build-candidate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A built image in a registry: `registry/path@sha256:...`."""
+    """A built image in a registry: `registry/path@sha256:...`. `identities` are the ids by which
+    engines know exactly this image: one names its config, another its manifest.
+    """
 
     cell_id: str
     reference: str
+    identities: tuple[str, ...] = ()
+
+
+def kept_candidate(cell_id: str, store: Store) -> Candidate | None:
+    found: Candidate | None = store.load(cell_id, NAME, (Candidate,))
+    return found
 
 
 def send_candidates(
@@ -92,7 +100,11 @@ def send(
             fault=RegistryFault.WRONG,
             hint="somebody else pushes there; build again",
         )
-    return Candidate(cell_id=built.cell_id, reference=f"{name}@{held.digest}")
+    return Candidate(
+        cell_id=built.cell_id,
+        reference=f"{name}@{held.digest}",
+        identities=tuple(sorted(held.identities)),
+    )
 
 
 def take_candidate(
@@ -101,7 +113,7 @@ def take_candidate(
     """The very image that was built elsewhere, in this machine's engine; None where none was handed
     over. What it says of itself has to be what was built.
     """
-    candidate: Candidate | None = store.load(cell.id, NAME, (Candidate,))
+    candidate = kept_candidate(cell.id, store)
     if candidate is None:
         return None
     handed: BuiltImage = store.load(cell.id, "build", (BuiltImage,))

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
 from warpfront.ci.schedule import RunScope, Schedule, schedule
-from warpfront.errors import CommandFailedError
+from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.matrix.plan import selected_with_parents
+from warpfront.matrix.runners import Runner
 from warpfront.matrix.selection import select
 from warpfront.model import Cell, Channel, RenderedImage, Selection, WheelLock, digest_of
 from warpfront.pipeline.within.evidence import demanded_channel
@@ -60,6 +61,7 @@ def dispatch(
         require_publisher(read_origins(environment()), matrix.project)
     now = fingerprint(matrix.cells, requirements, material, folders)
     compares = scope.only_changed and bool(since)
+    offline, unknown = _offline(matrix.runners) if scope.trusted else ({}, ())
     before = _cells_at(since, folders.root, watch) if compares else None
     planned = schedule(
         select(matrix.cells, selection),
@@ -68,10 +70,34 @@ def dispatch(
         now=now.values,
         before=None if before is None else _values(before),
         blocked=now.blocked,
+        offline=offline,
     )
+    notes += unknown
     if before is not None:
         notes += tuple(changed_cells(now.cells, before))
     return dataclasses.replace(planned, notes=notes)
+
+
+def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Rows of machines of one's own of which none is online, where a token may read that, and what
+    could not be found out. A scale set starts its machines when a job comes; a group is shared.
+    """
+    from warpfront.ci.forge_api import forge_api  # noqa: PLC0415 - its HTTP takes long to load
+
+    here = environment()
+    api = forge_api(here, here.get("RUNNERS_TOKEN", ""))
+    own = [one for one in runners if one.trust == "self-hosted" and not one.scale_set]
+    offline: dict[str, str] = {}
+    for one in own if api else ():
+        labels = ", ".join(one.labels)
+        assert api is not None
+        try:
+            serves = None if one.group else api.serves(one.labels)
+        except (InputError, UnavailableError) as error:
+            return {}, (f"whether machines are online: not determined ({error.message})",)
+        if serves is False:
+            offline[one.name] = f"no machine of the row `{one.name}` ({labels}) is online"
+    return offline, ()
 
 
 def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import MANIFEST, merge
-from warpfront.ci.judging import Judgement, judge
+from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Schedule
+from warpfront.errors import HandoverError, StoreError
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
+from warpfront.matrix.reading import Matrix
+from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.pipeline.beside.against_release import kept_standing
+from warpfront.pipeline.beside.candidates import kept_candidate
+from warpfront.pipeline.within.evidence import kept_verifications, states_by_target
+from warpfront.release.admission import Evidence
+from warpfront.release.ledger import Publication
 from warpfront.report.rows import ReportRow
 from warpfront.system.store import Store
 
 PLAN = "plan"
 
 
-def keep_plan(planned: Schedule, root: Path) -> None:
-    """For the jobs after: handover/plan/plan.json."""
+def keep_plan(planned: Schedule, root: Path) -> str:
+    """For the jobs after: handover/plan/plan.json. Return its digest, which the forge keeps."""
     Store(root / HANDOVER).save(PLAN, PLAN, planned)
+    return plan_digest(root)
+
+
+def plan_digest(root: Path) -> str:
+    """The sha256 of the plan that was handed over, "" without one."""
+    path = root / HANDOVER / PLAN / f"{PLAN}.json"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def kept_plan(root: Path) -> Schedule | None:
@@ -36,21 +53,104 @@ def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
     return merge(folders, store.folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgeWords:
+    """What the forge itself says of a run: how jobs ended, the digest of the plan that its job
+    made, and the state of each job by name, None where its interface was not asked.
+    """
+
+    planned: str = ""
+    ended: tuple[str, ...] = ()
+    plan_digest: str = ""
+    jobs: Mapping[str, str] | None = None
+
+
 def judge_run(
     root: Path,
     store: Store,
+    matrix: Matrix,
     report: Callable[[], tuple[ReportRow, ...]],
     *,
-    plan_ended: str,
-    ended: Iterable[str],
+    forge: ForgeWords,
+    now: str,
 ) -> Judgement:
     """Whether everything that was planned has passed. `report` says what the build folder holds,
     once the hand-overs are in it.
     """
+    if forge.plan_digest and plan_digest(root) not in {"", forge.plan_digest}:
+        raise HandoverError(
+            f"{HANDOVER}/{PLAN}/{PLAN}.json is not what the job `plan` left",
+            hint="the run has to be planned again",
+        )
     planned = kept_plan(root)
     gather(handed_over(root / HANDOVER), store)
     if planned is None:
-        return judge(None, (), plan_ended=plan_ended, ended=ended)
-    found = (kept_standing(store, *one) for one in planned.timed)
-    standings = [one for one in found if one is not None]
-    return judge(planned, report(), plan_ended=plan_ended, ended=ended, standings=standings)
+        end = RunEnd(now=now, planned=forge.planned, jobs=forge.ended)
+        return judge(None, (), end, demands_of("", "", ()))
+    rows = report()
+    channel = demands_of(planned.scope, planned.channel, matrix.channels)
+    by_id = {cell.id: cell for cell in matrix.cells}
+    relaxed = {row.cell_id: row.relaxed for row in rows}
+    chosen = {cell for cell, _ in planned.selected} & by_id.keys()
+    standings = (kept_standing(store, *one) for one in planned.timed)
+    end = RunEnd(
+        now=now,
+        planned=forge.planned,
+        jobs=_ended(planned, forge),
+        evidence={
+            cell: found
+            for cell in chosen
+            if (found := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
+        },
+        publications={cell: _publication(cell, store) for cell in planned.publishing},
+        standings=tuple(one for one in standings if one is not None),
+    )
+    lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
+    return judge(planned, rows, end, channel, lists_unchecked=lists)
+
+
+def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
+    """How the jobs ended that no evidence speaks of. Where the state of each is not known, what
+    the forge says of all jobs of a kind together.
+    """
+    if forge.jobs is None:
+        return forge.ended
+    kinds = (planned.build, planned.bench, planned.publish)
+    works = (work for kind in kinds for each in kind.values() for work in each)
+    return tuple(forge.jobs.get(work.name, "no job in this run") for work in works)
+
+
+def _evidence(
+    cell: Cell, store: Store, forge: ForgeWords, relaxed: tuple[str, ...]
+) -> Evidence | None:
+    """What the jobs left of a cell's image: where it was built, and where it was verified."""
+    try:
+        built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+        candidate = kept_candidate(cell.id, store)
+    except StoreError:
+        return None
+    if not isinstance(built, BuiltImage):
+        return None
+    verifications, unread = kept_verifications(cell, store)
+    return Evidence(
+        cell=cell,
+        labels={
+            CONTENT_HASH: built.content_hash,
+            BASE_SOURCE: built.base.source,
+            RELAXED: ",".join(relaxed),
+        },
+        identities=frozenset({built.image_id, *(candidate.identities if candidate else ())}),
+        verifications=verifications,
+        unread=unread,
+        jobs=states_by_target(cell, forge.jobs),
+    )
+
+
+def _publication(cell: str, store: Store) -> Publication | Blocked | Failed | None:
+    try:
+        found: Publication | Blocked | Failed | None = store.load(
+            cell, "publish", (Publication, Blocked, Failed)
+        )
+    except StoreError:
+        return None
+    return found

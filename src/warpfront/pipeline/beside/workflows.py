@@ -9,10 +9,11 @@ from pathlib import Path
 
 from warpfront import __version__
 from warpfront.ci.actions import pinned_actions, pinned_images
-from warpfront.ci.flow import Flow, machine_scripts, make_flow, scripts
+from warpfront.ci.flow import Flow, PublishingRefs, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.kubernetes import kubernetes_files
+from warpfront.ci.schedule import SCOPES
 from warpfront.errors import InputError
 from warpfront.matrix.reading import Matrix
 from warpfront.pipeline.workspace import Workspace
@@ -42,7 +43,19 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
             hint="docs/ci.md has the table to begin with",
         )
     repository = matrix.project.repository
-    return make_flow(matrix.runners, installs=_installs(root), repository=repository)
+    project = matrix.project
+    publishes = PublishingRefs(
+        branch=project.branch,
+        release_tags=project.release_tags,
+        releases=any(one.name == SCOPES["release"].channel for one in matrix.channels),
+    )
+    return make_flow(
+        matrix.runners,
+        installs=_installs(root),
+        repository=repository,
+        publishes=publishes,
+        options=matrix.ci,
+    )
 
 
 def _installs(root: Path) -> tuple[str, ...]:

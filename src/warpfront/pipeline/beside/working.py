@@ -16,6 +16,7 @@ from warpfront.pipeline.within.attempt import failed_by
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
+from warpfront.verify.seal import sealed
 
 Act = Callable[[str], Sequence[object]]
 """A step of one cell: what it made of it, and of the cells that it stands on."""
@@ -136,6 +137,7 @@ def _judged_again(result: object, before: Verification | None, store: Store) -> 
         return result
     judged = with_flakiness(result, before)
     if judged != result:
+        judged = sealed(judged, ended=judged.ended)
         store.save(result.cell_id, f"verify-{result.target}", judged)
     return judged
 

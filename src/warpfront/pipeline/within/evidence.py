@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
+from warpfront.ci.schedule import verifying_job
 from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.engine import Engine
 from warpfront.model import Blocked, BuiltImage, Cell, Channel, Failed, Verification
@@ -41,28 +43,25 @@ class Publishable:
     digest: str = ""
 
 
-def local_evidence(cell: Cell, store: Store, engine: Engine) -> Publishable | Blocked | Failed:
-    """What build and verify left here of an image that the engine still has."""
+def local_evidence(
+    cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
+) -> Publishable | Blocked | Failed:
+    """What build and verify left here of an image that the engine still has. `jobs` is how the
+    forge says that the verifying job of each target ended.
+    """
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
         return dataclasses.replace(built, step="publish")
     image = engine.image(built.image_id)
     assert image is not None
-    verifications: dict[str, Verification] = {}
-    unread: dict[str, str] = {}
-    for target in cell.targets:
-        try:
-            found = store.load(cell.id, f"verify-{target}", (Verification,))
-        except StoreError as error:
-            unread[target] = error.message
-        else:
-            verifications |= {target: found} if found else {}
+    verifications, unread = kept_verifications(cell, store)
     evidence = Evidence(
         cell=cell,
         labels=image.labels,
         identities=frozenset({built.image_id}),
         verifications=verifications,
         unread=unread,
+        jobs=jobs,
     )
     return Publishable(
         evidence=evidence,
@@ -70,6 +69,28 @@ def local_evidence(cell: Cell, store: Store, engine: Engine) -> Publishable | Bl
         content_hash=built.content_hash,
         size_bytes=built.size_bytes,
     )
+
+
+def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
+    """What verify left of a cell, by target, and why one of them cannot be read."""
+    found: dict[str, Verification] = {}
+    unread: dict[str, str] = {}
+    for target in cell.targets:
+        try:
+            one = store.load(cell.id, f"verify-{target}", (Verification,))
+        except StoreError as error:
+            unread[target] = error.message
+        else:
+            found |= {target: one} if one else {}
+    return found, unread
+
+
+def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """How the jobs that verify a cell ended, by target."""
+    if jobs is None:
+        return None
+    names = {target: verifying_job(cell.id, target) for target in cell.targets}
+    return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
 def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> Referrer:

@@ -24,7 +24,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt, failed_by
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
-from warpfront.release.admission import Admission, Evidence, judge
+from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.history import is_yanked
 from warpfront.release.indexes import Indexing
 from warpfront.release.ledger import (
@@ -238,10 +238,12 @@ def _plan(
     if not isinstance(found, Publishable):
         return found
     evidence = found.evidence
-    verdict = with_signature(judge(evidence, channel, now=shop.now), channel, signer=shop.signer)
+    verdict = with_signature(
+        admission(evidence, channel, now=shop.now), channel, signer=shop.signer
+    )
     words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
     names = names_of(cell, channel, words, project=shop.project, shared=shared)
-    if against := (*verdict.against, *(names.wrong if verdict.publishable else ())):
+    if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
         error = NotPublishableError("; ".join(against), hint=_HINT)
         return failed_by(error, cell.id, "publish")
     parents = with_parents((cell,), every)[:-1]
@@ -360,7 +362,7 @@ def _prover(
         evidence = dataclasses.replace(
             plan.found.evidence, labels=held.labels, identities=held.identities
         )
-        verdict = judge(evidence, channel, now=shop.now)
+        verdict = admission(evidence, channel, now=shop.now)
         path = shop.path(publication.repository)
         against = (
             *verdict.against,

@@ -1,0 +1,248 @@
+"""What the forge's own interface says of a run, and what a run tells there: the state of its jobs,
+online machines, one issue, runs that wait in vain. Edge.
+
+GitHub: https://docs.github.com/en/rest/actions/workflow-jobs, .../self-hosted-runners,
+.../actions/workflow-runs and https://docs.github.com/en/rest/issues/issues. GitLab:
+https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/; what a job's token reads is
+in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from 18.0 on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import requests
+
+from warpfront.errors import InputError, UnavailableError, keep_secret
+
+_SECONDS = 30.0
+_PAGE = 100
+_PAGES = 100
+_REFUSED = frozenset({401, 403, 404})
+ISSUE_LABEL = "warpfront-red"
+"""By this label a run finds the one issue that is open for red runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job of a run: its name in the plan, its state or how it ended, and since when it is so."""
+
+    name: str
+    state: str
+    created: str = ""
+
+
+class ForgeApi(Protocol):
+    """One forge's interface, for this run. Each method raises `InputError` where the token may not
+    do that, and `UnavailableError` where the forge does not answer.
+    """
+
+    def jobs(self) -> tuple[Job, ...]: ...
+
+    def serves(self, labels: tuple[str, ...]) -> bool | None: ...
+
+    def tell(self, title: str, text: str) -> str: ...
+
+    def settle(self, text: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """Requests with a token, to one project's addresses."""
+
+    base: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    def ask(self, verb: str, path: str, body: object | None = None, **query: object) -> Any:
+        url = f"{self.base}/{path}"
+        try:
+            answer = requests.request(
+                verb,
+                url,
+                params={name: str(value) for name, value in query.items()},
+                json=body,
+                headers=dict(self.headers),
+                timeout=_SECONDS,
+                allow_redirects=False,
+            )
+            found = answer.json() if answer.content and answer.ok else {}
+        except (requests.RequestException, ValueError) as error:
+            kind = type(error).__name__
+            raise UnavailableError(f"{url}: {kind}", hint="is the forge up?") from None
+        if answer.status_code in _REFUSED:
+            hint = "the token may not; docs/ci.md has the permission that it needs"
+            raise InputError(f"{url}: HTTP {answer.status_code}", hint=hint)
+        if not answer.ok or answer.status_code >= requests.codes.multiple_choices:
+            raise UnavailableError(f"{url}: HTTP {answer.status_code}", hint="try it again")
+        return found
+
+    def pages(self, path: str, inside: str = "", **query: object) -> Iterator[Mapping[str, Any]]:
+        """Every entry of a listing; `inside` is the key that holds it."""
+        for page in range(1, _PAGES + 1):
+            found = self.ask("GET", path, per_page=_PAGE, page=page, **query)
+            entries = found.get(inside, []) if inside and isinstance(found, dict) else found
+            if not isinstance(entries, list):
+                raise UnavailableError(f"{self.base}/{path}: no listing", hint="try it again")
+            yield from (one for one in entries if isinstance(one, dict))
+            if len(entries) < _PAGE:
+                return
+        raise UnavailableError(f"{self.base}/{path}: more than {_PAGES * _PAGE} entries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitHubApi:
+    """One repository on GitHub, and one run in it."""
+
+    line: _Line
+    run: str
+
+    def jobs(self) -> tuple[Job, ...]:
+        """A called workflow's job is `caller / name`. The latest attempt of each counts."""
+        path = f"actions/runs/{self.run}/jobs"
+        return tuple(_github_job(one) for one in self.line.pages(path, "jobs", filter="latest"))
+
+    def serves(self, labels: tuple[str, ...]) -> bool | None:
+        """Whether a machine with these labels is online; None where the repository has none of
+        its own: an organisation's are in no listing of it.
+        """
+        found = [
+            one.get("status") == "online"
+            for one in self.line.pages("actions/runners", "runners")
+            if {str(label.get("name")) for label in one.get("labels", ())}.issuperset(labels)
+        ]
+        return any(found) if found else None
+
+    def tell(self, title: str, text: str) -> str:
+        """Update the open issue, or open it. Return its address."""
+        body = {"title": title, "body": text}
+        for one in self._open():
+            self.line.ask("PATCH", f"issues/{one['number']}", body)
+            self.line.ask("POST", f"issues/{one['number']}/comments", {"body": text})
+            return str(one.get("html_url", ""))
+        made = self.line.ask("POST", "issues", {**body, "labels": [ISSUE_LABEL]})
+        return str(made.get("html_url", ""))
+
+    def settle(self, text: str) -> str:
+        """Close the open issue with a word on why. Return its address, "" where none is open."""
+        for one in self._open():
+            self.line.ask("POST", f"issues/{one['number']}/comments", {"body": text})
+            self.line.ask("PATCH", f"issues/{one['number']}", {"state": "closed"})
+            return str(one.get("html_url", ""))
+        return ""
+
+    def _open(self) -> list[Mapping[str, Any]]:
+        found = self.line.pages("issues", state="open", labels=ISSUE_LABEL)
+        return [one for one in found if "pull_request" not in one]
+
+    def runs(self, workflow: str) -> tuple[str, ...]:
+        """The runs of a workflow file that are not at their end."""
+        states = ("queued", "in_progress")
+        path = f"actions/workflows/{workflow}/runs"
+        found = (
+            one for state in states for one in self.line.pages(path, "workflow_runs", status=state)
+        )
+        return tuple(dict.fromkeys(str(one.get("id")) for one in found))
+
+    def of_run(self, run: str) -> GitHubApi:
+        return GitHubApi(line=self.line, run=run)
+
+    def cancel(self) -> None:
+        self.line.ask("POST", f"actions/runs/{self.run}/cancel")
+
+
+def _github_job(one: Mapping[str, Any]) -> Job:
+    ended = one.get("conclusion") if one.get("status") == "completed" else one.get("status")
+    name = str(one.get("name", "")).rpartition(" / ")[2]
+    return Job(name=name, state=str(ended), created=str(one.get("created_at", "")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitLabApi:
+    """One project on GitLab, and one pipeline in it."""
+
+    line: _Line
+    run: str
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Without those that were tried again: the listing leaves them out by itself."""
+        found = self.line.pages(f"pipelines/{self.run}/jobs")
+        return tuple(
+            Job(
+                name=str(one.get("name", "")),
+                state=str(one.get("status")),
+                created=str(one.get("created_at", "")),
+            )
+            for one in found
+        )
+
+    def serves(self, labels: tuple[str, ...]) -> bool | None:
+        """Whether a machine with these tags is online, of all that the project may use."""
+        tags = ",".join(labels)
+        return any(True for _ in self.line.pages("runners", status="online", tag_list=tags))
+
+    def tell(self, title: str, text: str) -> str:
+        """Update the open issue, or open it. Return its address."""
+        body = {"title": title, "description": text}
+        for one in self._open():
+            self.line.ask("PUT", f"issues/{one['iid']}", body)
+            self.line.ask("POST", f"issues/{one['iid']}/notes", {"body": text})
+            return str(one.get("web_url", ""))
+        made = self.line.ask("POST", "issues", {**body, "labels": ISSUE_LABEL})
+        return str(made.get("web_url", ""))
+
+    def settle(self, text: str) -> str:
+        """Close the open issue with a word on why. Return its address, "" where none is open."""
+        for one in self._open():
+            self.line.ask("POST", f"issues/{one['iid']}/notes", {"body": text})
+            self.line.ask("PUT", f"issues/{one['iid']}", {"state_event": "close"})
+            return str(one.get("web_url", ""))
+        return ""
+
+    def _open(self) -> list[Mapping[str, Any]]:
+        return list(self.line.pages("issues", state="opened", labels=ISSUE_LABEL))
+
+
+def forge_api(environment: Mapping[str, str], token: str = "") -> GitHubApi | GitLabApi | None:
+    """Return the interface of the forge that runs this job, by API_TOKEN or, on GitLab, the job's
+    own token; None outside of CI and without a token.
+    """
+    token = token or environment.get("API_TOKEN", "")
+    keep_secret(token, environment.get("CI_JOB_TOKEN", ""))
+    if environment.get("GITHUB_ACTIONS") == "true" and token:
+        api = environment.get("GITHUB_API_URL", "https://api.github.com").rstrip("/")
+        headers = {
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+            "Authorization": f"Bearer {token}",
+        }
+        project = environment.get("GITHUB_REPOSITORY", "")
+        line = _Line(base=f"{api}/repos/{project}", headers=headers)
+        return GitHubApi(line=line, run=environment.get("GITHUB_RUN_ID", ""))
+    if environment.get("GITLAB_CI") == "true":
+        api = environment.get("CI_API_V4_URL", "").rstrip("/")
+        own = {"JOB-TOKEN": environment.get("CI_JOB_TOKEN", "")}
+        known = {"PRIVATE-TOKEN": token} if token else own
+        project = quote(environment.get("CI_PROJECT_ID", ""), safe="")
+        line = _Line(base=f"{api}/projects/{project}", headers=known)
+        return GitLabApi(line=line, run=environment.get("CI_PIPELINE_ID", ""))
+    return None
+
+
+def job_states(api: ForgeApi | None) -> tuple[Mapping[str, str] | None, str]:
+    """Return the state of each job of this run by name, and why that is not known, "" if it is. Of
+    two jobs of one name the worse counts.
+    """
+    if api is None:
+        return None, ""
+    try:
+        found = api.jobs()
+    except InputError as error:
+        return None, f"states of jobs: not determined ({error.message})"
+    states: dict[str, str] = {}
+    for one in found:
+        if states.get(one.name, "success") == "success":
+            states[one.name] = one.state
+    return states, ""
