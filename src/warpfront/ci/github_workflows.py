@@ -34,6 +34,7 @@ _POWERS = {
     "issues": "one issue names what is red",
     "actions": "runs that wait in vain are ended",
 }
+_READING = {"actions": "how the run's jobs ended"}
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
 """For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
 _ZIZMOR = """\
@@ -45,6 +46,12 @@ _OWN = """\
   self-hosted-runner:
     # No fork reaches them: a job's `if` says so, there and where it is called.
 """
+_RUNNERS_TOKEN = f"""\
+  secrets-outside-env:
+    # `plan` reads which machines are online, by a token that reads nothing else. It runs before any
+    # environment, and never with the token in a pull request.
+    ignore:
+      - {MAIN}.yml"""
 _GROUPED = "    # A group may be GitHub's own machines, too, which it throws away after each job.\n"
 _NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
 _OURS = (
@@ -82,12 +89,16 @@ def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
     for job in flow.jobs:
         if job.spread:
             made[_called_file(job)] = _called(flow, job, actions)
-    if any(one.trust == "self-hosted" for one in flow.runners):
+    if _has_own_machines(flow):
         made[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
     files = {path: _text(document, actions) for path, document in made.items()}
     labels = _text(_labels(flow), actions)
     files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
+
+
+def _has_own_machines(flow: Flow) -> bool:
+    return any(one.trust == "self-hosted" for one in flow.runners)
 
 
 def _called_file(job: Job) -> str:
@@ -148,22 +159,25 @@ def _text(document: object, actions: Actions) -> str:
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
-    for power, reason in _POWERS.items():
-        text = text.replace(f" {power}: write\n", f" {power}: write # {reason}\n")
+    for how, reasons in (("write", _POWERS), ("read", _READING)):
+        for power, reason in reasons.items():
+            text = text.replace(f" {power}: {how}\n", f" {power}: {how} # {reason}\n")
     return HEADER + text
 
 
 def _zizmor(flow: Flow) -> str:
     """What its strictest persona may go on saying, with the reason."""
     said_of = [job for job in flow.jobs if job.runner.trust == "self-hosted" or job.runner.group]
-    files = [f"      - {MAIN}-{job.name}.yml" for job in said_of if job.spread]
+    called = dict.fromkeys(_called_file(job) for job in said_of if job.spread)
+    files = [f"      - {path.removeprefix(f'{FOLDER}/')}" for path in called]
     if any(not job.spread and (job.wanted or job.runner.group) for job in said_of):
         files.append(f"      - {MAIN}.yml")
     if not files:
         return f"{HEADER}{_ZIZMOR}\n"
     grouped = any(job.runner.trust == "hosted" for job in said_of)
     reason = _OWN + (_GROUPED if grouped else "")
-    return "\n".join([HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
+    asks = [_RUNNERS_TOKEN] if _has_own_machines(flow) else []
+    return "\n".join([HEADER + _ZIZMOR, f"{reason}    ignore:", *files, *asks, ""])
 
 
 def _labels(flow: Flow) -> dict[str, Any]:
@@ -400,8 +414,7 @@ class _Steps:
             }
         if "actions" in {*self.job.reads, *self.job.powers}:
             told["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
-        own = [one for one in self.flow.runners if one.trust == "self-hosted"]
-        if self.job.name == "plan" and own:
+        if self.job.name == "plan" and _has_own_machines(self.flow):
             told["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
         if self.job.alerts:
             told["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"

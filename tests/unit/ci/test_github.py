@@ -41,6 +41,9 @@ def asked(repository: str | None, *labels: str) -> dict[str, Any]:
         ("schedule", {}, "nightly", ""),
         ("workflow_dispatch", {"inputs": {"scope": "release"}}, "release", ""),
         ("workflow_dispatch", {"inputs": None}, "nightly", ""),
+        ("push", {"ref": "refs/heads/main", "before": "abc"}, "merged", "abc"),
+        ("push", {"ref": "refs/heads/main", "before": "0" * 40}, "merged", ""),
+        ("push", {"ref": "refs/tags/v1", "before": "0" * 40}, "release", ""),
     ],
 )
 def test_an_event_is_a_scope_and_what_to_compare_with(

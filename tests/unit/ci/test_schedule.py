@@ -87,7 +87,7 @@ def test_a_pull_request_reaches_hosted_machines_only_and_says_what_comes_later()
     assert set(planned.verify) == {"ubuntu"}
     assert {one.target for one in planned.later} == {"sm_80", "sm_90"}
     assert planned.unavailable == ()
-    assert planned.publish == ()
+    assert planned.publish == {}
     assert planned.building == (CPU.id, SERVE.id, "gpu")
 
 
@@ -122,7 +122,34 @@ def test_another_machine_needs_a_builder_of_its_own() -> None:
 def test_a_release_publishes_what_was_made() -> None:
     planned = made("release")
     assert planned.channel == "release"
-    assert [work.cells for work in planned.publish] == [(CPU.id,), (SERVE.id,), ("gpu",)]
+    assert {
+        vendor: [work.cells for work in works] for vendor, works in planned.publish.items()
+    } == {"cpu": [(CPU.id,), (SERVE.id,)], "nvidia": [("gpu",)]}
+    (gpu,) = planned.publish["nvidia"]
+    assert gpu.after == ("build-gpu", "verify-gpu-sm_90")
+
+
+def test_a_cell_that_no_machine_verifies_has_no_job_that_publishes_it() -> None:
+    planned = made("release", runners=(UBUNTU,))
+    assert set(planned.publish) == {"cpu"}
+    assert {one.cell_id for one in planned.unavailable} == {"gpu"}
+
+
+def test_a_row_without_a_machine_online_makes_no_job_and_says_so() -> None:
+    asleep = {"h100": "no machine of the row `h100` (h100) is online"}
+    planned = made("nightly", offline=asleep)
+    assert set(planned.verify) == {"ubuntu"}
+    reasons = {one.target: one.reason for one in planned.unavailable}
+    assert reasons["sm_90"] == asleep["h100"]
+    assert "no runner of the table has sm_80" in reasons["sm_80"]
+
+
+def test_a_run_after_the_merge_has_what_changed_and_publishes_nothing() -> None:
+    before = {cell.id: f"now-{cell.id}" for cell in CELLS} | {"gpu": "another"}
+    planned = made("merged", before=before)
+    assert planned.building == ("gpu",)
+    assert (planned.channel, planned.publish) == ("", {})
+    assert set(planned.verify) == {"h100"}
 
 
 def test_a_night_times_the_first_image_of_each_chain_where_it_was_verified() -> None:
@@ -151,7 +178,8 @@ def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
     assert told.pop("channel") == "nightly"
     assert set(told.values()) == {"[]"}
     kinds = ("build", "candidate", "verify", "bench")
-    assert told.keys() == {f"{k}-{n}" for k in kinds for n in ("ubuntu", "h100")} | {"publish"}
+    publishing = {"publish-cpu", "publish-nvidia"}
+    assert told.keys() == {f"{k}-{n}" for k in kinds for n in ("ubuntu", "h100")} | publishing
 
 
 def test_what_is_published_is_sent_to_the_registry_as_it_is_built() -> None:

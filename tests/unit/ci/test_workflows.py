@@ -14,16 +14,18 @@ import yaml
 from ruamel.yaml import YAML
 
 from warpfront.ci.actions import pinned_actions
-from warpfront.ci.flow import Flow, make_flow, scripts, yaml_text
-from warpfront.ci.github_workflows import MATCHERS, workflows
+from warpfront.ci.flow import Flow, PublishingRefs, make_flow, scripts, yaml_text
+from warpfront.ci.github_workflows import MATCHERS, QUEUE, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.errors import InputError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
+from warpfront.model import CiOptions
 from warpfront.pipeline.beside.workflows import ci_files, flow_of, stale, write
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.release.origin import PUBLISH_WORKFLOW
 
 ROOT = Path(__file__).resolve().parents[3]
 MATRIX = read_matrix(
@@ -73,15 +75,16 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release", "pages", "prune", "findings"} or name.startswith(
-            "candidate-"
-        )
+        may = name in {"publish", "release", "pages", "prune", "findings", "notify", "queue"}
+        may = may or name.startswith(("candidate-", "publish-"))
         if given is None or (writes and not may):
             yield name
 
 
 def writing_for_a_request(workflow: Workflow) -> Iterator[str]:
     """Jobs that may write, and are not kept from pull requests."""
+    if set(started_by(workflow)) == {"schedule"}:
+        return
     for name, job in workflow["jobs"].items():
         writes = "write" in (job.get("permissions") or {}).values()
         kept = (
@@ -90,6 +93,22 @@ def writing_for_a_request(workflow: Workflow) -> Iterator[str]:
             "startsWith(github.ref, 'refs/tags/",
         )
         if writes and not any(one in str(job.get("if")) for one in kept):
+            yield name
+
+
+def started_by(workflow: Workflow) -> list[str]:
+    return list(workflow.get("on") or workflow[True])  # type: ignore[index]  # as YAML 1.1 has it
+
+
+REFS = "(github.ref == 'refs/heads/main' || startsWith(github.ref, 'refs/tags/v'))"
+
+
+def publishing_from_anywhere(workflow: Workflow) -> Iterator[str]:
+    """Jobs that may push or sign, and do not demand a ref that publishes."""
+    for name, job in workflow["jobs"].items():
+        powers = {power for power, how in (job.get("permissions") or {}).items() if how == "write"}
+        sends = powers & {"packages", "id-token", "attestations"}
+        if sends and REFS not in str(job.get("if")) and "startsWith(github.ref" not in str(job):
             yield name
 
 
@@ -145,7 +164,12 @@ def publishing_cancelled(workflow: Workflow) -> Iterator[str]:
 def holding_secrets(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         kept = "environment" in job or "uses" in job
-        if not kept and re.search(r"secrets\.|github\.token", str(job)):
+        # A token that writes nothing, or ends runs of a workflow that only the clock starts.
+        writes = {p for p, how in (job.get("permissions") or {}).items() if how == "write"}
+        harmless = not writes or started_by(workflow) == ["schedule"]
+        said = str(job).replace("github.event_name != 'pull_request' && secrets.RUNNERS_TOKEN", "")
+        held = re.search(r"secrets\." if harmless else r"secrets\.|github\.token", said)
+        if not kept and held:
             yield name
 
 
@@ -161,8 +185,7 @@ def handing_secrets(workflow: Workflow) -> Iterator[str]:
 
 
 def started_by_strangers(workflow: Workflow) -> Iterator[str]:
-    started = workflow.get("on") or workflow[True]  # type: ignore[index]  # as YAML 1.1 has it
-    yield from {"pull_request_target", "workflow_run", "issue_comment"} & set(started)
+    yield from {"pull_request_target", "workflow_run", "issue_comment"} & set(started_by(workflow))
 
 
 RULES = (
@@ -170,6 +193,7 @@ RULES = (
         unpinned,
         powerful,
         writing_for_a_request,
+        publishing_from_anywhere,
         injectable,
         leaving_credentials,
         endless,
@@ -221,8 +245,12 @@ def seeded(path: str, place: str, value: object) -> Workflow:
         (open_to_forks, seeded(OWN, "jobs.verify-h100.if", "${{ always() }}")),
         (publishing_cancelled, seeded(PUBLISH, "jobs.publish.concurrency", {})),
         (holding_secrets, seeded(OWN, "jobs.verify-h100.env", {"A": "${{ secrets.TOKEN }}"})),
-        (handing_secrets, seeded(MAIN, "jobs.publish.secrets", "inherit")),
-        (handing_secrets, seeded(MAIN, "jobs.publish.if", "${{ always() }}")),
+        (handing_secrets, seeded(MAIN, "jobs.publish-cpu.secrets", "inherit")),
+        (handing_secrets, seeded(MAIN, "jobs.publish-cpu.if", "${{ always() }}")),
+        (publishing_from_anywhere, seeded(MAIN, "jobs.publish-amd.if", "${{ !cancelled() }}")),
+        (publishing_from_anywhere, seeded(MAIN, "jobs.candidate-ubuntu.if", "${{ always() }}")),
+        (publishing_from_anywhere, seeded(MAIN, "jobs.prune.if", "${{ always() }}")),
+        (publishing_from_anywhere, seeded(PUBLISH, "jobs.publish.if", "${{ always() }}")),
         (started_by_strangers, seeded(MAIN, "on", {"pull_request_target": {}})),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -264,13 +292,68 @@ def test_a_job_is_one_call() -> None:
 def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
     required = RENDERED[MAIN]["jobs"]["required"]
     assert required["if"] == "${{ always() }}"
-    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages", "prune"}
+    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "notify", "pages", "prune"}
     assert set(required["needs"]) == others
+    assert {"publish-cpu", "publish-nvidia", "publish-amd"} <= others
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"] == {
         "PLANNED": "${{ needs.plan.result }}",
         "ENDED": "${{ join(needs.*.result) }}",
+        "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
+        "API_TOKEN": "${{ github.token }}",
     }
+    assert required["permissions"] == {"contents": "read", "actions": "read"}
+
+
+def test_publishing_waits_for_machines_of_its_own_vendor_only() -> None:
+    jobs = RENDERED[MAIN]["jobs"]
+    for vendor, runner in (("cpu", "ubuntu"), ("nvidia", "h100"), ("amd", "mi300")):
+        needs = jobs[f"publish-{vendor}"]["needs"]
+        assert [name for name in needs if name.startswith("verify-")] == [f"verify-{runner}"]
+        assert jobs[f"publish-{vendor}"]["uses"] == f"./{PUBLISH}"
+
+
+def test_one_workflow_signs_and_it_is_the_one_that_signatures_have_to_name() -> None:
+    """Called ones count: a certificate names the called file, with the ref."""
+    signs = [
+        path
+        for path, workflow in RENDERED.items()
+        if any("cosign-installer" in step.get("uses", "") for step in steps_of(workflow))
+    ]
+    assert signs == [PUBLISH_WORKFLOW] == [PUBLISH]
+
+
+def test_a_merge_and_a_release_tag_start_a_run() -> None:
+    started = RENDERED[MAIN].get("on") or RENDERED[MAIN][True]  # type: ignore[index]
+    assert started["push"] == {"branches": ["main"], "tags": ["v*"]}
+    refs = PublishingRefs(branch="trunk", release_tags="rel-", releases=False)
+    flow = make_flow(MATRIX.runners, installs=("x",), repository="ghcr.io/x", publishes=refs)
+    files = workflows(flow, pinned_actions())
+    main = yaml.load(files[MAIN], yaml.CSafeLoader)
+    assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
+    assert "startsWith(github.ref, 'refs/tags/rel-')" in main["jobs"]["publish-cpu"]["if"]
+    rules = yaml.load(gitlab_files(flow)[PARENT], yaml.CSafeLoader)["plan"]["rules"]
+    assert "release" not in {rule["variables"]["SCOPE"] for rule in rules}
+
+
+def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
+    notify = RENDERED[MAIN]["jobs"]["notify"]
+    assert notify["if"] == f"${{{{ always() && github.event_name != 'pull_request' && {REFS} }}}}"
+    assert notify["permissions"] == {"contents": "read", "actions": "read", "issues": "write"}
+    assert "required" in notify["needs"]
+    silent = make_flow(
+        MATRIX.runners, installs=("x",), repository="ghcr.io/x", options=CiOptions(notify=())
+    )
+    assert "notify" not in workflows(silent, pinned_actions())[MAIN]
+
+
+def test_only_where_machines_are_ours_does_a_clock_end_what_waits_for_one() -> None:
+    hosted = [one for one in MATRIX.runners if one.trust == "hosted"]
+    flow = make_flow(hosted, installs=("x",), repository="ghcr.io/x")
+    assert f".github/workflows/{QUEUE}" not in workflows(flow, pinned_actions())
+    queue = RENDERED[f".github/workflows/{QUEUE}"]["jobs"]["queue"]
+    assert queue["runs-on"] == "ubuntu-24.04"
+    assert queue["permissions"] == {"contents": "read", "actions": "write"}
 
 
 def matched(line: str) -> tuple[str, ...] | None:
@@ -309,10 +392,10 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
     files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
-    assert "github.token" not in files[PUBLISH]
+    assert "REGISTRY_TOKEN: ${{ github.token }}" not in files[PUBLISH]
     calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
     told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
-    assert told == {"candidate-ubuntu", "publish"}
+    assert told == {"candidate-ubuntu", "publish-cpu", "publish-nvidia", "publish-amd"}
 
 
 def test_the_same_flow_gives_the_same_bytes() -> None:
@@ -328,26 +411,38 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
         before=None,
         blocked={},
     )
-    child = yaml.load(child_pipeline(the_flow(), planned), yaml.CSafeLoader)
+    child = yaml.load(child_pipeline(the_flow(), planned, "d1"), yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
-    ends = {"report", "prune", "required"}
-    assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | ends
+    works += [work for of_vendor in planned.publish.values() for work in of_vendor]
+    ends = {"report", "prune", "required", "notify"}
+    assert jobs.keys() == {work.name for work in works} | ends
     for name, body in jobs.items():
         assert set(body["script"]) <= scripts(the_flow()).keys()
         sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
         assert (
             ("ci/login.sh" in body["script"]) == sends == ("REGISTRY" in body.get("variables", {}))
         )
-        assert sends == ("environment" in body)
+        assert (sends or name == "notify") == ("environment" in body)
         assert body["timeout"].endswith("minutes")
         assert body["tags"]
         assert name.startswith("publish-") == (not body["interruptible"])
         assert name.startswith("publish-") == ("resource_group" in body)
     h100 = [body for body in jobs.values() if "h100" in body["tags"]]
     assert {body["script"][-1] for body in h100} == {"ci/verify.sh", "ci/bench.sh"}
-    assert jobs["required"].get("allow_failure") is None
+    allowed = [name for name, body in jobs.items() if body.get("allow_failure")]
+    assert allowed == ["prune"]
+    assert jobs["required"]["variables"]["PLAN_DIGEST"] == "d1"
+    for work in works:
+        body = jobs[work.name]
+        if work.name.startswith("publish-"):
+            (rule,) = body["rules"]
+            assert rule["when"] == "always"
+            assert rule["if"].startswith('$CI_COMMIT_REF_PROTECTED == "true" && ')
+            assert body["needs"] == list(work.after)
+        else:
+            assert body["when"] == "always"
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
@@ -355,6 +450,9 @@ def test_gitlab_is_told_what_starts_a_run() -> None:
     scopes = [rule["variables"]["SCOPE"] for rule in parent["plan"]["rules"]]
     assert sorted(scopes) == sorted(SCOPES)
     assert parent["cells"]["trigger"]["strategy"] == "depend"
+    by_scope = {rule["variables"]["SCOPE"]: rule["if"] for rule in parent["plan"]["rules"]}
+    assert by_scope["release"] == "$CI_COMMIT_TAG =~ /^v/"
+    assert by_scope["merged"] == '$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == "main"'
 
 
 def test_what_is_committed_is_what_would_be_written() -> None:

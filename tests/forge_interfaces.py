@@ -1,0 +1,168 @@
+"""Stand-ins for the interfaces of GitHub and GitLab, on loopback: neither can be reached here.
+
+Their rules, and where each is from:
+* GitHub lists 100 entries a page at most, inside `jobs`, `runners`, `workflow_runs`; issues are a
+  bare list. https://docs.github.com/en/rest/actions/workflow-jobs,
+  https://docs.github.com/en/rest/actions/self-hosted-runners,
+  https://docs.github.com/en/rest/actions/workflow-runs, https://docs.github.com/en/rest/issues/issues
+* GitLab lists bare lists, 100 entries a page at most, and leaves retried jobs out.
+  https://docs.gitlab.com/api/jobs/#list-pipeline-jobs, https://docs.gitlab.com/api/issues/,
+  https://docs.gitlab.com/api/runners/#list-projects-runners
+* A job's token of GitLab reads the jobs of a pipeline from 18.0 on, and neither issues nor runners:
+  https://docs.gitlab.com/ci/jobs/fine_grained_permissions/. The rest answers 401 or 404.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Answer = tuple[int, Any]
+
+
+@dataclass
+class ForgeInterface:
+    """What a forge knows, and the requests that came. `refuses` are parts of paths that the token
+    may not read.
+    """
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    jobs_of: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    runners: list[dict[str, Any]] = field(default_factory=list)
+    issues: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    refuses: dict[str, int] = field(default_factory=dict)
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    address: str = ""
+
+    def github(  # noqa: PLR0911 - a return for each address
+        self, verb: str, path: str, query: dict[str, str], body: Any
+    ) -> Answer:
+        parts = path.removeprefix("/repos/me/mine/").split("/")
+        match [verb, *parts]:
+            case ["GET", "actions", "runs", run, "jobs"]:
+                assert query["filter"] == "latest"
+                return 200, {"jobs": page(self.jobs_of.get(run, self.jobs), query)}
+            case ["GET", "actions", "runners"]:
+                return 200, {"runners": page(self.runners, query)}
+            case ["GET", "actions", "workflows", "warpfront.yml", "runs"]:
+                found = [one for one in self.runs if one["status"] == query["status"]]
+                return 200, {"workflow_runs": page(found, query)}
+            case ["POST", "actions", "runs", run, "cancel"]:
+                self.cancelled.append(run)
+                return 202, {}
+            case ["GET", "issues"]:
+                found = [one for one in self.issues if query["labels"] in one["labels"]]
+                return 200, page([one for one in found if one["state"] == query["state"]], query)
+            case ["POST", "issues"]:
+                number = len(self.issues) + 1
+                made = {**body, "number": number, "state": "open", "html_url": f"issue/{number}"}
+                self.issues.append(made)
+                return 201, made
+            case ["PATCH", "issues", number]:
+                self.issues[int(number) - 1] |= body
+                return 200, self.issues[int(number) - 1]
+            case ["POST", "issues", _, "comments"]:
+                return 201, {}
+        return 404, {}
+
+    def gitlab(  # noqa: PLR0911 - a return for each address
+        self, verb: str, path: str, query: dict[str, str], body: Any
+    ) -> Answer:
+        parts = path.removeprefix("/projects/7/").split("/")
+        match [verb, *parts]:
+            case ["GET", "pipelines", "1234", "jobs"]:
+                return 200, page(self.jobs, query)
+            case ["GET", "runners"]:
+                tags = set(query["tag_list"].split(","))
+                found = [one for one in self.runners if tags <= set(one["tag_list"])]
+                return 200, page([o for o in found if o["status"] == query["status"]], query)
+            case ["GET", "issues"]:
+                found = [one for one in self.issues if query["labels"] == one["labels"]]
+                return 200, page([one for one in found if one["state"] == query["state"]], query)
+            case ["POST", "issues"]:
+                number = len(self.issues) + 1
+                made = {**body, "iid": number, "state": "opened", "web_url": f"issue/{number}"}
+                self.issues.append(made)
+                return 201, made
+            case ["PUT", "issues", number]:
+                closes = {"state": "closed"} if body.get("state_event") == "close" else {}
+                self.issues[int(number) - 1] |= body | closes
+                return 200, self.issues[int(number) - 1]
+            case ["POST", "issues", _, "notes"]:
+                return 201, {}
+        return 404, {}
+
+
+def page(entries: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:
+    size, number = min(int(query["per_page"]), 100), int(query["page"])
+    return entries[size * (number - 1) : size * number]
+
+
+@contextmanager
+def standing_in(
+    forge: ForgeInterface, answers: Callable[[str, str, dict[str, str], Any], Answer]
+) -> Iterator[ForgeInterface]:
+    """The interface on loopback; `/hook` is where a webhook arrives."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _any(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            where = urlsplit(self.path)
+            forge.headers.append(dict(self.headers))
+            forge.requests.append((self.command, where.path, body))
+            query = {name: values[0] for name, values in parse_qs(where.query).items()}
+            refused = [code for part, code in forge.refuses.items() if part in where.path]
+            if where.path == "/hook":
+                forge.hooks.append(body)
+                status, said = refused[0] if refused else 200, {}
+            elif refused:
+                status, said = refused[0], {"message": "no"}
+            else:
+                status, said = answers(self.command, where.path, query, body)
+            content = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_PATCH = _any  # noqa: N815 - http.server's names
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        forge.address = f"http://127.0.0.1:{server.server_port}"
+        yield forge
+        server.shutdown()
+
+
+def github_job(forge: ForgeInterface) -> dict[str, str]:
+    """The variables of a job whose interface is the stand-in."""
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_API_URL": forge.address,
+        "GITHUB_REPOSITORY": "me/mine",
+        "GITHUB_RUN_ID": "1234",
+        "API_TOKEN": "the-token-of-the-job",
+    }
+
+
+def gitlab_job(forge: ForgeInterface) -> dict[str, str]:
+    return {
+        "GITLAB_CI": "true",
+        "CI_API_V4_URL": forge.address,
+        "CI_PROJECT_ID": "7",
+        "CI_PIPELINE_ID": "1234",
+        "CI_JOB_TOKEN": "the-token-of-the-job",
+    }
