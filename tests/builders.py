@@ -170,6 +170,16 @@ def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:
     return dataclasses.replace(check, **changes)
 
 
+class OutcomeWord(str):
+    """An outcome that this version has no name for."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+
 def a_verification(*checks: CheckResult, **changes: Any) -> Verification:
     checks = checks or (a_check(),)
     verification = Verification(

@@ -245,9 +245,7 @@ def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
 
 
 def _guards(flow: Flow, job: Job) -> list[str]:
-    """What keeps strangers from a job, and other branches from publishing, whatever its plan
-    says.
-    """
+    """What keeps forks from a job, and other branches from publishing, whatever the plan says."""
     ours = [f"({_OURS})"] if job.runner.trust == "self-hosted" else []
     return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
 

@@ -21,9 +21,7 @@ _NEEDS_LIMIT = 50
 
 
 def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
-    """What starts a pipeline -> the scope. A fork's merge request runs in the fork, on its own
-    machines.
-    """
+    """What starts a pipeline -> the scope. A fork's merge request runs in the fork."""
     refs = flow.publishes
     tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
     pushed = f'$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == "{refs.branch}"'

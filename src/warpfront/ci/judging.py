@@ -178,16 +178,15 @@ def _admitted(
     noted: list[str] = []
     for cell, target in planned.selected:
         row, evidence = rows.get((cell, target)), end.evidence.get(cell)
-        found = row.verify if row and row.verify != NOT_RUN else "no result"
-        if evidence is None or found == "no result":
-            refused.append(_fault(f"{found} ({_why(row)})", cell, target, row))
+        found = row.verify if row and row.verify not in {NOT_RUN, Outcome.PASSED} else "not proven"
+        if evidence is None or target not in {**evidence.verifications, **evidence.unread}:
+            refused.append(_fault(f"not verified, no result ({_why(row)})", cell, target, row))
             continue
         verdict = admission(_on(evidence, target), demands, now=end.now)
         noted += [f"{cell}: {text}" for text in verdict.noted]
         if not verdict.admitted:
             why = "; ".join(text.removeprefix(f"{target}: ") for text in verdict.against)
-            word = "not proven" if found == Outcome.PASSED else found
-            refused.append(_fault(f"{word} ({why})", cell, target, row))
+            refused.append(_fault(f"{found} ({why})", cell, target, row))
     return refused, noted
 
 

@@ -101,9 +101,7 @@ def alert_title(scope: str) -> str:
 
 
 def alert_text(judgement: Judgement, scope: str, url: str) -> str:
-    """A red run for those who do not look at its page: each cell, kind of failure and the line that
-    repeats it.
-    """
+    """A red run for those who do not see its page: cells, kinds of failure, and repeat lines."""
     why = judgement.error.message if judgement.error else ""
     lines = [f"The {scope} run is red: {why}", "", url, ""]
     for one in judgement.faults:

@@ -84,8 +84,9 @@ def test_what_was_not_built_is_red(build: str) -> None:
 
 def test_a_result_that_is_missing_is_red() -> None:
     assert isinstance(error_of(), BuildFailedError)
-    other = dataclasses.replace(PASSED, target="sm_80")
-    assert isinstance(error_of(other), NotVerifiedError)
+    empty = {CELL: dataclasses.replace(PROVEN, verifications={})}
+    assert isinstance(error_of(PASSED, evidence=empty), NotVerifiedError)
+    assert isinstance(error_of(PASSED, evidence={}), NotVerifiedError)
 
 
 @pytest.mark.parametrize("ended", ["failure", "cancelled", ""])
@@ -183,7 +184,7 @@ def test_each_failure_has_what_repeats_it() -> None:
     (fault,) = judged(row, evidence=evidence).faults
     assert (fault.cell_id, fault.target, fault.kind) == (CELL, TARGET, "verdict")
     assert fault.repeat == "invoke verify it"
-    built, verified = judged().faults
+    built, verified = judged(evidence={}).faults
     assert built.repeat == f"invoke build --locked --only {CELL}"
     assert verified.repeat == f"invoke verify --only {CELL} --target {TARGET}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from builders import a_cell, a_channel, a_check, a_verification, some_evidence
+from builders import OutcomeWord, a_cell, a_channel, a_check, a_verification, some_evidence
 from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
@@ -237,3 +237,42 @@ def test_leave_for_one_kind_is_none_for_another() -> None:
 def test_without_leave_only_passes_are_published(outcomes: list[Outcome], targets: str) -> None:
     found = verdict(with_checks(*outcomes), targets=targets)
     assert found.admitted is (set(outcomes) == {Outcome.PASSED})
+
+
+@pytest.mark.parametrize("word", ["wonderful", "undetermined", "PASSED", "pass", ""])
+def test_an_outcome_that_is_not_known_is_refused_whatever_the_channel_allows(word: str) -> None:
+    """Outcomes are an allow list: what another version writes is no pass here."""
+    everything: tuple[Any, ...] = ("unavailable", "skipped", "emulated", "quick", "profile")
+    unknown = a_check(name="new", outcome=OutcomeWord(word))
+    found = admission(some_evidence(None, a_check(), unknown), a_channel(allow=everything), now=NOW)
+    assert found.against == (f"x86-64: load/new: {word}: ",)
+
+
+def test_an_emulated_device_is_let_pass_only_by_name_and_names_no_target() -> None:
+    emulated = some_evidence(None, a_check(), a_check(name="new", outcome=OutcomeWord("emulated")))
+    assert verdict(emulated).against == ("x86-64: load/new: emulated: ",)
+    found = verdict(emulated, allow=("emulated",))
+    assert (found.admitted, found.targets) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome", "reason"),
+    [
+        ("success", Outcome.PASSED, ""),
+        ("failure", Outcome.PASSED, "its job ended with failure, and its results say passed"),
+        ("cancelled", Outcome.PASSED, "its job ended with cancelled"),
+        ("cancelled", Outcome.SKIPPED, "its results say not passed"),
+        ("failure", Outcome.SKIPPED, ""),
+        (None, Outcome.PASSED, "the run has no job that verified it"),
+    ],
+)
+def test_a_job_s_end_has_to_agree_with_its_results(
+    ended: str | None, outcome: Outcome, reason: str
+) -> None:
+    jobs = {} if ended is None else {"x86-64": ended}
+    evidence = dataclasses.replace(
+        some_evidence(None, a_check(), a_check(outcome, name="another")), jobs=jobs
+    )
+    found = verdict(evidence, allow=("skipped",))
+    assert found.admitted == (not reason)
+    assert not reason or reason in found.against[0]

@@ -1,5 +1,5 @@
-"""notify: one issue or a webhook for red runs that no pull request shows; an end for runs that wait
-in vain.
+"""notify: one issue or a webhook for red runs that no pull request shows; and an end for those runs
+that wait for a machine in vain.
 """
 
 from __future__ import annotations
