@@ -82,7 +82,10 @@ class Forge:
     def _add(self, name: str, job: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         if "uses" not in job:
             steps = {"call": {"outputs": dict(self.outputs)}}
-            self.runs[name] = [self.evaluator.filled(dict(job), {**given, "steps": steps})]
+            filled = self.evaluator.filled(dict(job), {**given, "steps": steps})
+            self.runs[name] = [filled]
+            if "environment" in filled:
+                self.environments.add(filled["environment"])
             return
         for shard in self.evaluator.filled(job["strategy"]["matrix"], given)["include"]:
             called = self.evaluator.filled(
@@ -132,6 +135,7 @@ def a_forge(
     github = {
         "event_name": event["name"],
         "event": payload,
+        "ref": event.get("ref", "refs/heads/main"),
         "repository": REPOSITORY_NAME,
         "run_id": 1234,
         "actor": "somebody",
@@ -176,7 +180,8 @@ def test_what_starts_a_run_decides_which_jobs_there_are(
         jobs = forge.runs.get(f"verify-{runner}", [])
         assert len(jobs) == (count if f"verify-{runner}" in event["expected"] else 0)
     with_secrets = {name for name, jobs in forge.runs.items() if secrets_in(jobs)}
-    assert with_secrets == set(event["expected"]) & {"candidate-ubuntu", "publish"}
+    publishing = {"publish-cpu", "publish-nvidia", "publish-amd"}
+    assert with_secrets == set(event["expected"]) & {"candidate-ubuntu", *publishing}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,7 @@ def test_a_plan_that_lies_brings_no_stranger_to_our_machines(
     [
         ({"status": "cancelled"}, {"report", "required"}),
         ({"plan_ended": "failure", "status": "failure"}, {"report", "required"}),
-        ({"status": "failure"}, {"candidate-ubuntu", "verify-h100", "publish", "required"}),
+        ({"status": "failure"}, {"candidate-ubuntu", "verify-h100", "publish-cpu", "required"}),
     ],
     ids=["cancelled", "no plan", "a job failed"],
 )
@@ -212,7 +217,7 @@ def test_a_run_that_goes_wrong_is_still_judged(
     forge = a_forge(matrix, evaluator, event, planned(matrix, "release"), **how)
     found = set(forge.runs) - {"plan"}
     assert runs <= found
-    assert ("publish" in found) == ("publish" in runs)
+    assert ("publish-cpu" in found) == ("publish-cpu" in runs)
     (required,) = forge.runs["required"]
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"]["PLANNED"] == how.get("plan_ended", "success")
@@ -225,7 +230,9 @@ def test_the_page_and_clearing_up_are_of_nights_and_releases_where_they_are_want
     wanted = {"vars": {"PAGES": "yes", "PRUNE": "yes"}}
     for event in TOLD["event"]:
         forge = a_forge(matrix, evaluator, event, planned(matrix, event["scope"]), **wanted)
-        late = event["scope"] in {"nightly", "release"}
+        late = (
+            event["name"] in {"schedule", "workflow_dispatch"} and "another" not in event["title"]
+        )
         assert forge.runs.keys() & {"pages", "prune"} == ({"pages", "prune"} if late else set())
 
 
@@ -251,7 +258,7 @@ def test_nothing_to_do_makes_no_job(matrix: Matrix, evaluator: Expressions) -> N
     nothing = Schedule(scope="pull_request", channel="", build={}, verify={})
     for event in TOLD["event"]:
         forge = a_forge(matrix, evaluator, event, nothing)
-        assert set(forge.runs) == {"plan", "report", "required"}
+        assert set(forge.runs) - {"notify"} == {"plan", "report", "required"}
 
 
 def test_a_guard_that_is_lost_is_found(matrix: Matrix, evaluator: Expressions) -> None:
