@@ -72,6 +72,7 @@ class LocalForge:
         asked += [f"--platform={label}=-self-hosted" for label in _labels(self.root)]
         jobs = {
             "WARPFRONT_PYTHON": str(self.program),
+            "GITHUB_REF_PROTECTED": "true",  # act does not know it
             **_of_jobs({**os.environ, **self.environment}),
         }
         asked += [f"--env={name}={text}" for name, text in jobs.items()]
@@ -182,7 +183,7 @@ def commit(root: Path) -> str:
     """Everything in `root`, as the newest commit."""
     who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.test")
     if not (root / ".git").exists():
-        subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+        subprocess.run(["git", "init", "--quiet", "--initial-branch=main"], cwd=root, check=True)
         where = ("git", "remote", "add", "origin", f"https://github.com/{REPOSITORY_NAME}")
         subprocess.run(where, cwd=root, check=True)
     for words in (("add", "--all"), (*who, "commit", "--quiet", "-m", "x")):

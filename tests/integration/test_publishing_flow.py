@@ -19,7 +19,7 @@ from pathlib import Path
 import docker
 import pytest
 import yaml
-from acting import Acted, LocalForge, commit, with_forge
+from acting import REPOSITORY_NAME, Acted, LocalForge, commit, with_forge
 from projects import REPOSITORY, Project
 from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_program
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
@@ -89,7 +89,8 @@ def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
     )
     matrix = yaml.safe_load((root / "matrix.yaml").read_text())
     # A name of its own: others on this engine build images of a project just made.
-    matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo"}
+    source = f"https://github.com/{REPOSITORY_NAME}"
+    matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo", "source": source}
     matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY, "release": RELEASE}}
     (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
     for words in (("lock",), ("ci", "--write")):

@@ -127,7 +127,7 @@ def test_a_fork_gets_no_secret_and_no_job_of_ours_whatever_the_repository_holds(
         channel="release",
         build={"ubuntu": works},
         verify={"h100": verify},
-        publish=(Work(name="publish-x", cells=("x",)),),
+        publish={"cpu": (Work(name="publish-x", cells=("x",)),)},
     )
     told_all = told(planned, planless, folder) + "env | sed 's/canary/CANARY/;t;d'\n"
     forge = dataclasses.replace(
