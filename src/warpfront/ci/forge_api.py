@@ -73,7 +73,7 @@ class _Line:
             kind = type(error).__name__
             raise UnavailableError(f"{url}: {kind}", hint="is the forge up?") from None
         if answer.status_code in _REFUSED:
-            hint = "the token may not; docs/ci.md has the permission that it needs"
+            hint = "the token may not; docs/admission.md has the permission that it needs"
             raise InputError(f"{url}: HTTP {answer.status_code}", hint=hint)
         if not answer.ok or answer.status_code >= requests.codes.multiple_choices:
             raise UnavailableError(f"{url}: HTTP {answer.status_code}", hint="try it again")

@@ -28,7 +28,7 @@ from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 _ENDED_WELL = frozenset({"success", "skipped"})
 _PENDING = (
     "a maintainer puts the label `gpu` on the pull request, or `ci: {unchecked: listed}` of "
-    "matrix.yaml leaves it to the merge queue (docs/ci.md)"
+    "matrix.yaml leaves it to the merge queue (docs/admission.md)"
 )
 _UNPUBLISHED = "nightly"
 """The channel whose demands count in a run that publishes nothing: the next one that does."""

@@ -207,7 +207,9 @@ def _queue(workspace: Workspace, display: Display) -> None:
 
     api = forge_api(environment())
     if not isinstance(api, GitHubApi):
-        raise InputError("no run of GitHub's, or no API_TOKEN", hint="docs/ci.md, After the merge")
+        raise InputError(
+            "no run of GitHub's, or no API_TOKEN", hint="docs/admission.md, After the merge"
+        )
     hours = workspace.matrix.ci.queue_hours
     for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
         display.say(line)

@@ -43,7 +43,9 @@ def _in_an_issue(
     judgement: Judgement, scope: str, url: str, api: ForgeApi | None
 ) -> tuple[str, ...]:
     if api is None:
-        hint = "docs/ci.md, After the merge, has the token; `notify: []` of `ci:` does without"
+        hint = (
+            "docs/admission.md, After the merge, has the token; `notify: []` of `ci:` does without"
+        )
         raise InputError("no token for the forge's issues: API_TOKEN", hint=hint)
     if judgement.error is None:
         closed = api.settle(f"The {scope} run is green again: {url}")
@@ -54,7 +56,7 @@ def _in_an_issue(
 def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:
     """A JSON object whose `text` chat services show as it is."""
     if not webhook:
-        hint = "the environment `alerts` holds it; docs/ci.md, After the merge"
+        hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
         raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
     keep_secret(webhook)
     faults = [
