@@ -5,7 +5,15 @@ from __future__ import annotations
 from warpfront.errors import StoreError
 from warpfront.matrix.plan import LockState, with_parents
 from warpfront.matrix.selection import select
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    Failed,
+    Selection,
+    Verification,
+    WheelLock,
+)
 from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Publication
@@ -37,7 +45,17 @@ def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
         build=build,
         verifications=verifications,
         publication=_publication(cell, store),
+        unlocked=_unlocked(cell, store) if state.reason else None,
     )
+
+
+def _unlocked(cell: Cell, store: Store) -> Blocked | Failed | None:
+    """Why `lock` failed, where it left that."""
+    try:
+        found = store.load(cell.id, "lock", (WheelLock, Blocked, Failed))
+    except StoreError:
+        return None
+    return found if isinstance(found, Blocked | Failed) else None
 
 
 def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | None:

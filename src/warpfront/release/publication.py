@@ -192,7 +192,8 @@ class Publishing:
             (Stage.TAGGED, self._tag),
             (Stage.DONE, self._look_again),
         ):
-            self.watch.step(planned.cell_id, f"publishing: {stage}")
+            unsigned = stage is Stage.SIGNED and self.signer is None
+            self.watch.step(planned.cell_id, f"publishing: {'not signed' if unsigned else stage}")
             publication = dataclasses.replace(advance(publication), stage=stage)
             self.record(publication)
         return publication

@@ -28,6 +28,7 @@ STATES: Mapping[str, str] = {
     "unavailable": "◇",
     "skipped": "○",
     "missing": "?",
+    "in-part": "◐",
     "passed": "✓",
 }
 """Each state with its shape, worst first."""
@@ -54,6 +55,12 @@ class Tile:
     @property
     def state(self) -> str:
         return state_of(self.row)
+
+    @property
+    def why(self) -> str:
+        """Why it is no pass, or no whole one."""
+        part = f"passed by {self.row.effort} checks alone" if self.row.effort else ""
+        return self.row.reason or part
 
     @property
     def image(self) -> str:
@@ -83,9 +90,11 @@ class VendorGrid:
 
 
 def state_of(row: ReportRow) -> str:
-    """What a row comes to, as a whole. Only a verification that passed is a pass."""
+    """What a row comes to, as a whole. Only a whole verification that passed is a pass."""
     if row.build in {"failed", "blocked"}:
         return row.build
+    if row.verify == "passed" and row.effort:
+        return "in-part"
     return "missing" if row.verify == NOT_RUN else row.verify
 
 
@@ -160,7 +169,7 @@ def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[st
     row, cell = entry.row, entry.cell
     facts = {
         "state": entry.state,
-        "why": row.reason,
+        "why": entry.why,
         "kind": row.kind,
         "repeat": row.repeat,
         "vendor": cell.vendor,

@@ -55,8 +55,8 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
-    verifications by target, and what publishing it came to.
+    """What is known of one cell: its lock's state ("" = fresh), what it relaxes, and why locking
+    failed; its build, its verifications by target, and what publishing it came to.
     """
 
     cell: Cell
@@ -65,6 +65,7 @@ class CellFacts:
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
     publication: Publication | Blocked | Failed | None = None
+    unlocked: Blocked | Failed | None = None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -93,7 +94,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.build, verification) or _unpublished(fact.publication),
+        reason=_reason(fact, verification) or _unpublished(fact.publication),
         published=_published(fact.publication, build),
         **_failure(fact, target, verification),
     )
@@ -145,10 +146,11 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
 
 def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
     """Its kind, and how to repeat it."""
-    if isinstance(fact.build, Failed):
-        return {"kind": str(fact.build.kind), "repeat": fact.build.repeat}
-    if isinstance(fact.build, Blocked):
-        repeat = repeat_line(fact.build.step, fact.cell.id)
+    missing = fact.unlocked if fact.build is None else fact.build
+    if isinstance(missing, Failed):
+        return {"kind": str(missing.kind), "repeat": missing.repeat}
+    if isinstance(missing, Blocked):
+        repeat = repeat_line(missing.step, fact.cell.id)
         return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
     outcome = outcome_of(verification) if verification else Outcome.PASSED
     if outcome is Outcome.PASSED:
@@ -158,9 +160,11 @@ def _failure(fact: CellFacts, target: str, verification: Verification | None) ->
     return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
-def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:
-    if isinstance(build, Blocked | Failed):
-        return build.reason
+def _reason(fact: CellFacts, verification: Verification | None) -> str:
+    if isinstance(fact.build, Blocked | Failed):
+        return fact.build.reason
+    if fact.build is None:
+        return fact.unlocked.reason if fact.unlocked else f"lock: {fact.lock}" if fact.lock else ""
     if verification is None:
         return ""
     bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]

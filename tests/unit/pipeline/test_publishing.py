@@ -20,6 +20,7 @@ from releases import (
     PROJECT,
     REPOSITORY,
     FakeCosign,
+    Quiet,
     World,
     a_release_channel,
     a_signer,
@@ -834,3 +835,17 @@ def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:
     alias = Alias(template="latest", cells=frozenset({"another"}))
     world.published(channel=a_release_channel(aliases=(alias,)))
     assert [*world.public] == [FIXED]
+
+
+def test_a_run_without_a_key_never_prints_that_it_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(Quiet, "step", lambda _self, _cell, text: steps.append(text))
+    for signer, word in ((None, "not signed"), (a_signer(FakeCosign()), "signed")):
+        world = a_world(tmp_path / word)
+        world.signer = signer
+        world.build()
+        steps.clear()
+        world.published(channel=a_release_channel(allow=("unsigned",)))
+        assert [text for text in steps if text.endswith("signed")] == [f"publishing: {word}"]

@@ -91,6 +91,9 @@ def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
         ({"verify": "-"}, "missing"),
         ({"build": "blocked", "verify": "-"}, "blocked"),
         ({"build": "failed", "verify": "passed"}, "failed"),
+        ({"effort": "quick"}, "in-part"),
+        ({"effort": "loose"}, "in-part"),
+        ({"effort": "quick", "verify": "failed"}, "failed"),
     ],
 )
 def test_a_state_is_a_shape_and_a_word(changes: dict[str, str], state: str) -> None:
@@ -100,6 +103,13 @@ def test_a_state_is_a_shape_and_a_word(changes: dict[str, str], state: str) -> N
     assert tile["aria-label"] == f"torch on x86_64: {state}"
     assert state in (tile["class"] or "")
     assert len(set(STATES.values())) == len(STATES)
+
+
+def test_what_passed_in_part_is_written_out_and_says_by_what() -> None:
+    page = page_of(a_report_row(effort="quick"))
+    assert "What is not a pass (1)" in page.text
+    assert "no result" not in page.text
+    assert json.loads(page.scripts[0])[0]["facts"]["why"] == "passed by quick checks alone"
 
 
 def test_nobodys_text_is_markup() -> None:
