@@ -1,0 +1,95 @@
+"""`invoke ci --judge` and `--notify` on GitLab, with its interface stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forge_interfaces import ForgeInterface, gitlab_job, standing_in
+from invoke.exceptions import Exit
+
+from warpfront.ci.schedule import Schedule, Work
+from warpfront.doors.tasks.ci import ci
+from warpfront.errors import NotVerifiedError
+from warpfront.matrix.scaffold import make_project
+from warpfront.pipeline.beside.gathering import keep_plan
+
+NOTHING = Schedule(scope="nightly", channel="", build={}, verify={})
+BENCHED = Schedule(
+    scope="nightly",
+    channel="",
+    build={},
+    verify={},
+    bench={"ubuntu": (Work(name="bench-x", cells=(), target="x86_64"),)},
+)
+
+
+@pytest.fixture
+def gitlab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForgeInterface]:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    forge = ForgeInterface()
+    with standing_in(forge, forge.gitlab):
+        for name, text in gitlab_job(forge).items():
+            monkeypatch.setenv(name, text)
+        yield forge
+
+
+def ended(**task: bool) -> int:
+    try:
+        ci.body(None, **task)
+    except Exit as exit_:
+        return int(exit_.code or 0)
+    return 0
+
+
+def test_a_job_that_failed_without_a_result_is_red_by_the_forge_s_own_word(
+    gitlab: ForgeInterface, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`allow_failure` made it green, since no file said anything (audit 3, G14)."""
+    keep_plan(BENCHED, tmp_path)
+    gitlab.jobs = [{"name": "bench-x", "status": "success"}]
+    assert ended(judge=True) == 0
+    gitlab.jobs = [{"name": "bench-x", "status": "failed"}]
+    assert ended(judge=True) == NotVerifiedError.exit_code
+    assert "jobs: some ended with failed" in capsys.readouterr().out
+    gitlab.jobs = []
+    assert ended(judge=True) == NotVerifiedError.exit_code
+    assert "no job in this run" in capsys.readouterr().out
+
+
+def test_states_that_no_token_reads_are_said_to_be_undetermined(
+    gitlab: ForgeInterface, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pipeline's own state is what counts then: no job of it may fail."""
+    keep_plan(NOTHING, tmp_path)
+    gitlab.refuses["/jobs"] = 404
+    assert ended(judge=True) == 0
+    assert "states of jobs: not determined (" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("gitlab")
+def test_a_plan_that_another_job_changed_is_red(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAN_DIGEST", keep_plan(NOTHING, tmp_path))
+    assert ended(judge=True) == 0
+    keep_plan(BENCHED, tmp_path)
+    assert ended(judge=True) == 31
+
+
+def test_a_red_night_opens_an_issue_with_a_token_that_may(
+    gitlab: ForgeInterface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "a-token-of-the-project")
+    monkeypatch.setenv("CI_PIPELINE_URL", "https://gitlab.com/me/mine/-/pipelines/1234")
+    keep_plan(BENCHED, tmp_path)
+    gitlab.jobs = [{"name": "bench-x", "status": "failed"}]
+    assert ended(notify=True) == 0
+    (issue,) = gitlab.issues
+    assert issue["title"] == "warpfront: the nightly run is red"
+    assert "https://gitlab.com/me/mine/-/pipelines/1234" in issue["description"]
+    gitlab.jobs = [{"name": "bench-x", "status": "success"}]
+    assert ended(notify=True) == 0
+    assert issue["state"] == "closed"
