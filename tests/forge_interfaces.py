@@ -73,7 +73,8 @@ class ForgeInterface:
                 return 200, self.issues[int(number) - 1]
             case ["POST", "issues", _, "comments"]:
                 return 201, {}
-        return 404, {}
+            case _:
+                return 404, {}
 
     def gitlab(  # noqa: PLR0911 - a return for each address
         self, verb: str, path: str, query: dict[str, str], body: Any
@@ -100,7 +101,8 @@ class ForgeInterface:
                 return 200, self.issues[int(number) - 1]
             case ["POST", "issues", _, "notes"]:
                 return 201, {}
-        return 404, {}
+            case _:
+                return 404, {}
 
 
 def page(entries: list[dict[str, Any]], query: dict[str, str]) -> list[dict[str, Any]]:

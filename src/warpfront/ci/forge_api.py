@@ -80,7 +80,7 @@ class _Line:
         return found
 
     def pages(self, path: str, inside: str = "", **query: object) -> Iterator[Mapping[str, Any]]:
-        """Every entry of a listing; `inside` is the key that holds it."""
+        """Yield every entry of a listing; `inside` is the key with the entries."""
         for page in range(1, _PAGES + 1):
             found = self.ask("GET", path, per_page=_PAGE, page=page, **query)
             entries = found.get(inside, []) if inside and isinstance(found, dict) else found
@@ -100,13 +100,13 @@ class GitHubApi:
     run: str
 
     def jobs(self) -> tuple[Job, ...]:
-        """A called workflow's job is `caller / name`. The latest attempt of each counts."""
+        """Return the latest attempt of each job. A called workflow's job is `caller / name`."""
         path = f"actions/runs/{self.run}/jobs"
         return tuple(_github_job(one) for one in self.line.pages(path, "jobs", filter="latest"))
 
     def serves(self, labels: tuple[str, ...]) -> bool | None:
-        """Whether a machine with these labels is online; None where the repository has none of
-        its own: an organisation's are in no listing of it.
+        """Return whether a machine with these labels is online; None where the repository has no
+        such machine of its own. Those of an organisation are in no listing of it.
         """
         found = [
             one.get("status") == "online"
@@ -138,7 +138,7 @@ class GitHubApi:
         return [one for one in found if "pull_request" not in one]
 
     def runs(self, workflow: str) -> tuple[str, ...]:
-        """The runs of a workflow file that are not at their end."""
+        """Return the runs of a workflow file that have not ended."""
         states = ("queued", "in_progress")
         path = f"actions/workflows/{workflow}/runs"
         found = (
@@ -167,7 +167,7 @@ class GitLabApi:
     run: str
 
     def jobs(self) -> tuple[Job, ...]:
-        """Without those that were tried again: the listing leaves them out by itself."""
+        """Return the jobs of the pipeline; the listing leaves out those that were tried again."""
         found = self.line.pages(f"pipelines/{self.run}/jobs")
         return tuple(
             Job(
@@ -179,7 +179,7 @@ class GitLabApi:
         )
 
     def serves(self, labels: tuple[str, ...]) -> bool | None:
-        """Whether a machine with these tags is online, of all that the project may use."""
+        """Return whether a machine with these tags is online, of all that the project may use."""
         tags = ",".join(labels)
         return any(True for _ in self.line.pages("runners", status="online", tag_list=tags))
 

@@ -47,8 +47,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Whether a run may be called green, and all that speaks against it, worst first. What is
-    `slower` than its last release, or could not be held against it, is right all the same.
+    """The verdict on a run and every reason against it, worst first. `slower` is correct and takes
+    more time than its last release, or could not be compared with it.
     `pending` are changed cells on targets that no machine of this scope has; they are red, or
     `listed` first in a green run. `noted` is what a channel let pass. `faults` are the failures of
     cells with what repeats each.
@@ -169,8 +169,8 @@ def _admitted(
     end: RunEnd,
     channel: Channel,
 ) -> tuple[list[Fault], list[str]]:
-    """What is not proven, and what the channel let pass. Each planned target has to be, whatever
-    the channel says of targets: a machine that was planned for it has such a device.
+    """Return what is not proven, and what the channel let pass. Each planned target has to be
+    proven, also with `targets: any`: a machine that was planned for it has such a device.
     """
     allow = tuple(one for one in channel.allow if one != "unavailable")
     demands = dataclasses.replace(channel, targets="all", allow=allow)
@@ -201,7 +201,7 @@ def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
 
 
 def _on(evidence: Evidence, target: str) -> Evidence:
-    """What is known of one target alone."""
+    """Return the evidence of one target alone."""
     cell = dataclasses.replace(evidence.cell, targets=(target,))
     found = {name: one for name, one in evidence.verifications.items() if name == target}
     return dataclasses.replace(evidence, cell=cell, verifications=found)

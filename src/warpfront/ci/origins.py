@@ -117,8 +117,8 @@ def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """The claims of a token that the forge handed to this job itself: its signature is for others
-    to check. Raises `InputError`.
+    """Return the claims of a token that the forge handed to this job itself, whose signature is for
+    others to check. Raises `InputError`.
     """
     payload = token.split(".")[1] if token.count(".") == _DOTS_OF_A_TOKEN else ""
     try:

@@ -34,10 +34,10 @@ _FAILED = frozenset({"failure", "failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one image: its labels, the ids that engines and registries have for exactly
-    it, and its verifications by target. `unread` says why one cannot be read; `attached` are the
-    digests of the documents that they came in, if they came from a registry. `jobs` is how the
-    forge says that the verifying job of each target ended; None where no forge was asked.
+    """Evidence of one image: its labels, the ids that engines and registries use for exactly it,
+    and its verifications by target. `unread` is why one cannot be read; `attached` are the digests
+    of the documents that they came in, if they came from a registry. `jobs` is how the verifying
+    job of each target ended, by the forge; None where that is not known.
     """
 
     cell: Cell
@@ -51,9 +51,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether an image is proven as a channel demands: `against` says why not, `noted` what the
-    channel let pass. `targets` are those it was verified on, which is what it may be named after;
-    `facts` what it says of itself.
+    """The verdict on an image by the demands of a channel: `against` has the reasons, `noted` what
+    the channel let pass. `targets` are those it was verified on, which it may be named after;
+    `facts` is what the image holds.
     """
 
     cell_id: str
@@ -117,7 +117,7 @@ def _of_the_image(evidence: Evidence) -> Iterator[_Said]:
 
 
 def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Said]:
-    """What stands against publishing for one target."""
+    """Yield every reason against one target."""
     found = evidence.verifications.get(target)
     if target in evidence.unread:
         yield _Said(text=f"{target}: {evidence.unread[target]}")
@@ -139,7 +139,7 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
 
 
 def _not_of_this(found: Verification, evidence: Evidence, target: str) -> str:
-    """Why a verification is not one of this image; "" if it is."""
+    """Return why a verification is not one of this image, "" if it is."""
     if found.where != "image" or found.cell_id != evidence.cell.id or found.target != target:
         return f"verified was {found.cell_id} on {found.target} ({found.where})"
     if found.content_hash != evidence.labels.get(CONTENT_HASH):
@@ -163,7 +163,7 @@ def _not_recent(found: Verification, channel: Channel, *, now: str) -> str:
 
 
 def _not_of_this_job(found: Verification, evidence: Evidence, target: str) -> str:
-    """Why the forge contradicts a verification: a job that failed has results that say so."""
+    """Return why the forge contradicts a verification: a failed job has results with a failure."""
     if evidence.jobs is None:
         return ""
     ended = evidence.jobs.get(target)
@@ -189,7 +189,7 @@ def _effort(found: Verification) -> Iterator[_Said]:
 
 
 def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
-    """A failure is one in any session; what did not run matters where the channel demands it."""
+    """Yield failures of any session, and checks that did not run of sessions that are demanded."""
     for session in dict.fromkeys((*channel.sessions, *found.sessions)):
         checks = [check for check in found.checks if check.session == session]
         if not checks:
@@ -204,7 +204,7 @@ def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
 
 
 def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
-    """What the image says of itself, and where two of its verifications disagree on it."""
+    """Return what the image holds, and where two of its verifications disagree on it."""
     found: dict[str, str] = {}
     wrong = []
     for target, verification in evidence.verifications.items():

@@ -27,13 +27,13 @@ PLAN = "plan"
 
 
 def keep_plan(planned: Schedule, root: Path) -> str:
-    """For the jobs after: handover/plan/plan.json. Return its digest, which the forge keeps."""
+    """Write handover/plan/plan.json for later jobs. Return its digest, which the forge keeps."""
     Store(root / HANDOVER).save(PLAN, PLAN, planned)
     return plan_digest(root)
 
 
 def plan_digest(root: Path) -> str:
-    """The sha256 of the plan that was handed over, "" without one."""
+    """Return the sha256 of the plan that was handed over, "" without one."""
     path = root / HANDOVER / PLAN / f"{PLAN}.json"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
@@ -55,8 +55,8 @@ def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeWords:
-    """What the forge itself says of a run: how jobs ended, the digest of the plan that its job
-    made, and the state of each job by name, None where its interface was not asked.
+    """The forge's own record of a run: how jobs ended, the digest of the plan as its job made it,
+    and the state of each job by name, None where that is not known.
     """
 
     planned: str = ""
@@ -110,8 +110,8 @@ def judge_run(
 
 
 def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
-    """How the jobs ended that no evidence speaks of. Where the state of each is not known, what
-    the forge says of all jobs of a kind together.
+    """Return how the jobs without evidence ended: the result of all jobs of a kind together where
+    the state of each is not known.
     """
     if forge.jobs is None:
         return forge.ended
@@ -123,7 +123,7 @@ def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
 def _evidence(
     cell: Cell, store: Store, forge: ForgeWords, relaxed: tuple[str, ...]
 ) -> Evidence | None:
-    """What the jobs left of a cell's image: where it was built, and where it was verified."""
+    """Return the evidence of a cell's image that its building and verifying jobs left."""
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
         candidate = kept_candidate(cell.id, store)

@@ -54,7 +54,7 @@ def _in_an_issue(
 
 
 def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:
-    """A JSON object whose `text` chat services show as it is."""
+    """Post a JSON object whose `text` chat services show as it is."""
     if not webhook:
         hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
         raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
