@@ -91,3 +91,19 @@ def test_more_than_is_shown_is_counted() -> None:
     assert len(commands) == ANNOTATION_LIMIT
     more = 30 - ANNOTATION_LIMIT + 1
     assert commands[-1] == f"::error title=more::and {more} more, in the summary"
+
+
+def test_what_nobody_checked_comes_first_also_in_a_green_run() -> None:
+    later = ("gpu on sm_90: no runner of the table has sm_90",)
+    green = Judgement(failures=(), unavailable=(), passed=2, listed=later)
+    first, _, second, *_ = judgement_summary(green).splitlines()
+    assert first == "### green: 1 NOT CHECKED, 0 failed, 0 unavailable, 2 passed"
+    assert second == f"- not checked, no machine of this run has it: {later[0]}"
+    red = Judgement(failures=(), unavailable=(), passed=2, pending=later, noted=("x: skipped",))
+    lines = judgement_summary(red, ["states of jobs: not determined (x)"]).splitlines()
+    assert lines[0] == "### red: 0 failed, 1 pending a GPU, 0 unavailable, 2 passed"
+    assert lines[2:] == [
+        f"- pending a GPU: {later[0]}",
+        "- allowed by the channel: x: skipped",
+        "- states of jobs: not determined (x)",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 from forge_interfaces import ForgeInterface, gitlab_job, standing_in
 from invoke.exceptions import Exit
 
-from warpfront.ci.schedule import Schedule, Work
+from warpfront.ci.schedule import Omitted, Schedule, Work
 from warpfront.doors.tasks.ci import ci
-from warpfront.errors import NotVerifiedError
+from warpfront.errors import NotVerifiedError, UnavailableError
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.beside.gathering import keep_plan
 
@@ -93,3 +94,26 @@ def test_a_red_night_opens_an_issue_with_a_token_that_may(
     gitlab.jobs = [{"name": "bench-x", "status": "success"}]
     assert ended(notify=True) == 0
     assert issue["state"] == "closed"
+
+
+@pytest.mark.usefixtures("gitlab")
+@pytest.mark.parametrize(
+    ("scope", "option", "code"),
+    [
+        ("pull_request", "", UnavailableError.exit_code),
+        ("pull_request", "ci: {unchecked: red}", UnavailableError.exit_code),
+        ("pull_request", "ci: {unchecked: listed}", 0),
+        ("labelled", "ci: {unchecked: listed}", UnavailableError.exit_code),
+        ("merge_queue", "ci: {unchecked: listed}", UnavailableError.exit_code),
+    ],
+)
+def test_a_gpu_row_that_no_machine_checks_is_red_unless_the_table_lists_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scope: str, option: str, code: int
+) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(f"{matrix.read_text()}\n{option}\n")
+    later = (Omitted(cell_id="gpu", target="sm_90", reason="no runner of the table has sm_90"),)
+    keep_plan(dataclasses.replace(NOTHING, scope=scope, later=later), tmp_path)
+    assert ended(judge=True) == code
+    first = capsys.readouterr().out.splitlines()[0]
+    assert ("1 NOT CHECKED" in first) == (not code)
