@@ -29,10 +29,13 @@ NAME = "build-candidate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A built image in a registry: `registry/path@sha256:...`."""
+    """A built image in a registry: `registry/path@sha256:...`. `identities` are what engines call
+    it.
+    """
 
     cell_id: str
     reference: str
+    identities: tuple[str, ...] = ()
 
 
 def send_candidates(
@@ -92,7 +95,11 @@ def send(
             fault=RegistryFault.WRONG,
             hint="somebody else pushes there; build again",
         )
-    return Candidate(cell_id=built.cell_id, reference=f"{name}@{held.digest}")
+    return Candidate(
+        cell_id=built.cell_id,
+        reference=f"{name}@{held.digest}",
+        identities=tuple(sorted(held.identities)),
+    )
 
 
 def take_candidate(
@@ -108,6 +115,15 @@ def take_candidate(
     engine = engine or connect(environment())
     adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
     taken: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
+    identities = {handed.image_id, *candidate.identities}
+    if taken.image_id not in identities:
+        return Failed(
+            cell_id=cell.id,
+            step="verify",
+            reason=f"{candidate.reference} is the image {taken.image_id} here, and "
+            f"{handed.image_id} was built",
+            exit_code=7,
+        )
     if adopted.id != cell.id or taken.content_hash != handed.content_hash:
         return Failed(
             cell_id=cell.id,
