@@ -141,7 +141,7 @@ def download_artifact(store: Path, given: Mapping[str, str]) -> None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """As minimatch has it: a leading `!` turns it round, and braces with one word are themselves."""
+    """As minimatch has it: a leading `!` negates, and braces around one word are literal."""
     if pattern.startswith("!"):
         return not matches(pattern[1:], name)
     braces = re.fullmatch(r"\{([^{}]*,[^{}]*)\}", pattern)
@@ -150,15 +150,20 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def checkout(store: Path, given: Mapping[str, str]) -> None:
-    """act has copied the repository; the rest is the action's."""
+    """The commit of the repository that SOURCE names, which stands for the service's."""
     del store
-    _git("clean", "-ffdx", "--quiet", "--exclude=/output*")
-    _git("reset", "--hard", "--quiet")
-    depth = int(given["fetch-depth"])
+    source, depth = Path(os.environ["SOURCE"]).as_uri(), int(given["fetch-depth"])
+    if not Path(".git").exists():
+        _git("init", "--quiet")
+        _git("remote", "add", "origin", os.environ["REMOTE"])
+    elif given["clean"] == _YES:
+        _git("clean", "-ffdx", "--quiet")
+        _git("reset", "--hard", "--quiet")
     if depth:
-        _git("update-ref", "-d", "refs/remotes/origin/HEAD")
-        base = _git("rev-parse", f"HEAD~{depth - 1}").strip()
-        Path(".git/shallow").write_text(f"{base}\n")
+        _git("fetch", "--quiet", f"--depth={depth}", source, "HEAD")
+    else:
+        _git("fetch", "--quiet", source, "+refs/heads/*:refs/remotes/origin/*", "HEAD")
+    _git("checkout", "--quiet", "--force", "FETCH_HEAD")
     if given["persist-credentials"] == _YES:
         _git("config", "--local", "http.https://github.com/.extraheader", "AUTHORIZATION: basic x")
 

@@ -17,7 +17,7 @@ import yaml
 from acting import REPOSITORY_NAME
 from node_packages import Expressions, expressions
 
-from warpfront.ci.actions import pinned_actions
+from warpfront.ci.actions import packaged_limits, pinned_actions
 from warpfront.ci.flow import LABEL, Flow, make_flow
 from warpfront.ci.github import read_forge
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
@@ -110,7 +110,9 @@ class Forge:
 
 
 def the_flow(matrix: Matrix) -> Flow:
-    return make_flow(matrix.runners, installs=("x",), repository="registry.example.com/mine")
+    served = [(cell.vendor, cell.machine) for cell in matrix.cells]
+    repository = "registry.example.com/mine"
+    return make_flow(matrix.runners, served=served, installs=("x",), repository=repository)
 
 
 def planned(matrix: Matrix, scope: str) -> Schedule:
@@ -137,12 +139,12 @@ def a_forge(
         "actor": "somebody",
         "token": "the job's token",
     }
-    files = workflows(the_flow(matrix), pinned_actions())
+    files = workflows(the_flow(matrix), pinned_actions(), packaged_limits())
     return Forge(
         evaluator=evaluator,
         files={path: yaml.safe_load(text) for path, text in files.items()},
         github=github,
-        outputs=outputs(plan, matrix.runners),
+        outputs=outputs(plan, the_flow(matrix).jobs, packaged_limits()),
         **how,
     ).decide()
 
