@@ -1,4 +1,4 @@
-"""The stand-ins for actions, held to each rule that data/actions.toml has from an action's source."""
+"""The stand-ins for actions, held to each rule that data/actions.toml has from their source."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_each_rule_says_where_it_is_from_and_has_a_test() -> None:
 
 
 @rule("upload-artifact.nothing-found")
-def test_an_upload_that_finds_nothing_passes_unless_it_must_not(here: Path, store: Path) -> None:
+def test_an_upload_that_finds_nothing_passes_unless_it_must_not(store: Path) -> None:
     upload(store, "a", "left")
     assert artifacts(store) == []
     with pytest.raises(ActionFailedError, match="no files were found"):
@@ -284,7 +284,7 @@ def test_the_token_stays_unless_it_must_not(
 @rule("setup-python.path", "setup-python.no-cache")
 def test_a_python_that_is_not_here_is_not_pretended(store: Path) -> None:
     act("setup-python", store, {"python-version": "3.11"})
-    with pytest.raises(ActionFailedError, match="no Python 3.99 here"):
+    with pytest.raises(ActionFailedError, match=r"no Python 3\.99 here"):
         act("setup-python", store, {"python-version": "3.99"})
 
 
