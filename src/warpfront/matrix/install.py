@@ -55,4 +55,7 @@ def _wrong(text: InstallText) -> Iterator[tuple[tuple[str, ...], str]]:
         yield (), f"`install` names {len(ways)} sources"
     for way, pin in (("wheel", "sha256"), ("git", "commit")):
         if bool(getattr(text, way)) != bool(getattr(text, pin)):
-            yield (way,) if getattr(text, way) else (pin,), f"`install`: `{way}` and `{pin}` go together"
+            yield (
+                (way,) if getattr(text, way) else (pin,),
+                f"`install`: `{way}` and `{pin}` go together",
+            )

@@ -53,11 +53,11 @@ def leave_images(
     with storing(archive):
         archive.parent.mkdir(parents=True, exist_ok=True)
     engine.save([one.reference for one in built], archive)
-    digest, known = _sha256(archive), _identities(archive)
+    digest, known = _sha256(archive), identities(archive)
     for one in built:
-        identities = {one.image_id, *known.get(one.reference, ())}
+        names = {one.image_id, *known.get(one.reference, ())}
         value = ImageFile(
-            cell_id=one.cell_id, job=job, sha256=digest, identities=tuple(sorted(identities))
+            cell_id=one.cell_id, job=job, sha256=digest, identities=tuple(sorted(names))
         )
         store.save(one.cell_id, NAME, value)
 
@@ -72,8 +72,8 @@ def take_image(
     if not isinstance(handed, BuiltImage):
         return handed
     file: ImageFile | None = store.load(cell.id, NAME, (ImageFile,))
-    identities = file.identities if file else (handed.image_id,)
-    found = _held(identities, engine)
+    names = file.identities if file else (handed.image_id,)
+    found = _held(names, engine)
     if found is None and file is not None:
         archive = _archive(file, folders)
         if archive is None:
@@ -81,7 +81,7 @@ def take_image(
         if _sha256(archive) != file.sha256:
             return _refused(cell, f"{archive} is not the file that {file.job} left")
         engine.load(archive)
-        found = _held(identities, engine)
+        found = _held(names, engine)
     if found is None:
         return _refused(cell, f"the image {handed.image_id} that was built is not here")
     if (found.labels.get(CELL), found.labels.get(CONTENT_HASH)) != (cell.id, handed.content_hash):
@@ -99,8 +99,8 @@ def _refused(cell: Cell, reason: str) -> Failed:
     )
 
 
-def _held(identities: Iterable[str], engine: Engine) -> StoredImage | None:
-    found = (engine.image(one) for one in identities)
+def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
+    found = (engine.image(one) for one in names)
     return next((one for one in found if one is not None), None)
 
 
@@ -115,7 +115,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _identities(archive: Path) -> dict[str, set[str]]:
+def identities(archive: Path) -> dict[str, set[str]]:
     """What the archive itself calls each image, by reference: docker's manifest.json names the
     configuration by its digest, and index.json the manifest.
     """
