@@ -147,6 +147,12 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
         assert schema_fault(*schema, str(file)) == ""
 
 
+def test_the_schemas_of_robots_take_their_configuration(root: Path) -> None:
+    dependabot, renovate = (str(root / ".github" / n) for n in ("dependabot.yml", "renovate.json"))
+    assert schema_fault("--builtin-schema", "vendor.dependabot", dependabot) == ""
+    assert schema_fault("--builtin-schema", "vendor.renovate", renovate) == ""
+
+
 def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:
     assert said(root, "zizmor", "--offline", "--persona", "auditor", ".github") == ""
 

@@ -18,6 +18,7 @@ from warpfront.ci.actions import kept_pins, packaged_limits, pinned_actions
 from warpfront.ci.flow import Flow, make_flow, scripts, yaml_text
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
+from warpfront.ci.robots import BASES, DEPENDABOT, RENOVATE, robot_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
 from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
@@ -665,3 +666,34 @@ def test_a_pin_that_a_robot_moved_stays_and_an_older_one_does_not(tmp_path: Path
 def test_what_is_no_pin_is_not_kept(pin: str) -> None:
     text = f"    - uses: actions/checkout@{pin}\n"
     assert kept_pins(pinned_actions(), [text]) == pinned_actions()
+
+
+def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
+    """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
+    files = robot_files(requirements="ci/requirements.txt")
+    found = yaml.safe_load(files[DEPENDABOT])["updates"]
+    places = {one["package-ecosystem"]: one["directory"] for one in found}
+    assert places == {"github-actions": "/", "pip": "/ci"}
+    assert json.dumps(BASES) in files[RENOVATE]
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    parts = re.compile(BASES.replace("(?<", "(?P<"))
+    bases = {one["depName"]: one for one in parts.finditer(text)}
+    assert {"docker.io/library/python"} <= bases.keys()
+    base = next(parts.finditer(text))
+    moved = text.replace(base["currentDigest"], "sha256:" + "9" * 64)
+    cells = read_matrix(moved, path="matrix.yaml", compat=packaged()).cells
+    assert "sha256:" + "9" * 64 in {cell.base.digest for cell in cells}
+    local = f"reference: localhost:5000/a/b:1\n  digest: sha256:{'0' * 64}"
+    assert [one["depName"] for one in parts.finditer(local)] == ["localhost:5000/a/b"]
+
+
+def test_a_configuration_that_a_project_has_of_its_own_stays(tmp_path: Path) -> None:
+    a_project(tmp_path, RUNNERS)
+    (tmp_path / ".github").mkdir()
+    (tmp_path / DEPENDABOT).write_text("version: 2\nupdates: []\n")
+    files = ci_files(open_workspace(tmp_path))
+    assert DEPENDABOT not in files
+    assert RENOVATE in files
+    write(files, tmp_path)
+    assert DEPENDABOT not in ci_files(open_workspace(tmp_path))
+    assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""

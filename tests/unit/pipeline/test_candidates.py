@@ -231,6 +231,7 @@ class FailingRegistry(FakeRegistry):
             registry=self.host,
             step="manifest",
             fault=RegistryFault.SLOW,
+            hint="",
         )
 
 

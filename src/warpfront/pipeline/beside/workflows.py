@@ -12,6 +12,7 @@ from warpfront.ci.flow import Flow, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.kubernetes import kubernetes_files
+from warpfront.ci.robots import robot_files
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.install import CHECKOUT, Install
 from warpfront.matrix.reading import Matrix
@@ -46,6 +47,8 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     install = install_of(matrix, root)
     if install.kind != "requirements":
         files[REQUIREMENTS] = locked_requirements(install, root, lock)
+    path = install.source if install.kind == "requirements" else REQUIREMENTS
+    files |= _unless_foreign(robot_files(requirements=path), root)
     source = matrix.project.source
     files |= kubernetes_files(flow.runners, pinned_images(), source=source, pods=0)
     if any(one.trust == "self-hosted" for one in flow.runners):
@@ -53,6 +56,16 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
     names = [path.relative_to(root).as_posix() for path in old]
     return {**files, **{name: None for name in names if name not in files}}
+
+
+def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Files that a project may have of its own: only those that are missing, or were made here."""
+    there = {path: read_text(root / path, missing_ok=True) for path in files}
+    return {
+        path: text
+        for path, text in files.items()
+        if there[path] is None or "Made by `invoke ci --write`" in (there[path] or "")
+    }
 
 
 def _workflow_texts(root: Path) -> tuple[str, ...]:
