@@ -38,6 +38,12 @@ class Acted:
         return action_standins.artifact(self.store, name).files
 
     @property
+    def outputs(self) -> dict[str, str]:
+        """What the plan gave to the other jobs."""
+        found = re.findall(r"::set-output:: ([\w-]+)=(.*)$", self.said, re.MULTILINE)
+        return dict(found)
+
+    @property
     def artifacts(self) -> set[str]:
         return {one.name for one in action_standins.artifacts(self.store)}
 
@@ -109,6 +115,36 @@ class LocalForge:
                 check=False,
             )
         return Acted(code=ran.returncode, said=ran.stdout + ran.stderr, store=store)
+
+    def run_again(self, event: str, payload: object | None, first: Acted, *failed: str) -> Acted:
+        """Run again what failed: the plan and what succeeded stay as they are, and of the works those
+        that are named `failed` run, with `report` and `required` after them. act cannot do it: the
+        plan says here what it said, without the works that are done.
+        """
+        outputs = {
+            name: json.dumps(
+                [
+                    {**shard, "jobs": [job for job in shard["jobs"] if job["name"] in failed]}
+                    for shard in json.loads(text)
+                    if any(job["name"] in failed for job in shard["jobs"])
+                ]
+            )
+            if text.startswith("[")
+            else text
+            for name, text in first.outputs.items()
+        }
+        said = self.folder / "outputs-again"
+        said.write_text("".join(f"{name}={text}\n" for name, text in outputs.items()))
+        plan = self.folder / "plan-again"
+        shutil.rmtree(plan, ignore_errors=True)
+        shutil.copytree(first.artifact("plan"), plan)
+        again = self.folder / "program-again"
+        keeps = f'cat {said} >>"$GITHUB_OUTPUT"; mkdir left; cp -r {plan}/. left/; exit 0'
+        again.write_text(
+            f'#!/bin/bash\ncase "$*" in *--plan*) {keeps} ;; esac\nexec {self.program} "$@"\n'
+        )
+        again.chmod(0o755)
+        return dataclasses.replace(self, program=again).run(event, payload, attempt=2)
 
     def _stubs(self, store: Path) -> list[str]:
         words = []

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
+import action_standins
 import pytest
 import yaml
 from acting import REPOSITORY_NAME, commit, with_forge
@@ -180,6 +183,110 @@ def test_nothing_changed_means_no_job_and_green(planless: Path, tmp_path: Path) 
     ran = forge.run("pull_request", pull_request(base=before)).expect(0)
     assert set(ran.jobs) == {"plan", "report", "required"}
     assert "green: 0 failed" in ran.said
+    # One artifact matched the pattern: the real action extracts it into the folder itself.
+    assert ran.artifacts == {"plan", "report"}
+    assert "Total of 1 artifact(s) downloaded" in ran.said
+
+
+@pytest.mark.process
+def test_a_second_attempt_finds_what_the_first_left(planless: Path, tmp_path: Path) -> None:
+    """ "Re-run all jobs": two artifacts of each name, of which the newer counts."""
+    forge = with_forge(planless, tmp_path / "forge", REAL)
+    (planless / "README.md").write_text("Words only.\n")
+    event = pull_request(base=commit(planless))
+    forge.run("pull_request", event).expect(0)
+    again = forge.run("pull_request", event, attempt=2).expect(0)
+    assert "green: 0 failed" in again.said
+    assert again.artifacts == {"plan", "report"}
+
+
+def handing_on(root: Path, folder: Path, *, verifies: str) -> tuple[str, Schedule]:
+    """A program that builds and verifies nothing, and hands over as a job does: through the real
+    `leave`, `taken` and `demand`. `verifies` is what it does where it verifies.
+    """
+    work = Work(name="build-c", cells=("c",), vendor="cpu", images=("c",))
+    verify = Work(name="verify-c", cells=("c",), vendor="cpu", target="x86_64", after=("build-c",))
+    planned = Schedule(
+        scope="merge_queue", channel="", build={"ubuntu": (work,)}, verify={"ubuntu": (verify,)}
+    )
+    hands = folder / "hands.py"
+    program = told(planned, root, folder)
+    hands.write_text(_HANDS)
+    works = f'*"--step build"*) $PYTHON {hands} build "$@" ;; *"--step verify"*) {verifies} '
+    works += f'$PYTHON {hands} verify "$@" ;;'
+    return program.replace('*) echo "DID', f'{works} *) echo "DID'), planned
+
+
+_HANDS = """
+import sys
+from pathlib import Path
+from warpfront.ci.handover import demand, leave, merge
+from warpfront.errors import WarpfrontError
+from warpfront.pipeline.beside.gathering import taken
+step, *words = sys.argv[1:]
+given = dict(zip(words, words[1:]))
+found = taken(Path())
+try:
+    demand(filter(None, given.get("--after", "").split(",")), found)
+    merge(found.values(), Path("build"))
+except WarpfrontError as error:
+    sys.exit(f"error: {error.message}")
+cell = Path("build/c")
+cell.mkdir(parents=True, exist_ok=True)
+if step == "verify":
+    assert (cell / "build.json").read_text() == "built"
+    image = list(Path("handover").glob("**/images-build-c/images.tar.gz"))
+    assert [one.read_text() for one in image] == ["the image"], image
+(cell / f"{step}.json").write_text({"build": "built"}.get(step, "verified"))
+leave(Path("build"), ["c"], step, Path("left") / given["--name"])
+if step == "build":
+    Path("images/images-build-c").mkdir(parents=True)
+    Path("images/images-build-c/images.tar.gz").write_text("the image")
+print("HANDED OVER", step)
+"""
+
+
+@pytest.mark.process
+def test_the_first_verification_gets_the_one_hand_over_and_its_image(
+    planless: Path, tmp_path: Path
+) -> None:
+    """One artifact and one image: without a folder of their own inside, nothing would be found."""
+    program, _ = handing_on(planless, tmp_path / "forge", verifies="")
+    ran = with_forge(planless, tmp_path / "forge", program).run("merge_group").expect(0)
+    assert {"HANDED OVER build", "HANDED OVER verify"} <= set(
+        re.findall(r"HANDED OVER \w+", ran.said)
+    )
+    assert {"build-c", "verify-c", "images-build-c"} <= ran.artifacts
+
+
+@pytest.mark.process
+def test_failed_jobs_run_again_alone_with_what_the_others_left(
+    planless: Path, tmp_path: Path
+) -> None:
+    """The verification breaks off once; its second attempt has the build of the first."""
+    folder = tmp_path / "forge"
+    once = f'if [ ! -e {folder}/once ]; then touch {folder}/once; echo "LOST"; exit 1; fi;'
+    program, _ = handing_on(planless, folder, verifies=once)
+    forge = with_forge(planless, folder, program)
+    first = forge.run("merge_group").expect(1)
+    assert "LOST" in first.said
+    assert "verify-c" not in first.artifacts
+    again = forge.run_again("merge_group", None, first, "verify-c").expect(0)
+    assert "HANDED OVER verify" in again.said
+    assert "HANDED OVER build" not in again.said
+    assert "verify-c" in again.artifacts
+
+
+@pytest.mark.process
+def test_a_hand_over_that_is_missing_is_red_by_its_name(planless: Path, tmp_path: Path) -> None:
+    """The artifact is past its retention: the job is red, and builds nothing in its place."""
+    program, _ = handing_on(planless, tmp_path / "forge", verifies="")
+    forge = with_forge(planless, tmp_path / "forge", program)
+    first = forge.run("merge_group").expect(0)
+    shutil.rmtree(action_standins.artifact(first.store, "build-c").folder)
+    again = forge.run_again("merge_group", None, first, "verify-c").expect(1)
+    assert "error: no artifact build-c: the job of that name left none" in again.said
+    assert "HANDED OVER" not in again.said
 
 
 @pytest.mark.docker

@@ -184,5 +184,5 @@ def _machine(runner: Runner, minutes: int) -> dict[str, Any]:
 
 
 def _artifacts(name: str, *, images: bool = False) -> dict[str, Any]:
-    paths = [f"{LEFT}/{name}", *([f"{IMAGES}/{name}"] if images else [])]
+    paths = [f"{LEFT}/{name}", *([f"{IMAGES}/{IMAGES}-{name}"] if images else [])]
     return {"when": "always", "expire_in": "14 days", "paths": paths}

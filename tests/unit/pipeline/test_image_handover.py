@@ -68,7 +68,7 @@ def test_the_very_image_arrives(
 ) -> None:
     into = tmp_path / "handover" / around
     into.mkdir(parents=True)
-    shutil.move(tmp_path / "images" / JOB, into / JOB)
+    shutil.move(tmp_path / "images" / f"images-{JOB}", into / f"images-{JOB}")
     before = handed.load(TORCH.id, "build", (BuiltImage,))
     arrived = taken(handed, verifier, tmp_path)
     assert isinstance(arrived, BuiltImage)
@@ -101,8 +101,8 @@ def test_a_file_that_was_swapped_is_not_loaded(
 ) -> None:
     other = FakeEngine()
     built_on(other, TORCH, "ab" * 32)
-    other.save([TORCH.local_reference], tmp_path / "images" / JOB / "images.tar.gz")
-    with (tmp_path / "images" / JOB / "images.tar.gz").open("ab") as file:
+    other.save([TORCH.local_reference], tmp_path / "images" / f"images-{JOB}" / "images.tar.gz")
+    with (tmp_path / "images" / f"images-{JOB}" / "images.tar.gz").open("ab") as file:
         file.write(b"x")
     assert "is not the file that" in refused(taken(handed, verifier, tmp_path))
     assert verifier.stored == {}

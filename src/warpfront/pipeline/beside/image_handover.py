@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from warpfront.ci.flow import IMAGES
 from warpfront.errors import EngineError, NotVerifiedError
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.labels import CELL, CONTENT_HASH
@@ -49,7 +50,7 @@ def leave_images(
     built = [one for one in results if isinstance(one, BuiltImage) and one.cell_id in wanted]
     if not built:
         return
-    archive = folder / job / _ARCHIVE
+    archive = folder / f"{IMAGES}-{job}" / _ARCHIVE
     with storing(archive):
         archive.parent.mkdir(parents=True, exist_ok=True)
     engine.save([one.reference for one in built], archive)
@@ -77,7 +78,7 @@ def take_image(
     if found is None and file is not None:
         archive = _archive(file, folders)
         if archive is None:
-            return _refused(cell, f"no artifact images-{file.job}, which has its image")
+            return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
         if _sha256(archive) != file.sha256:
             return _refused(cell, f"{archive} is not the file that {file.job} left")
         engine.load(archive)
@@ -106,7 +107,8 @@ def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
 
 def _archive(file: ImageFile, folders: Iterable[Path]) -> Path | None:
     """The archive, whether the service put a folder of the artifact's name around it or not."""
-    places = (f"{file.job}/{_ARCHIVE}", f"*/{file.job}/{_ARCHIVE}")
+    place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
+    places = (place, f"*/{place}")
     return next((path for at in folders for place in places for path in at.glob(place)), None)
 
 
