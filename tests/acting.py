@@ -117,9 +117,9 @@ class LocalForge:
         return Acted(code=ran.returncode, said=ran.stdout + ran.stderr, store=store)
 
     def run_again(self, event: str, payload: object | None, first: Acted, *failed: str) -> Acted:
-        """Run again what failed: the plan and what succeeded stay as they are, and of the works those
-        that are named `failed` run, with `report` and `required` after them. act cannot do it: the
-        plan says here what it said, without the works that are done.
+        """Run again what failed: the plan and what succeeded stay as they are, and of the works
+        those that are named `failed` run, with `report` and `required` after them. act cannot do
+        it: the plan says here what it said, without the works that are done.
         """
         outputs = {
             name: json.dumps(

@@ -26,6 +26,10 @@ HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change t
 SITE = "site"
 HISTORY = "warpfront-history"
 """The branch whose file of runs only grows."""
+OWN_REGISTRIES = ("ghcr.io", "registry.gitlab.com")
+"""Where a job's own token logs in."""
+READ_USER, READ_TOKEN = "REGISTRY_READ_USER", "REGISTRY_READ_TOKEN"
+"""Of the repository: what machines that verify log in with, to any other registry."""
 LABEL = "gpu"
 """What a maintainer puts on a pull request so that it may reach machines of our own."""
 
@@ -134,6 +138,19 @@ def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Run
     fits = [one for one in runners if one.builds and one.machine == machine]
     usable = [one for one in fits if trusted or one.trust == "hosted"]
     return min(usable, key=lambda one: one.trust != "hosted") if usable else None
+
+
+def unable_to_pull(flow: Flow, can_read: str) -> str:
+    """Which rows cannot pull what they verify from a private registry, "" if all can. `can_read`
+    is whether the token for reading is there: `true`, `false`, or "" where that is not known. To
+    GitHub's and GitLab's own registries a job logs in by itself.
+    """
+    registry = flow.repository.partition("/")[0]
+    rows = dict.fromkeys(row.name for job in flow.jobs if job.pulls for row in job.runners)
+    if registry in OWN_REGISTRIES or not rows or can_read == "true":
+        return ""
+    needs = "which is not set" if can_read == "false" else "if it is private"
+    return f"{', '.join(rows)} cannot pull from {registry} without the secret {READ_TOKEN}, {needs}"
 
 
 def _of_vendor(

@@ -10,7 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.ci.flow import HANDOVER, HEADER, IMAGES, LABEL, LEFT, SITE, Flow, Job, yaml_text
+from warpfront.ci.flow import (
+    HANDOVER,
+    HEADER,
+    IMAGES,
+    LABEL,
+    LEFT,
+    READ_TOKEN,
+    READ_USER,
+    SITE,
+    Flow,
+    Job,
+    yaml_text,
+)
 from warpfront.ci.limits import Limits
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
@@ -37,8 +49,6 @@ _POWERS = {
     "id-token": "signatures, and who publishes the page, name this workflow",
     "attestations": "provenance is kept beside the image",
 }
-READ_USER, READ_TOKEN = "REGISTRY_READ_USER", "REGISTRY_READ_TOKEN"
-"""Of the repository: what machines that verify log in with, to a registry that is not GitHub's."""
 _PAGES = "github-pages"
 _RESULTS = "plan,build-*,verify-*,bench-*,publish-*"
 _QUEUE = {"cancel-in-progress": False, "queue": "max"}
@@ -54,6 +64,10 @@ rules:
 _OWN = """\
   self-hosted-runner:
     # No fork reaches them: a job's `if` says so, there and where it is called.
+"""
+_OUTSIDE = """\
+  secrets-outside-env:
+    # `plan` asks whether the token for reading is there, and sees nothing else of it.
 """
 _GROUPED = "    # A group may be GitHub's own machines, too, which it throws away after each job.\n"
 _NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
@@ -141,14 +155,20 @@ def _text(document: object, actions: Actions) -> str:
 def _zizmor(flow: Flow) -> str:
     """What its strictest persona may report, with the reason."""
     found = [job for job in flow.jobs if job.is_own or any(one.group for one in job.runners)]
-    files = [f"      - {MAIN}-{file}.yml" for file in _called_files(found)]
-    if any(not job.spread and (job.wanted or job.runner.group) for job in found):
-        files.append(f"      - {MAIN}.yml")
-    if not files:
-        return f"{HEADER}{_ZIZMOR}\n"
+    files = [f"{MAIN}-{file}.yml" for file in _called_files(found)]
+    if any(not job.spread for job in found):
+        files += [f"{MAIN}.yml", f"{LABELLED}.yml"]
     grouped = any(not job.is_own for job in found)
-    reason = _OWN + (_GROUPED if grouped else "")
-    return "\n".join([HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
+    parts = [_ZIZMOR]
+    if files:
+        parts.append(_ignoring(_OWN + (_GROUPED if grouped else ""), files))
+    if not _of_github(flow):
+        parts.append(_ignoring(_OUTSIDE, [f"{MAIN}.yml", f"{LABELLED}.yml"]))
+    return HEADER + "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _ignoring(reason: str, files: Iterable[str]) -> str:
+    return "\n".join([f"{reason}    ignore:", *(f"      - {file}" for file in files)])
 
 
 def _called_files(jobs: Iterable[Job]) -> list[str]:
@@ -453,6 +473,8 @@ class _Steps:
             told["CHANNEL"] = "${{ inputs.channel }}"
             told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
             told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
+        if self.job.name == "plan" and not _of_github(self.flow):
+            told["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
         if "contents" in self.job.powers:
             told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "required":

@@ -15,7 +15,7 @@ import yaml
 from ruamel.yaml import YAML
 
 from warpfront.ci.actions import kept_pins, packaged_limits, pinned_actions
-from warpfront.ci.flow import Flow, make_flow, scripts, yaml_text
+from warpfront.ci.flow import Flow, make_flow, scripts, unable_to_pull, yaml_text
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.robots import BASES, DEPENDABOT, RENOVATE, robot_files
@@ -697,3 +697,29 @@ def test_a_configuration_that_a_project_has_of_its_own_stays(tmp_path: Path) -> 
     write(files, tmp_path)
     assert DEPENDABOT not in ci_files(open_workspace(tmp_path))
     assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("repository", "can_read", "said"),
+    [
+        ("ghcr.io/me", "", ""),
+        ("registry.gitlab.com/me", "false", ""),
+        ("registry.example.com/me", "true", ""),
+        ("registry.example.com/me", "false", "which is not set"),
+        ("registry.example.com/me", "", "if it is private"),
+    ],
+)
+def test_rows_that_cannot_pull_are_named(repository: str, can_read: str, said: str) -> None:
+    found = unable_to_pull(the_flow(repository), can_read)
+    assert bool(found) == bool(said)
+    assert said in found
+    if said:
+        assert found.startswith("mi300, ubuntu, h100 cannot pull from registry.example.com")
+
+
+def test_what_verifies_logs_in_where_it_pulls_and_never_for_a_pull_request() -> None:
+    for path in (OWN, ".github/workflows/warpfront-bench-own.yml"):
+        (job,) = RENDERED[path]["jobs"].values()
+        (login,) = [step for step in job["steps"] if step["name"] == "log in"]
+        assert login["if"] == "${{ inputs.channel != '' && github.event_name != 'pull_request' }}"
+        assert job["permissions"] == {"contents": "read", "packages": "read"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,14 +61,20 @@ def ci(
 
 
 def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
+    from warpfront.ci.flow import unable_to_pull
     from warpfront.pipeline.beside import workflows
+    from warpfront.system.process import environment
 
     root = workspace.folders.root
     files = workflows.ci_files(workspace, None if only_check else workflows.lock_here)
     if not only_check:
         for name in workflows.write(files, root):
             display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
-    elif diff := workflows.stale(files, root):
+        return
+    flow = workflows.flow_of(workspace.matrix, root)
+    if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
+        display.say(note)
+    if diff := workflows.stale(files, root):
         print(diff, end="")
         raise StaleError("workflows are stale", hint="`invoke ci --write`, and commit the result")
 
@@ -106,7 +113,7 @@ def _plan(
     json: bool,
 ) -> None:
     from warpfront.ci.actions import packaged_limits
-    from warpfront.ci.flow import HANDOVER, LEFT
+    from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import outputs
     from warpfront.ci.surfaces import plan_summary
@@ -122,6 +129,9 @@ def _plan(
     planned = dispatch(
         workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
     )
+    note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
+    if planned.channel and note:
+        planned = dataclasses.replace(planned, notes=(*planned.notes, note))
     limits = packaged_limits()
     told = outputs(planned, flow.jobs, limits)
     for folder in (HANDOVER, LEFT):
