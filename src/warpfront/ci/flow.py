@@ -12,6 +12,7 @@ from typing import Literal
 
 import yaml
 
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
@@ -351,21 +352,23 @@ _PAGE = f"{LEFT}/report/index.html"
 _PIP = ".venv/bin/python -m pip install --quiet"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
 _AFTER = f'{_WORK} --after "${{AFTER:-}}"'
-_MOMENT = """\
+_BUILDS = f"""\
 SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
-export SOURCE_DATE_EPOCH
+export SOURCE_DATE_EPOCH {CACHE_VARIABLE}={{cache}}
 """
 
 
 def scripts(flow: Flow) -> dict[str, str]:
     """The entry points of the jobs, by path: one call each. What builds does so at the moment of
-    its commit, so that the same content has the same digest when it is built again.
+    its commit, so that the same content has the same digest when it is built again, and with the
+    layers that earlier runs left in the registry.
     """
+    builds = _BUILDS.format(cache=f"{flow.repository}/build-cache")
     merges = f"merge --below {HANDOVER}"
     calls = {
         "ci/plan.sh": f'{_CALL} ci --check ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
-        "ci/build.sh": f'{_MOMENT}{_CALL} job --step build --images "${{IMAGES:-}}" {_WORK}',
-        "ci/candidate.sh": f"{_MOMENT}{_CALL} job --step build --to {flow.repository} {_WORK}",
+        "ci/build.sh": f'{builds}{_CALL} job --step build --images "${{IMAGES:-}}" {_WORK}',
+        "ci/candidate.sh": f"{builds}{_CALL} job --step build --to {flow.repository} {_WORK}",
         "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_AFTER}',
         "ci/bench.sh": f'{_CALL} job --step bench --on "$TARGET" {_AFTER}',
         "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_AFTER}',

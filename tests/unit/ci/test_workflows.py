@@ -539,9 +539,13 @@ def test_a_job_that_takes_artifacts_names_those_of_its_work() -> None:
     assert take["with"]["merge-multiple"] is True
 
 
-def test_what_builds_does_so_at_the_moment_of_its_commit() -> None:
+def test_what_builds_does_so_at_the_moment_of_its_commit_and_with_earlier_layers() -> None:
     for path in ("ci/build.sh", "ci/candidate.sh"):
-        assert 'SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"' in scripts(the_flow())[path]
+        text = scripts(the_flow())[path]
+        assert 'SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"' in text
+        assert (
+            "export SOURCE_DATE_EPOCH WARPFRONT_BUILD_CACHE=ghcr.io/warpfront/build-cache" in text
+        )
 
 
 # --- installing ---
