@@ -17,13 +17,14 @@ import yaml
 from acting import REPOSITORY_NAME
 from node_packages import Expressions, expressions
 
-from warpfront.ci.actions import packaged_limits, pinned_actions
+from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import LABEL, Flow, make_flow
 from warpfront.ci.github import read_forge
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront.pipeline.beside.workflows import packaged_limits
 
 pytestmark = pytest.mark.process
 

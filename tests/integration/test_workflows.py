@@ -16,12 +16,11 @@ from acting import REPOSITORY_NAME, commit, with_forge
 from projects import REPOSITORY, Project, cell_id, copy_project, small_project, unique_image
 from standins import Index
 
-from warpfront.ci.actions import packaged_limits
 from warpfront.ci.limits import Limits
 from warpfront.ci.schedule import Schedule, Work, outputs
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
-from warpfront.pipeline.beside.workflows import flow_of
+from warpfront.pipeline.beside.workflows import flow_of, packaged_limits
 
 CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
 UBUNTU = {

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from warpfront.ci.limits import Limits, read_limits
 from warpfront.system.store import read_text
 
 
@@ -47,9 +46,9 @@ def pinned_images() -> Mapping[str, str]:
     return {name: row["image"] for name, row in tomllib.loads(_data("pods.toml")).items()}
 
 
-def packaged_limits() -> Limits:
-    """The limits that this version of warpfront knows."""
-    return read_limits(_data("limits.toml"))
+def limits_text() -> str:
+    """The limits of CI services that this version of warpfront knows."""
+    return _data("limits.toml")
 
 
 def _data(name: str) -> str:

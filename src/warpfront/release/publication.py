@@ -26,7 +26,6 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.images.engine import Engine
-from warpfront.images.labels import CONTENT_HASH
 from warpfront.release.ledger import (
     CHANNEL_ANNOTATION,
     Attachment,
@@ -503,14 +502,11 @@ def taken(
     """The error for a tag that never moves and is on another image. `labels` are those of the image
     that it is on: the same content needs no second digest, another one needs another tag.
     """
-    content = (labels or {}).get(CONTENT_HASH, "")
     hint = "publish from the build that was published, or give the template a word that differs: "
     hint += "{content} for other content, {date} or {revision} for the same"
-    if content and content == publication.content_hash:
-        hint = (
-            f"this content is published: use {digest}, or put {{date}} or {{revision}} in the tag"
-        )
-    elif content:
+    if labels and publication.content_hash in labels.values():
+        hint = f"this content is published, as {digest}: put {{date}} or {{revision}} in the tag"
+    elif labels:
         hint = "its content is another: put {content} in the template of the tag"
     return TagConflictError(
         f"{publication.repository}:{tag} never moves, and is {digest or 'gone'}: another image "

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from builders import a_cell, a_child
 
-from warpfront.ci.actions import packaged_limits
 from warpfront.ci.flow import make_flow
 from warpfront.ci.schedule import (
     SCOPES,
@@ -22,6 +21,7 @@ from warpfront.ci.schedule import (
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.runners import Runner
 from warpfront.model import Cell
+from warpfront.pipeline.beside.workflows import packaged_limits
 
 UBUNTU = Runner(
     name="ubuntu",

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from warpfront.ci.actions import packaged_limits
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, write
+from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, write
 from warpfront.pipeline.workspace import open_workspace
 
 pytestmark = pytest.mark.process

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from warpfront.ci.actions import kept_pins, packaged_limits, pinned_actions
+from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import Flow, make_flow, scripts, unable_to_pull, yaml_text
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
@@ -24,7 +24,7 @@ from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, stale, write
+from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, stale, write
 from warpfront.pipeline.workspace import open_workspace
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -30,7 +30,7 @@ class Storing(FakeEngine):
     ids=["containerd's store", "docker's store", "a builder elsewhere"],
 )
 def test_a_cache_in_a_registry_is_for_builders_that_take_one(
-    containerd: bool, elsewhere: bool, *, kept: bool
+    *, containerd: bool, elsewhere: bool, kept: bool
 ) -> None:
     engine = Storing(containerd=containerd)
     engine.elsewhere = elsewhere

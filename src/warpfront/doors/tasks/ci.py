@@ -112,14 +112,13 @@ def _plan(
     since: str,
     json: bool,
 ) -> None:
-    from warpfront.ci.actions import packaged_limits
     from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import outputs
     from warpfront.ci.surfaces import plan_summary
     from warpfront.pipeline.beside.dispatching import dispatch
     from warpfront.pipeline.beside.gathering import keep_plan
-    from warpfront.pipeline.beside.workflows import flow_of
+    from warpfront.pipeline.beside.workflows import flow_of, packaged_limits
     from warpfront.system.foreign import remove_tree
     from warpfront.system.process import environment
     from warpfront.system.store import write_text

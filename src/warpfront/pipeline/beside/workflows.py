@@ -7,11 +7,12 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from warpfront.ci.actions import kept_pins, packaged_limits, pinned_actions, pinned_images
+from warpfront.ci.actions import kept_pins, limits_text, pinned_actions, pinned_images
 from warpfront.ci.flow import Flow, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.kubernetes import kubernetes_files
+from warpfront.ci.limits import Limits, read_limits
 from warpfront.ci.robots import robot_files
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.install import CHECKOUT, Install
@@ -72,6 +73,11 @@ def _workflow_texts(root: Path) -> tuple[str, ...]:
     """The workflows that are committed, whose pins a robot may have moved."""
     paths = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
     return tuple(read_text(path) or "" for path in paths)
+
+
+def packaged_limits() -> Limits:
+    """The limits that `ci --write` and `ci --plan` keep to."""
+    return read_limits(limits_text())
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:
