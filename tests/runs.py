@@ -16,8 +16,8 @@ from typing import Any
 from builders import FACTS, FULL, a_cell, a_check, a_verification
 from releases import FakeCosign, Quiet, World, a_signer
 
-from warpfront.ci.flow import HANDOVER
-from warpfront.ci.handover import MANIFEST, leave
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import MANIFEST, handed_over, leave
 from warpfront.ci.schedule import Schedule, Work
 from warpfront.errors import WarpfrontError
 from warpfront.matrix.plan import LockState
@@ -34,7 +34,6 @@ from warpfront.model import (
 from warpfront.pipeline.beside.gathering import (
     ForgeWords,
     gather,
-    handed_over,
     judge_run,
     keep_plan,
 )
@@ -93,7 +92,9 @@ PLANNED = Schedule(
             for one in ("mine", "other")
         )
     },
-    publish={"cpu": tuple(Work(name=f"publish-{one}", cells=(one,)) for one in ("mine", "other"))},
+    publish=tuple(
+        Work(name=f"publish-{one}", cells=(one,), vendor="cpu") for one in ("mine", "other")
+    ),
 )
 
 
@@ -117,16 +118,16 @@ class CiRun:
 
     def __post_init__(self) -> None:
         self.world = World(store=Store(self.root / "builder"))
-        works = (PLANNED.build, PLANNED.verify, PLANNED.publish)
-        names = (work.name for kind in works for each in kind.values() for work in each)
-        self.states = {**dict.fromkeys(names, "success"), **self.states}
+        self.states = {**dict.fromkeys(PLANNED.works, "success"), **self.states}
 
     # --- what the jobs do ---
 
     def make(self, *checks: CheckResult, labels: dict[str, str] | None = None) -> CiRun:
         """plan, build and verify: each hands over what it made."""
-        planned = PLANNED if self.publishes else dataclasses.replace(PLANNED, publish={})
+        planned = PLANNED if self.publishes else dataclasses.replace(PLANNED, publish=())
         digest = keep_plan(planned, self.root)
+        (self.root / HANDOVER).mkdir()
+        (self.root / LEFT / "plan").rename(self.root / HANDOVER / "plan")
         self.words = ForgeWords(planned="success", ended=("success",), plan_digest=digest)
         for cell in (MINE, OTHER):
             content = "a" if cell is MINE else "b"
@@ -175,7 +176,7 @@ class CiRun:
         store = Store(self.root / f"publisher-{cell.id}")
         try:
             require_publisher(self.origins, PROJECT)
-            gather(handed_over(self.root / HANDOVER), store)
+            gather(handed_over(self.root / HANDOVER).values(), store)
             published = publish_cells(
                 (cell,),
                 (MINE, OTHER),

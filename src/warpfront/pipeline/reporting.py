@@ -46,6 +46,7 @@ def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
         verifications=verifications,
         publication=_publication(cell, store),
         unlocked=_unlocked(cell, store) if state.reason else None,
+        not_run=_not_run(cell, store),
     )
 
 
@@ -56,6 +57,20 @@ def _unlocked(cell: Cell, store: Store) -> Blocked | Failed | None:
     except StoreError:
         return None
     return found if isinstance(found, Blocked | Failed) else None
+
+
+def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
+    """Why a job verified nothing, by target: its machine was not ready, or a hand-over missing."""
+    found = {one: _failure(cell, f"verify-{one}-not-run", store) for one in cell.targets}
+    return {target: failed for target, failed in found.items() if failed is not None}
+
+
+def _failure(cell: Cell, name: str, store: Store) -> Failed | None:
+    try:
+        found: Failed | None = store.load(cell.id, name, (Failed,))
+    except StoreError:
+        return None
+    return found
 
 
 def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | None:

@@ -161,9 +161,18 @@ def test_what_fills_a_machine_is_no_hand_over(
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{}", '{"schema": 2, "files": {}}', '{"schema": 1, "files": []}']
+    "text", ["[]", "{}", '{"schema": 1, "files": {}}', '{"schema": 2, "files": []}']
 )
 def test_what_is_no_manifest_is_refused(left: Path, tmp_path: Path, text: str) -> None:
     (left / MANIFEST).write_text(text)
     with pytest.raises(HandoverError, match="no manifest of this version"):
         merge([left], tmp_path / "there")
+
+
+@pytest.mark.parametrize("name", ["a:b", 'a"b', "a<b", "a|b", "a*b", "a?b"])
+def test_a_file_that_upload_artifact_takes_by_no_name_is_not_handed_over(
+    name: str, build: Path, tmp_path: Path
+) -> None:
+    """One such name would fail the whole upload (data/actions.toml, `names`)."""
+    (build / "cell" / "verify-sm_90" / name).write_text("")
+    assert not [one for one in leave(build, ["cell"], "verify", tmp_path / "a") if name in one]

@@ -139,7 +139,7 @@ def test_an_empty_plan_is_green() -> None:
 PUBLISHING = dataclasses.replace(
     PLANNED,
     channel="release",
-    publish={"nvidia": (Work(name="publish-cell", cells=(CELL,)),)},
+    publish=(Work(name="publish-cell", cells=(CELL,)),),
 )
 PUBLISHED = Publication(
     cell_id=CELL,

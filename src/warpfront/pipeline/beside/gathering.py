@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.ci.flow import HANDOVER
-from warpfront.ci.handover import MANIFEST, merge
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import handed_over, merge
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Schedule
 from warpfront.errors import HandoverError, StoreError
@@ -17,6 +17,7 @@ from warpfront.matrix.reading import Matrix
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.pipeline.beside.against_release import kept_standing
 from warpfront.pipeline.beside.candidates import kept_candidate
+from warpfront.pipeline.beside.image_handover import kept_image_file
 from warpfront.pipeline.within.evidence import kept_verifications, states_by_target
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
@@ -27,25 +28,32 @@ PLAN = "plan"
 
 
 def keep_plan(planned: Schedule, root: Path) -> str:
-    """Write handover/plan/plan.json for later jobs. Return its digest, which the forge keeps."""
-    Store(root / HANDOVER).save(PLAN, PLAN, planned)
+    """Write left/plan/plan.json for later jobs. Return its digest, which the forge keeps."""
+    Store(root / LEFT).save(PLAN, PLAN, planned)
     return plan_digest(root)
 
 
 def plan_digest(root: Path) -> str:
-    """Return the sha256 of the plan that was handed over, "" without one."""
-    path = root / HANDOVER / PLAN / f"{PLAN}.json"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    """Return the sha256 of the plan of this run, "" without one."""
+    for folder in (HANDOVER, LEFT):
+        path = root / folder / PLAN / f"{PLAN}.json"
+        if path.is_file():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
 
 
 def kept_plan(root: Path) -> Schedule | None:
-    found: Schedule | None = Store(root / HANDOVER).load(PLAN, PLAN, (Schedule,))
-    return found
+    """The plan of this run, as its job left it or as it was taken from there."""
+    for folder in (HANDOVER, LEFT):
+        found: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
+        if found is not None:
+            return found
+    return None
 
 
-def handed_over(folder: Path) -> list[Path]:
-    """The hand-overs below a folder: whatever says that it is one."""
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+def taken(root: Path) -> dict[str, Path]:
+    """The hand-overs that this folder has, by name: what was downloaded, and what jobs left."""
+    return handed_over(root / HANDOVER, root / LEFT)
 
 
 def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
@@ -79,11 +87,11 @@ def judge_run(
     """
     if forge.plan_digest and plan_digest(root) not in {"", forge.plan_digest}:
         raise HandoverError(
-            f"{HANDOVER}/{PLAN}/{PLAN}.json is not what the job `plan` left",
+            f"{PLAN}/{PLAN}.json is not what the job `plan` left",
             hint="the run has to be planned again",
         )
     planned = kept_plan(root)
-    gather(handed_over(root / HANDOVER), store)
+    gather(taken(root).values(), store)
     if planned is None:
         end = RunEnd(now=now, planned=forge.planned, jobs=forge.ended)
         return judge(None, (), end, demands_of("", "", ()))
@@ -115,8 +123,8 @@ def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
     """
     if forge.jobs is None:
         return forge.ended
-    kinds = (planned.build, planned.bench, planned.publish)
-    works = (work for kind in kinds for each in kind.values() for work in each)
+    kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
+    works = (work for each in kinds for work in each)
     return tuple(forge.jobs.get(work.name, "no job in this run") for work in works)
 
 
@@ -126,7 +134,7 @@ def _evidence(
     """Return the evidence of a cell's image that its building and verifying jobs left."""
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
-        candidate = kept_candidate(cell.id, store)
+        files = (kept_candidate(cell.id, store), kept_image_file(cell.id, store))
     except StoreError:
         return None
     if not isinstance(built, BuiltImage):
@@ -139,7 +147,9 @@ def _evidence(
             BASE_SOURCE: built.base.source,
             RELAXED: ",".join(relaxed),
         },
-        identities=frozenset({built.image_id, *(candidate.identities if candidate else ())}),
+        identities=frozenset(
+            {built.image_id, *(name for one in files if one for name in one.identities)}
+        ),
         verifications=verifications,
         unread=unread,
         jobs=states_by_target(cell, forge.jobs),
