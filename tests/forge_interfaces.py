@@ -44,7 +44,7 @@ class ForgeInterface:
     headers: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
 
-    def github(  # noqa: PLR0911 - a return for each address
+    def github(  # noqa: C901, PLR0911 - a case for each address
         self, verb: str, path: str, query: dict[str, str], body: Any
     ) -> Answer:
         parts = path.removeprefix("/repos/me/mine/").split("/")
@@ -56,6 +56,10 @@ class ForgeInterface:
                 return 200, {"runners": page(self.runners, query)}
             case ["GET", "actions", "workflows", "warpfront.yml", "runs"]:
                 found = [one for one in self.runs if one["status"] == query["status"]]
+                return 200, {"workflow_runs": page(found, query)}
+            case ["GET", "actions", "workflows", "warpfront-gpu.yml", "runs"]:
+                found = [one for one in self.runs if one["conclusion"] == query["status"]]
+                found = [one for one in found if one["head_sha"] == query["head_sha"]]
                 return 200, {"workflow_runs": page(found, query)}
             case ["POST", "actions", "runs", run, "cancel"]:
                 self.cancelled.append(run)

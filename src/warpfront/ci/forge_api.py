@@ -137,6 +137,12 @@ class GitHubApi:
         found = self.line.pages("issues", state="open", labels=ISSUE_LABEL)
         return [one for one in found if "pull_request" not in one]
 
+    def succeeded(self, workflow: str, commit: str) -> bool:
+        """Return whether a run of a workflow file for a commit ended with success."""
+        path = f"actions/workflows/{workflow}/runs"
+        found = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
+        return any(one.get("head_sha") == commit for one in found)
+
     def runs(self, workflow: str) -> tuple[str, ...]:
         """Return the runs of a workflow file that have not ended."""
         states = ("queued", "in_progress")

@@ -16,7 +16,8 @@ from warpfront.system.store import read_text, storing
 class Forge:
     """The job that this is. `scope` is what started its run, `since` the commit that it is compared
     with. `planned` and `ended` are how the jobs before this one ended, `plan_digest` is that of the
-    plan as its job left it, `url` the run's page. All empty on a laptop.
+    plan as its job left it, `url` the run's page, `head` the newest commit of a pull request. All
+    empty on a laptop.
     """
 
     scope: str = ""
@@ -25,6 +26,7 @@ class Forge:
     ended: tuple[str, ...] = ()
     plan_digest: str = ""
     url: str = ""
+    head: str = ""
     summary: Path | None = None
     outputs: Path | None = None
 
@@ -57,9 +59,14 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
         ended=tuple(part for part in environment.get("ENDED", "").split(",") if part),
         plan_digest=digest,
         url=_run_page(environment),
+        head=_head(event),
         summary=Path(summary) if summary else None,
         outputs=Path(outputs) if outputs else None,
     )
+
+
+def _head(event: Any) -> str:
+    return str(event.get("pull_request", {}).get("head", {}).get("sha", ""))
 
 
 def _run_page(environment: Mapping[str, str]) -> str:

@@ -27,8 +27,9 @@ from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 
 _ENDED_WELL = frozenset({"success", "skipped"})
 _PENDING = (
-    "a maintainer puts the label `gpu` on the pull request, or `ci: {unchecked: listed}` of "
-    "matrix.yaml leaves it to the merge queue (docs/admission.md)"
+    "a maintainer puts the label `gpu` on the pull request, and when that run is green, runs the "
+    "job `required` again; or `ci: {unchecked: listed}` of matrix.yaml leaves it to the merge "
+    "queue (docs/admission.md)"
 )
 _UNPUBLISHED = "nightly"
 """The channel whose demands count in a run that publishes nothing: the next one that does."""
@@ -111,9 +112,11 @@ def judge(
     channel: Channel,
     *,
     lists_unchecked: bool = False,
+    checked_by_label: bool = False,
 ) -> Judgement:
     """Return whether everything that was planned is proven as `channel` demands, and published.
-    Whatever is not known to have passed has not.
+    Whatever is not known to have passed has not. `checked_by_label`: the run that the label `gpu`
+    started for this commit is green.
     """
     if planned is None or end.planned not in {"", "success"}:
         how = f": the job ended with {end.planned}" if end.planned else ""
@@ -136,9 +139,9 @@ def judge(
         passed=len(planned.selected) - len(refused),
         slower=slower,
         unpublished=unpublished,
-        pending=() if lists_unchecked else later,
-        listed=later if lists_unchecked else (),
-        noted=tuple(noted),
+        pending=() if lists_unchecked or checked_by_label else later,
+        listed=later if lists_unchecked and not checked_by_label else (),
+        noted=(*noted, *(f"{one}; checked by the label" for one in later if checked_by_label)),
         faults=(*broken, *missing),
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forge_interfaces import ForgeInterface, gitlab_job, standing_in
+from forge_interfaces import ForgeInterface, github_job, gitlab_job, standing_in
 from invoke.exceptions import Exit
 
 from warpfront.ci.schedule import Omitted, Schedule, Work
@@ -117,3 +118,30 @@ def test_a_gpu_row_that_no_machine_checks_is_red_unless_the_table_lists_it(
     assert ended(judge=True) == code
     first = capsys.readouterr().out.splitlines()[0]
     assert ("1 NOT CHECKED" in first) == (not code)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "commit", "code"),
+    [
+        ("success", "head", 0),
+        ("failure", "head", UnavailableError.exit_code),
+        ("skipped", "head", UnavailableError.exit_code),
+        ("success", "older", UnavailableError.exit_code),
+    ],
+)
+def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conclusion: str, commit: str, code: int
+) -> None:
+    make_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    event = tmp_path / "event.json"
+    asked = {"head": {"sha": "head", "repo": {"full_name": "me/mine"}}, "base": {"sha": "b"}}
+    event.write_text(json.dumps({"pull_request": asked}))
+    later = (Omitted(cell_id="gpu", target="sm_90", reason="no runner of the table has sm_90"),)
+    keep_plan(dataclasses.replace(NOTHING, scope="pull_request", later=later), tmp_path)
+    forge = ForgeInterface(runs=[{"id": 3, "conclusion": conclusion, "head_sha": commit}])
+    with standing_in(forge, forge.github):
+        job = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(event)}
+        for name, text in {**github_job(forge), **job}.items():
+            monkeypatch.setenv(name, text)
+        assert ended(judge=True) == code

@@ -177,19 +177,27 @@ def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
 def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
     """The verdict on this run, and what could not be determined for it."""
     from warpfront import pipeline
-    from warpfront.ci.forge_api import forge_api, job_states
+    from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
+    from warpfront.ci.github_workflows import LABELLED
     from warpfront.pipeline.beside.gathering import ForgeWords, judge_run
     from warpfront.system.process import environment
     from warpfront.system.provenance import now
 
-    states, unknown = job_states(forge_api(environment()))
+    api = forge_api(environment())
+    states, unknown = job_states(api)
+    of_github = isinstance(api, GitHubApi) and states is not None and bool(forge.head)
+    checked = of_github and api.succeeded(f"{LABELLED}.yml", forge.head)
     judgement = judge_run(
         workspace.folders.root,
         workspace.folders.store,
         workspace.matrix,
         lambda: pipeline.report(workspace, Selection()),
         forge=ForgeWords(
-            planned=forge.planned, ended=forge.ended, plan_digest=forge.plan_digest, jobs=states
+            planned=forge.planned,
+            ended=forge.ended,
+            plan_digest=forge.plan_digest,
+            jobs=states,
+            checked_by_label=checked,
         ),
         now=now(),
     )

@@ -64,13 +64,15 @@ def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeWords:
     """The forge's own record of a run: how jobs ended, the digest of the plan as its job made it,
-    and the state of each job by name, None where that is not known.
+    the state of each job by name, None where that is not known, and whether the run of the label
+    `gpu` for the same commit is green.
     """
 
     planned: str = ""
     ended: tuple[str, ...] = ()
     plan_digest: str = ""
     jobs: Mapping[str, str] | None = None
+    checked_by_label: bool = False
 
 
 def judge_run(
@@ -114,7 +116,14 @@ def judge_run(
         standings=tuple(one for one in standings if one is not None),
     )
     lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
-    return judge(planned, rows, end, channel, lists_unchecked=lists)
+    return judge(
+        planned,
+        rows,
+        end,
+        channel,
+        lists_unchecked=lists,
+        checked_by_label=forge.checked_by_label and planned.scope == "pull_request",
+    )
 
 
 def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
