@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
 from warpfront.model import (
@@ -170,14 +170,17 @@ def a_check(outcome: Outcome = Outcome.PASSED, **changes: Any) -> CheckResult:
     return dataclasses.replace(check, **changes)
 
 
-class OutcomeWord(str):
-    """An outcome that this version has no name for."""
-
+class _Word(str):
     __slots__ = ()
 
     @property
     def value(self) -> str:
         return str(self)
+
+
+def an_outcome(word: str) -> Outcome:
+    """An outcome that this version may have no name for."""
+    return cast("Outcome", _Word(word))
 
 
 def a_verification(*checks: CheckResult, **changes: Any) -> Verification:

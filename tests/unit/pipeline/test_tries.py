@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import FULL, OutcomeWord, a_check
+from builders import FULL, a_check, an_outcome
 from runs import ENDED, MINE, OTHER, SESSIONS, TARGET, TOKEN, VARIABLES, CiRun
 
 from warpfront.ci.flow import HANDOVER
@@ -67,13 +67,23 @@ def forging(**changes: Any) -> Act:
     return lambda run: run.forge(**changes)
 
 
+def steps(*acts: Act) -> Act:
+    """One after the other."""
+
+    def act(run: CiRun) -> None:
+        for one in acts:
+            one(run)
+
+    return act
+
+
 def outcomes(*found: str) -> Act:
     """A sealed result whose checks came to these words."""
 
     def act(run: CiRun) -> None:
         checks = [
             dataclasses.replace(
-                a_check(session=SESSIONS[-1]), name=f"check {n}", outcome=OutcomeWord(word)
+                a_check(session=SESSIONS[-1]), name=f"check {n}", outcome=an_outcome(word)
             )
             for n, word in enumerate(found)
         ]
@@ -187,6 +197,11 @@ def link(run: CiRun) -> None:
     run.result.symlink_to(target)
 
 
+def fifo(run: CiRun) -> None:
+    run.result.unlink()
+    os.mkfifo(run.result)
+
+
 def outside(run: CiRun) -> None:
     folder = run.result.parents[2]
     manifest = json.loads((folder / MANIFEST).read_text())
@@ -236,25 +251,25 @@ TRIES: tuple[Try, ...] = (
     Try(
         kind="edited",
         title="an old result is dated today",
-        before=lambda run: (run.forge(ended=OLD), setting(ended=ENDED)(run)),
+        before=steps(forging(ended=OLD), setting(ended=ENDED)),
         says=EDITED,
     ),
     Try(
         kind="edited",
         title="a quick verification says it was whole",
-        before=lambda run: (
-            run.forge(environment={"effort": {**FULL, "quick": True}}),
-            setting(environment={"effort": FULL})(run),
+        before=steps(
+            forging(environment={"effort": {**FULL, "quick": True}}),
+            setting(environment={"effort": FULL}),
         ),
         says=EDITED,
     ),
     Try(
         kind="edited",
         title="it is said to be of this image",
-        before=lambda run: (
-            run.forge(image_id="sha256:" + "1" * 64),
-            setting(image_id=run.verified(MINE).image_id)(run),
-            run.edit(lambda document: document.update(seal="1" * 64)),
+        before=steps(
+            forging(image_id="sha256:" + "1" * 64),
+            lambda run: setting(image_id=run.verified(MINE).image_id)(run),
+            setting(seal="1" * 64),
         ),
         says=EDITED,
     ),
@@ -444,7 +459,7 @@ TRIES: tuple[Try, ...] = (
     Try(
         kind="handed over",
         title="a FIFO in the place of a result",
-        before=lambda run: (run.result.unlink(), os.mkfifo(run.result)),
+        before=fifo,
         says="verify-x86_64.json",
     ),
     Try(
@@ -519,7 +534,7 @@ TRIES: tuple[Try, ...] = (
     Try(
         kind="jobs",
         title="the verifying job was cancelled before it left a result",
-        before=lambda run: (gone(run), ended(f"verify-mine-{TARGET}", "cancelled")(run)),
+        before=steps(gone, ended(f"verify-mine-{TARGET}", "cancelled")),
         says="not verified",
     ),
     Try(

@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from builders import OutcomeWord, a_cell, a_channel, a_check, a_verification, some_evidence
+from builders import a_cell, a_channel, a_check, a_verification, an_outcome, some_evidence
 from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
@@ -243,13 +243,13 @@ def test_without_leave_only_passes_are_published(outcomes: list[Outcome], target
 def test_an_outcome_that_is_not_known_is_refused_whatever_the_channel_allows(word: str) -> None:
     """Outcomes are an allow list: what another version writes is no pass here."""
     everything: tuple[Any, ...] = ("unavailable", "skipped", "emulated", "quick", "profile")
-    unknown = a_check(name="new", outcome=OutcomeWord(word))
+    unknown = a_check(name="new", outcome=an_outcome(word))
     found = admission(some_evidence(None, a_check(), unknown), a_channel(allow=everything), now=NOW)
     assert found.against == (f"x86-64: load/new: {word}: ",)
 
 
 def test_an_emulated_device_is_let_pass_only_by_name_and_names_no_target() -> None:
-    emulated = some_evidence(None, a_check(), a_check(name="new", outcome=OutcomeWord("emulated")))
+    emulated = some_evidence(None, a_check(), a_check(name="new", outcome=an_outcome("emulated")))
     assert verdict(emulated).against == ("x86-64: load/new: emulated: ",)
     found = verdict(emulated, allow=("emulated",))
     assert (found.admitted, found.targets) == (True, ())

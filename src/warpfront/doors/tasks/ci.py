@@ -185,8 +185,12 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
 
     api = forge_api(environment())
     states, unknown = job_states(api)
-    of_github = isinstance(api, GitHubApi) and states is not None and bool(forge.head)
-    checked = of_github and api.succeeded(f"{LABELLED}.yml", forge.head)
+    checked = (
+        isinstance(api, GitHubApi)
+        and states is not None
+        and bool(forge.head)
+        and api.succeeded(f"{LABELLED}.yml", forge.head)
+    )
     judgement = judge_run(
         workspace.folders.root,
         workspace.folders.store,
