@@ -30,8 +30,8 @@ def kept_plan(root: Path) -> Schedule | None:
     return None
 
 
-def taken(root: Path) -> dict[str, Path]:
-    """The hand-overs that this folder has, by name: what was downloaded, and what jobs left."""
+def taken(root: Path) -> dict[Path, str]:
+    """The hand-overs here, each with its name: what was downloaded, and what jobs left."""
     return handed_over(root / HANDOVER, root / LEFT)
 
 
@@ -52,7 +52,7 @@ def judge_run(
     once the hand-overs are in it.
     """
     planned = kept_plan(root)
-    gather(taken(root).values(), store)
+    gather(taken(root), store)
     if planned is None:
         return judge(None, (), plan_ended=plan_ended, ended=ended)
     found = (kept_standing(store, *one) for one in planned.timed)
