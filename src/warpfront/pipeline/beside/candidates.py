@@ -32,8 +32,8 @@ NAME = "build-candidate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A built image in a registry: `registry/path@sha256:...`. `identities` are what engines call
-    it.
+    """A built image in a registry: `registry/path@sha256:...`. `identities` are the ids by which
+    engines know exactly this image: one names its config, another its manifest.
     """
 
     cell_id: str

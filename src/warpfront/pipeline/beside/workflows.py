@@ -81,8 +81,8 @@ def packaged_limits() -> Limits:
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:
-    """The flow of a project. Raises `InputError` where it names no machines, or not where they get
-    warpfront from.
+    """The flow of a project. Raises `InputError` where it names no machines, or no source that they
+    get warpfront from.
     """
     if not matrix.runners:
         raise InputError(
