@@ -176,7 +176,7 @@ class CiRun:
         store = Store(self.root / f"publisher-{cell.id}")
         try:
             require_publisher(self.origins, PROJECT)
-            gather(handed_over(self.root / HANDOVER).values(), store)
+            gather(handed_over(self.root / HANDOVER), store)
             published = publish_cells(
                 (cell,),
                 (MINE, OTHER),

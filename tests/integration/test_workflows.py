@@ -226,8 +226,8 @@ step, *words = sys.argv[1:]
 given = dict(zip(words, words[1:]))
 found = taken(Path())
 try:
-    demand(filter(None, given.get("--after", "").split(",")), found)
-    merge(found.values(), Path("build"))
+    demand(filter(None, given.get("--after", "").split(",")), found.values())
+    merge(found, Path("build"))
 except WarpfrontError as error:
     sys.exit(f"error: {error.message}")
 cell = Path("build/c")

@@ -114,8 +114,8 @@ _BY_LABEL = f"github.event.label.name == '{LABEL}'"
 
 
 def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
-    """Every file of the flow that is GitHub's, by path. Raises `InputError` for more workflows than
-    GitHub starts.
+    """Every file of the flow that is GitHub's, by path. Raises `InputError` where there are more
+    workflows than GitHub starts.
     """
     made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
     if any(job.is_own and job.spread for job in flow.jobs):

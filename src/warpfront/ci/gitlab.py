@@ -143,8 +143,8 @@ def _planned(flow: Flow) -> dict[str, Any]:
 
 def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], list[str]]:
     """Variables and calls. GitLab's registry takes the job's own token, another one the project's
-    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment; what only pulls, those
-    for reading.
+    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. What only pulls has those
+    of the same names with READ in them.
     """
     pulls = job.pulls and bool(channel)
     if "packages" not in job.powers and not pulls:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from warpfront.errors import HandoverError
@@ -40,24 +40,17 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
     return tuple(files)
 
 
-def handed_over(*folders: Path) -> dict[str, Path]:
-    """The hand-overs below `folders` by name: each folder with a manifest, one level down, or two
-    where a CI service put a folder of the artifact's name around it.
+def handed_over(*folders: Path) -> dict[Path, str]:
+    """The hand-overs below `folders`, each with its name: every folder with a manifest, one level
+    down, or two where a CI service put a folder of the artifact's name around it.
     """
-    found: dict[str, Path] = {}
-    for folder in folders:
-        here: dict[str, Path] = {}
-        for depth in (f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
-            for path in sorted(folder.glob(depth)):
-                name = _name_of(path)
-                if name in here:
-                    raise HandoverError(
-                        f"{here[name]} and {path.parent} are both the hand-over {name}",
-                        hint="one job left it, and another took its name: run both again",
-                    )
-                here[name] = path.parent
-        found |= here
-    return found
+    manifests = [
+        path
+        for folder in folders
+        for depth in (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
+        for path in sorted(folder.glob(depth))
+    ]
+    return {path.parent: _name_of(path) for path in manifests}
 
 
 def _name_of(manifest: Path) -> str:
@@ -68,9 +61,10 @@ def _name_of(manifest: Path) -> str:
     return name
 
 
-def demand(names: Iterable[str], found: Container[str]) -> None:
+def demand(names: Iterable[str], found: Iterable[str]) -> None:
     """Raise `HandoverError` with the names of the hand-overs that are not among those found."""
-    missing = [name for name in names if name not in found]
+    there = set(found)
+    missing = [name for name in names if name not in there]
     if missing:
         raise HandoverError(
             f"no artifact {', '.join(missing)}: the job of that name left none, or it is past its "

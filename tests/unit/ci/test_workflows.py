@@ -32,8 +32,19 @@ from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
+<<<<<<< HEAD
 from warpfront.model import CiOptions
 from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, stale, write
+=======
+from warpfront.pipeline.beside.workflows import (
+    ci_files,
+    flow_of,
+    packaged_limits,
+    require_hashes,
+    stale,
+    write,
+)
+>>>>>>> ciflow
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.origin import PUBLISH_WORKFLOW
 
@@ -668,6 +679,8 @@ def test_what_builds_does_so_at_the_moment_of_its_commit_and_with_earlier_layers
 def installing(folder: Path, install: str) -> dict[str, str | None]:
     """What is written for an `install:`, with a resolver that repeats what it was given."""
     a_project(folder, RUNNERS.replace(INSTALL, install))
+    (folder / "ci").mkdir()
+    (folder / "ci/mine.txt").write_text(f"warpfront==0.1.0 \\\n    --hash=sha256:{'0' * 64}\n")
     return dict(ci_files(open_workspace(folder), "\n".join))
 
 
@@ -841,3 +854,17 @@ def test_what_verifies_logs_in_where_it_pulls_and_never_for_a_pull_request() -> 
         (login,) = [step for step in job["steps"] if step["name"] == "log in"]
         assert login["if"] == "${{ inputs.channel != '' && github.event_name != 'pull_request' }}"
         assert job["permissions"] == {"contents": "read", "packages": "read"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("warpfront==0.1.0\n", "no hash for warpfront==0.1.0"),
+        ("warpfront==0.1.0 --hash=sha256:00\nother\n", "no hash for other"),
+        ("# warpfront\nother --hash=sha256:00\n", "no line for warpfront"),
+        ("", "no line for warpfront"),
+    ],
+)
+def test_a_file_of_ones_own_without_a_hash_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=f"ci/mine.txt: {said}"):
+        require_hashes("ci/mine.txt", text)

@@ -466,7 +466,7 @@ TRIES: tuple[Try, ...] = (
         kind="handed over",
         title="two results of one name",
         before=twice,
-        says="are both the hand-over",
+        says="have different files",
     ),
     Try(
         kind="handed over",

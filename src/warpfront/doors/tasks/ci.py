@@ -262,7 +262,7 @@ def merge(
     from warpfront.pipeline.beside.gathering import gather
 
     workspace = workspace_here()
-    folders = [*map(Path, folder), *(handed_over(Path(below)).values() if below else ())]
+    folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
     if dry_run:
         names = [name for one in folders for name in read_handover(one)]
     else:

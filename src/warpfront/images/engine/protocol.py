@@ -149,9 +149,7 @@ class Engine(Protocol):
         """The image as an OCI layout in a new `folder`; the digest by which that has it."""
 
     def save(self, references: Iterable[str], archive: Path) -> None:
-        """Write the images of some tags to one gzipped archive, with the layers that they share
-        once.
-        """
+        """Write the images of some tags to one gzipped archive, each shared layer once."""
 
     def load(self, archive: Path) -> None:
         """Take in the images of an archive that an engine saved."""

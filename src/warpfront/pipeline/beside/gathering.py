@@ -51,8 +51,8 @@ def kept_plan(root: Path) -> Schedule | None:
     return None
 
 
-def taken(root: Path) -> dict[str, Path]:
-    """The hand-overs that this folder has, by name: what was downloaded, and what jobs left."""
+def taken(root: Path) -> dict[Path, str]:
+    """The hand-overs here, each with its name: what was downloaded, and what jobs left."""
     return handed_over(root / HANDOVER, root / LEFT)
 
 
@@ -93,7 +93,7 @@ def judge_run(
             hint="the run has to be planned again",
         )
     planned = kept_plan(root)
-    gather(taken(root).values(), store)
+    gather(taken(root), store)
     if planned is None:
         end = RunEnd(now=now, planned=forge.planned, jobs=forge.ended)
         return judge(None, (), end, demands_of("", "", ()))

@@ -47,7 +47,9 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     files: dict[str, str | None] = {**workflows(flow, actions, limits), **gitlab_files(flow)}
     files |= scripts(flow)
     install = install_of(matrix, root)
-    if install.kind != "requirements":
+    if install.kind == "requirements":
+        require_hashes(install.source, read_text(root / install.source) or "")
+    else:
         files[REQUIREMENTS] = locked_requirements(install, root, lock)
     path = install.source if install.kind == "requirements" else REQUIREMENTS
     files |= _unless_foreign(robot_files(requirements=path), root)
@@ -82,8 +84,8 @@ def packaged_limits() -> Limits:
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:
-    """The flow of a project. Raises `InputError` where it names no machines, or not where they get
-    warpfront from.
+    """The flow of a project. Raises `InputError` where it names no machines, or no source that they
+    get warpfront from.
     """
     if not matrix.runners:
         raise InputError(
@@ -134,6 +136,21 @@ def pip_calls(install: Install) -> tuple[str, ...]:
             return (locked, f"{alone} --editable .")
         case _:
             return (locked,)
+
+
+def require_hashes(path: str, text: str) -> None:
+    """Raise `InputError` for a project's own file of requirements with a line that has no hash, or
+    without warpfront.
+    """
+    lines = text.replace("\\\n", " ").splitlines()
+    demands = [one for one in lines if one.strip() and not one.lstrip().startswith(("#", "-"))]
+    open_ones = [one.split()[0] for one in demands if "--hash=sha256:" not in one]
+    if open_ones or not any(one.startswith("warpfront") for one in demands):
+        what = f"no hash for {open_ones[0]}" if open_ones else "no line for warpfront"
+        raise InputError(
+            f"{path}: {what}",
+            hint="`uv pip compile --generate-hashes` writes such a file",
+        )
 
 
 def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:

@@ -71,7 +71,7 @@ def work(
     many times; a missing hand-over and a machine that is not ready fail every cell.
     """
     store, found = folders.store, taken(folders.root)
-    gather(found.values(), store)
+    gather(found, store)
     before = {cell: _earlier(store, cell, errand) for cell in errand.cells}
     results: list[object] = []
     tries: dict[str, int] = {}
@@ -94,11 +94,11 @@ def work(
 
 
 def _hindrance(
-    errand: Errand, found: Mapping[str, Path], prepare: Callable[[], object]
+    errand: Errand, found: Mapping[Path, str], prepare: Callable[[], object]
 ) -> WarpfrontError | None:
     """Why no cell of this job can be worked on. Raises what is a mistake of the call."""
     try:
-        demand(errand.after, found)
+        demand(errand.after, found.values())
         prepare()
     except WarpfrontError as error:
         if error.kind is FailureKind.INPUT:
