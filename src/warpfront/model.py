@@ -650,10 +650,13 @@ class ImageFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Unread:
-    """What of a tree was not read, and why; a folder ends with `/`."""
+    """A file or folder (ends with `/`) of a tree that was not read, and the reason. `left_out`
+    marks a choice (ignored by git, a submodule, a third party) instead of a failure.
+    """
 
     path: str
     reason: str
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

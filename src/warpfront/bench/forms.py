@@ -62,7 +62,7 @@ def _marked(run: Run, name: str, value: str) -> str:
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     steps = sum(step.steps for step in run.steps)
     dropped = f", {summary.dropped_steps} dropped before it settled" if steps else ""
-    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}"
+    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}" if steps else "none was read"
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
     elif run.steps and (rate := run.steps[-1].tokens_per_second_per_device):
