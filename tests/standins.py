@@ -390,7 +390,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self, name: str, fault: Fault, *, with_body: bool) -> None:
         files = [
-            path for path in sorted(self.served.folder.iterdir()) if _distribution(path) == name
+            path
+            for path in sorted(self.served.folder.iterdir())
+            if _distribution(path) == name and path.suffix != ".metadata"
         ]
         if not files:
             self._refuse(Fault(status=404))
@@ -411,13 +413,16 @@ class _Handler(BaseHTTPRequestHandler):
             "url": f"/whl/{self.served.name}/{quote(path.name)}",
             "hashes": {name: hashlib.new(name, data).hexdigest()} if name else {},
             "size": len(data),
+            **({"core-metadata": True} if _has_metadata(path) else {}),
         }
 
     def _anchor(self, path: Path) -> str:
         name = "" if fnmatch(path.name, self.served.unhashed) else self.served.hash_name
         digest = hashlib.new(name, path.read_bytes()).hexdigest() if name else ""
         fragment = f"#{name}={digest}" if name else ""
-        return f'<a href="/whl/{self.served.name}/{quote(path.name)}{fragment}">{path.name}</a>'
+        href = f"/whl/{self.served.name}/{quote(path.name)}{fragment}"
+        metadata = ' data-core-metadata="true"' if _has_metadata(path) else ""
+        return f'<a href="{href}"{metadata}>{path.name}</a>'
 
     def _file(self, data: bytes, fault: Fault, *, with_body: bool) -> None:
         kind = "application/octet-stream"
@@ -476,6 +481,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _distribution(path: Path) -> str:
     return canonicalize_name(path.name.removesuffix(".tar.gz").split("-")[0])
+
+
+def _has_metadata(path: Path) -> bool:
+    """Whether a file of PEP 658 lies with the wheel."""
+    return path.with_name(f"{path.name}.metadata").is_file()
 
 
 def _record(data: str | bytes) -> str:
