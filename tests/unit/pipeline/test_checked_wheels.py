@@ -8,16 +8,31 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_child, a_lock
+from fakes import FakeEngine
 from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
-from warpfront.model import Cell, LockedWheel, Relaxed, Source, WheelLock
+from warpfront.matrix.scaffold import make_project
+from warpfront.model import Cell, Failed, LockedWheel, Relaxed, Source, WheelLock
+from warpfront.pipeline.within.baking import build_cells
 from warpfront.pipeline.within.checked_wheels import check_wheels
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 CELL = a_cell(stack=(), requirements=("app",))
+
+
+class Quiet:
+    def say(self, text: str) -> None: ...
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None: ...
+
+    def step(self, cell_id: str, text: str) -> None: ...
+
+    def line(self, cell_id: str, text: str) -> None: ...
 
 
 class Kept:
@@ -133,3 +148,30 @@ def test_wheels_of_a_built_parent_may_be_absent(kept: Kept) -> None:
         kept, a_lock(CELL, *kept.wheels, parents), a_child(CELL, requirements=("more",))
     )
     assert lines == ["more 1.0: its METADATA demands gone, the lock holds no gone"]
+
+
+@pytest.mark.process
+def test_a_build_refuses_them_before_it_bakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_project(tmp_path / "project")
+    workspace = open_workspace(tmp_path / "project")
+    cell = workspace.matrix.cells[0]
+    made = stand_in_wheel(tmp_path, "torch", "2.13.0+cpu", requires=["hidden"])
+    wheel = wheel_of(*workspace.folders.wheelhouse.keep(made))
+    engine = FakeEngine()
+    engine.build(cell.base.pinned, {})
+    result = build_cells(
+        [cell],
+        {cell.id: dataclasses.replace(a_lock(cell, wheel), python=cell.python)},
+        workspace.matrix,
+        workspace.material,
+        workspace.folders,
+        engine=engine,
+        site=Site,
+        watch=Quiet(),
+    )[cell.id]
+    assert isinstance(result, Failed)
+    assert result.exit_code == WheelError.exit_code
+    assert "torch 2.13.0+cpu: its METADATA demands hidden" in result.reason
