@@ -1,5 +1,5 @@
 """The METADATA of a wheel (core metadata, PEP 566 and later) and the rules that tie it to the
-wheel's file name. Pure.
+wheel's file name. Words.
 """
 
 from __future__ import annotations

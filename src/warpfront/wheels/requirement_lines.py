@@ -1,5 +1,5 @@
 """The lines of a requirements file as pip joins them (https://pip.pypa.io/en/stable/reference/
-requirements-file-format/). What a line may ask for is for its reader to say. Pure.
+requirements-file-format/). What a line may ask for is for its reader to say. Words.
 """
 
 from __future__ import annotations

@@ -344,9 +344,7 @@ class _Fetching:
         return False
 
     def _compare_with_index(self, wheel: LockedWheel, link: Link, file: Path | FileIO) -> None:
-        """Raise `WheelError` where the index gives resolvers other metadata (PEP 658) than the
-        wheel holds.
-        """
+        """Raise `WheelError` where the index serves other metadata (PEP 658) than the wheel's."""
         offered = dict(link.attributes)
         if not {"data-core-metadata", "data-dist-info-metadata"} & offered.keys():
             return
