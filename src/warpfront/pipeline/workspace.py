@@ -12,6 +12,7 @@ from warpfront.images.render import Templates
 from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront.system.confinement import inside_root
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.requirements import RequirementList, read_requirements
@@ -88,7 +89,11 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
     requirements = {
-        name: read_requirements(name, lambda path: read_text(root / path) or "")
+        name: read_requirements(
+            name,
+            lambda path: read_text(root / path) or "",
+            inside=lambda path: inside_root(root / path, root),
+        )
         for name in sorted(wanted)
     }
     return Workspace(
