@@ -12,6 +12,7 @@ from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.slimming import slim_files
 from warpfront.images.stages import BYTE_CODE_FILES
+from warpfront.matrix.device_variables import device_fault
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     Cell,
@@ -95,6 +96,7 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
     cell, wheels = parts.cell, parts.wheels
     ours = {**BYTE_CODE_FILES, **slim_files(cell.slim)} if wheels else {}
     files = {**parts.guard, **ours, DOCKERFILE: _squeezed(dockerfile)}
+    _refuse_device_variables(cell, files[DOCKERFILE])
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     assets = templates.assets(cell.template)
@@ -102,6 +104,22 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
         _refuse_overlap(name, files, f"images/{cell.template}")
     assets = {name: file for name, file in assets.items() if name not in files}
     return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels, assets=assets)
+
+
+def _refuse_device_variables(cell: Cell, dockerfile: str) -> None:
+    """What matrix.yaml may not set, a template may not either."""
+    for line in dockerfile.replace("\\\n", " ").splitlines():
+        if not line.upper().startswith("ENV "):
+            continue
+        for name, value in _ASSIGNMENT.findall(line):
+            value = value.strip("\"'")
+            fault, hint = device_fault(name, value, vendor=cell.vendor, targets=cell.targets)
+            if fault:
+                where = f"images/{cell.template}/Dockerfile.j2"
+                raise RenderError(f"{where}: ENV {name}={value}: {fault}", hint=hint)
+
+
+_ASSIGNMENT = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]*)(?:=| +)(\"[^\"]*\"|'[^']*'|[^\s=]*)")
 
 
 def _refuse_overlap(name: str, files: Mapping[str, str], folder: str) -> None:

@@ -267,3 +267,23 @@ def test_what_slims_an_image_goes_along_where_it_adds_wheels() -> None:
     )
     assert render(CELL, LOCK, told).files["Dockerfile"] == "all\n"
     assert set(render(slim, LOCK, told, parent_lock=LOCK).files) == {"Dockerfile"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ENV HSA_OVERRIDE_GFX_VERSION=11.0.0",
+        'ENV A=1 \\\n    HSA_OVERRIDE_GFX_VERSION="11.0.0"',
+        "env HSA_OVERRIDE_GFX_VERSION 11.0.0",
+        "ENV HIP_VISIBLE_DEVICES=0",
+    ],
+)
+def test_a_template_sets_nothing_that_matrix_yaml_may_not(line: str) -> None:
+    with pytest.raises(RenderError, match=r"images/torch/Dockerfile\.j2: ENV H"):
+        rendered(f"FROM x\n{line}\n", vendor="amd", targets=("gfx942",))
+    assert line.strip() in rendered(f"FROM x\n{line}\n", vendor="cpu")
+
+
+def test_a_template_may_say_the_arch_of_its_only_target() -> None:
+    line = "ENV HSA_OVERRIDE_GFX_VERSION=11.0.0"
+    assert line in rendered(f"FROM x\n{line}\n", vendor="amd", targets=("gfx1100",))
