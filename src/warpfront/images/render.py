@@ -111,8 +111,8 @@ def _refuse_device_variables(cell: Cell, dockerfile: str) -> None:
     for line in dockerfile.replace("\\\n", " ").splitlines():
         if not line.upper().startswith("ENV "):
             continue
-        for name, value in _ASSIGNMENT.findall(line):
-            value = value.strip("\"'")
+        for name, written in _ASSIGNMENT.findall(line[4:]):
+            value = written.strip("\"'")
             fault, hint = device_fault(name, value, vendor=cell.vendor, targets=cell.targets)
             if fault:
                 where = f"images/{cell.template}/Dockerfile.j2"
