@@ -276,7 +276,8 @@ class Index:
     """A running index. `url` is what a matrix would name; `requests` are (path, Range header).
 
     `hash_name` is the hash that its pages give ("" = none), for all files but those of `unhashed`;
-    `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed.
+    `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed. `root` is the page
+    at `url` itself ("" = none).
     """
 
     folder: Path
@@ -286,6 +287,7 @@ class Index:
     hash_name: str = "sha256"
     unhashed: str = ""
     json: bool = False
+    root: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -381,7 +383,9 @@ class _Handler(BaseHTTPRequestHandler):
         prefix = f"/whl/{self.served.name}/"
         rest = path.removeprefix(prefix)
         file = self.served.folder / rest
-        if path.startswith(prefix) and rest.endswith("/"):
+        if self.served.root and path.rstrip("/") == prefix.rstrip("/"):
+            self._send(200, self.served.root.encode(), fault, with_body=with_body)
+        elif path.startswith(prefix) and rest.endswith("/"):
             self._page(rest.strip("/"), fault, with_body=with_body)
         elif path.startswith(prefix) and "/" not in rest and file.is_file():
             self._file(file.read_bytes(), fault, with_body=with_body)

@@ -52,6 +52,9 @@ from warpfront.wheels.resolution import (
 from warpfront.wheels.wheelless import refusal, way_out, wheelless
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
+_TOGETHER = "its requirements cannot be met together"
+_STACK = "the stack's versions are fixed by matrix.yaml: change the requirement, or the row"
+_EACH_OTHER = "these requirements exclude each other: change one of them"
 # How often a package that is not relaxed may give way to another of its versions.
 _ROUNDS = 12
 _RELAX = (
@@ -368,11 +371,21 @@ class _Resolving:
     def _contradiction(self, found: Contradiction) -> LockError:
         if name := wheelless(found.explanation):
             return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
+        absences = self.resolver.absences(found)
+        lines = "".join(f"\n    {line}" for line in absences.lines)
+        what = "something that it requires is not to be had" if lines else _TOGETHER
+        hint = absences.hint or (_STACK if self._is_about_the_stack(found) else _EACH_OTHER)
         return LockError(
-            f"{self.inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
-            hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the "
-            "row",
+            f"{self.inputs.cell_id}: {what}\n{found.explanation}{lines}",
+            hint=hint,
         )
+
+    def _is_about_the_stack(self, found: Contradiction) -> bool:
+        """Whether the explanation names a distribution whose version matrix.yaml fixes."""
+        inputs = self.inputs
+        names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
+        text = found.explanation.replace(inputs.cell_id, "")
+        return any(re.search(rf"\b{re.escape(one)}\b", text) for one in names)
 
     def _refused(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> LockError:
         lines = "".join(f"\n    {demand}" for demand in demands)
