@@ -72,7 +72,8 @@ def render_templates(
         if not pending:
             break
         completed = _completed(sources, [requests[at] for at in pending], limits)
-        answers = [json.loads(line) for line in completed.stdout.splitlines() if line]
+        # What follows the last line's end was cut off.
+        answers = [json.loads(line) for line in completed.stdout.split("\n")[:-1]]
         for at, answer in zip(pending, answers, strict=False):
             done[at] = _read(answer)
         if len(answers) < len(pending):
@@ -88,7 +89,7 @@ def _completed(
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream)
     pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: _reduced}
-    pickler.dump((dict(sources), list(requests), limits))
+    pickler.dump(({name: _sent(one) for name, one in sources.items()}, list(requests), limits))
     return run(
         Command(
             # -P: nothing of the project's own folder is imported.
@@ -97,6 +98,13 @@ def _completed(
             timeout_seconds=_WALL_SECONDS,
         )
     )
+
+
+def _sent(file: ImageFile | Refused) -> ImageFile | Refused:
+    """A file of an image as the child gets it: what is too long for a template stays here."""
+    if isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE:
+        return Refused(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
+    return file
 
 
 def _reduced(mapping: MappingProxyType[str, str]) -> tuple[object, ...]:
@@ -122,7 +130,7 @@ def _why_ended(completed: Completed, limits: Limits) -> str:
     code = completed.returncode
     if code == -signal.SIGXCPU:
         return f"it takes more than {limits.cpu_seconds} s"
-    if code in (_OUT_OF_MEMORY, -signal.SIGKILL):
+    if code == _OUT_OF_MEMORY:
         return f"it takes more than {limits.memory_bytes >> 20} MiB of memory"
     if code < 0:
         return f"it crashes the interpreter ({signal.Signals(-code).name})"
@@ -133,6 +141,7 @@ def _why_ended(completed: Completed, limits: Limits) -> str:
 
 
 _OUT_OF_MEMORY = 3
+_LONGEST_TEMPLATE = 1 << 20
 _LONGEST_MESSAGE = 2000
 
 
@@ -143,17 +152,22 @@ def main() -> None:
     sources, requests, limits = pickle.loads(base64.b64decode(sys.stdin.buffer.read()))  # noqa: S301
     renderer = Renderer(sources)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    _lower(resource.RLIMIT_AS, limits.memory_bytes)
     for request in requests:
-        until = int(time.process_time()) + 1 + limits.cpu_seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (until, most))
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.cpu_seconds)
         try:
-            answer = _answer(renderer, request)
+            line = json.dumps(_answer(renderer, request))
         except MemoryError:
             sys.exit(_OUT_OF_MEMORY)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+
+
+def _lower(which: int, wanted: int) -> None:
+    """Set a limit, or leave the machine's own where that is lower."""
+    _, most = resource.getrlimit(which)
+    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(which, (soft, most))
 
 
 def _answer(renderer: object, request: RenderRequest) -> dict[str, str]:

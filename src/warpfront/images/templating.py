@@ -81,8 +81,6 @@ class Renderer:
             )
         if file.link:
             raise BlockedError(f"images/{name}: a template is a file, not a link to {file.link}")
-        if len(file.content) > LONGEST_TEXT:
-            raise BlockedError(f"images/{name}: larger than a template may be ({LONGEST_TEXT:,})")
         try:
             return file.content.decode("utf-8")
         except UnicodeDecodeError as error:

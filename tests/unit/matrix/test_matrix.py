@@ -734,8 +734,9 @@ def test_the_documented_second_python_is_a_base_that_rows_can_name() -> None:
     (whole,), (bases,) = documented("whole"), documented("pythons")
     text = whole.replace("bases:\n", bases)
     text = text.replace('    torch: "2.13.0"', '    torch: "2.13.0"\n    python: "3.12"')
-    assert "base `debian-12` has python 3.11, not 3.12 | bases with it: debian-12-py312" in (
-        refused(text)[0]
+    assert (
+        "base `debian-12` has python 3.11, not 3.12 | bases with it: debian-12-py312"
+        in (refused(text)[0])
     )
     (cell,) = read(f"{text.rstrip()}\n    base: debian-12-py312\n").cells
     assert (cell.python, cell.base.interpreter) == ("3.12", "python3.12")
