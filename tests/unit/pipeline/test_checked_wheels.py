@@ -13,7 +13,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Cell, Failed, LockedWheel, Relaxed, Source, WheelLock
+from warpfront.model import Cell, Failed, LockedWheel, Pin, Relaxed, Source, WheelLock
 from warpfront.pipeline.within.baking import build_cells
 from warpfront.pipeline.within.checked_wheels import check_wheels
 from warpfront.pipeline.workspace import open_workspace
@@ -114,6 +114,27 @@ def test_what_matrix_yaml_relaxes_may_stay_unmet(kept: Kept) -> None:
     relaxed = Relaxed(package="app", version="1.0", reason="works", unmet=("torch==9",))
     kept.check(dataclasses.replace(kept.lock, relaxed=(relaxed,)))
     assert len(refusal(kept)) == 1
+
+
+def test_an_extra_of_the_pinned_stack_may_bring_nothing(kept: Kept) -> None:
+    """uv replaces a demand on the stack with its pin, which has no extras."""
+    cell = dataclasses.replace(CELL, stack=(Pin(name="torch", version="2.0"),))
+    kept.add("app", ["torch[more]"])
+    kept.add("torch", ["einsum; extra == 'more'"], version="2.0")
+    kept.check(None, cell)
+    kept.add("lib", ["gone"])
+    requires = dataclasses.replace(cell, requirements=("app", "lib"))
+    assert refusal(kept, None, requires) == [
+        "lib 1.0: its METADATA demands gone, the lock holds no gone"
+    ]
+
+
+def test_a_plain_demand_of_the_stack_is_held_to_the_lock(kept: Kept) -> None:
+    cell = dataclasses.replace(CELL, stack=(Pin(name="torch", version="2.0"),), requirements=())
+    kept.add("torch", ["hidden"], version="2.0")
+    assert refusal(kept, None, cell) == [
+        "torch 2.0: its METADATA demands hidden, the lock holds no hidden"
+    ]
 
 
 def test_the_shim_answers_for_triton(kept: Kept) -> None:

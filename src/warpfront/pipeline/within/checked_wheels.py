@@ -7,6 +7,7 @@ here, whichever source or cache its bytes came from, so that nothing has to be k
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 
 from packaging.requirements import Requirement
@@ -75,14 +76,17 @@ def _wrong_demands(
     locked = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
     sources = [wheel.name for wheel in lock.wheels if wheel.source]
-    asked = asked_for(
-        Asking(
-            requires={name: one.requires for name, one in own.items()},
-            roots=(*roots_of(chain, requirements), *sources),
-            python=lock.python,
-            machine=chain[-1].machine,
-        )
+    requires = {name: one.requires for name, one in own.items()}
+    asking = Asking(
+        requires=requires,
+        roots=(*roots_of(chain, requirements), *sources),
+        python=lock.python,
+        machine=chain[-1].machine,
     )
+    asked = asked_for(asking)
+    # Where the stack is pinned, uv puts the pin in the place of a demand, without its extras.
+    stack = {canonicalize_name(pin.name) for cell in chain for pin in cell.stack}
+    plain = asked_for(dataclasses.replace(asking, roots=tuple(sorted(stack))))
     relaxed = {
         (canonicalize_name(one.package), canonicalize_name(Requirement(text).name))
         for one in lock.relaxed
@@ -91,7 +95,8 @@ def _wrong_demands(
     for asker, wanted, text in asked:
         version = locked.get(wanted) or shims.get(wanted)
         met = version and Requirement(text).specifier.contains(version, prereleases=True)
-        if not met and (asker, wanted) not in relaxed:
+        by_extra = asker in stack and (asker, wanted, text) not in plain
+        if not (met or by_extra or (asker, wanted) in relaxed):
             holds = f"{wanted} {version}" if version else f"no {wanted}"
             whose = f"{asker} {locked[asker]}: its METADATA" if asker in locked else "the image"
             yield f"{whose} demands {text}, the lock holds {holds}"
