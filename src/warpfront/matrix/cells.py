@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
@@ -233,6 +234,10 @@ class CellMaker:
             Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
         )
         suite = text.bootstrap.suite
+        python = _SUITES.get(suite, (text.python,))[0]
+        if python != text.python:
+            message = f"compiler `{name}` says python {text.python}, its suite has {python}"
+            self._problem((*where, "python"), message, f'python: "{python}"')
         compiler = vendor.compiler(toolkit, text.targets, text.python, suite)
         if compiler is None:
             self._problem(where, vendor.no_compiler(toolkit, suite))
@@ -250,11 +255,12 @@ class CellMaker:
         )
 
     def _check_base(self, name: str, base: BaseText) -> None:
-        for place, python in _pythons_of(base):
-            if python != base.python:
+        for place, field_name, value in _said_of(base):
+            ours = getattr(base, field_name)
+            if value != ours:
                 where = ("bases", name, *place)
-                message = f"base `{name}` says python {base.python}, its {place[-1]} {python}"
-                hint = f'python: "{python}", or what has {base.python}: docs/matrix.md, Pythons'
+                message = f"base `{name}` says {field_name} {ours}, its {place[-1]} {value}"
+                hint = f'{field_name}: "{value}", or what has {ours}: docs/matrix.md, Pythons'
                 self._problem(where, message, hint)
         where = ("bases", name, "digest")
         if base.digest != UNPINNED:
@@ -522,22 +528,25 @@ def _base(name: str, text: BaseText) -> Base:
     )
 
 
-# The one Python of a Debian release (https://packages.debian.org/python3).
-_SUITE_PYTHONS = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
+# The one Python and the C library of a Debian release (packages.debian.org: python3, libc6).
+_SUITES = {"bullseye": ("3.9", "2.31"), "bookworm": ("3.11", "2.36"), "trixie": ("3.13", "2.41")}
 _NAMED_PYTHON = re.compile(r"python(3\.[0-9]{1,2})\Z")
-_OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])")
+_OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])(?:.*-([a-z]+)\Z)?")
 
 
-def _pythons_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The Python that each part of a base names, as far as it names one; what the image itself
-    holds is asked where it is built (images/_shared/wheels.j2).
+def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python", "glibc"], str]]:
+    """What each part of a base says of its Python and its C library, as far as it says something;
+    the image itself is asked where it is built (images/_shared/wheels.j2).
     """
     if found := _NAMED_PYTHON.search(base.interpreter):
-        yield ("interpreter",), found[1]
+        yield ("interpreter",), "python", found[1]
     if found := _OFFICIAL.match(base.reference):
-        yield ("reference",), found[1]
-    if base.bootstrap and base.bootstrap.suite in _SUITE_PYTHONS:
-        yield ("bootstrap", "suite"), _SUITE_PYTHONS[base.bootstrap.suite]
+        yield ("reference",), "python", found[1]
+        if found[2] in _SUITES:
+            yield ("reference",), "glibc", _SUITES[found[2]][1]
+    if (suite := _suite(base.bootstrap)) in _SUITES:
+        yield ("bootstrap", "suite"), "python", _SUITES[suite][0]
+        yield ("bootstrap", "suite"), "glibc", _SUITES[suite][1]
 
 
 def _way_to_python(python: str, base: BaseText, fits: list[str]) -> str:

@@ -146,7 +146,9 @@ BASE = HEAD.partition("images:")[0]
         ('python: "3.13"', 'python: "3.12"', "interpreter:", "says python 3.12, its interpreter"),
         ("interpreter: python3.13", "interpreter: /usr/bin/python3.11", "interpreter:", "3.11"),
         ("python:3.13-slim", "python:3.11-slim", "reference:", "its reference 3.11"),
-        ("suite: trixie", "suite: bookworm", "suite:", "its suite 3.11"),
+        ("{suite: trixie}", "{suite: bookworm}", "suite:", "its suite"),
+        ('glibc: "2.41"', 'glibc: "2.36"', "reference:", "says glibc 2.36, its reference 2.41"),
+        ('glibc: "2.41"', 'glibc: "2.36"', "suite:", "says glibc 2.36, its suite 2.41"),
     ],
 )
 def test_a_bases_python_is_what_its_other_lines_say(
@@ -172,3 +174,14 @@ def test_a_base_that_names_no_python_is_asked_where_it_is_built(old: str, new: s
     assert problems(HEAD.replace(old, new) + row("gfx942")) == []
     template = Path(__file__).parents[3] / "images" / "_shared" / "wheels.j2"
     assert "sys.version_info[:2]" in template.read_text("utf-8")
+
+
+def test_a_compilers_python_is_its_suites() -> None:
+    compiler = (
+        "compilers:\n  hip:\n    vendor: amd\n    toolkit: '5.7'\n    targets: [gfx942]\n"
+        "    python: '3.11'\n    bootstrap: {suite: trixie, include: [hipcc]}\n"
+    )
+    text = HEAD + compiler + row("gfx942")
+    assert problems(text) == [
+        (line_of(text, "python: '3.11'"), "compiler `hip` says python 3.11, its suite has 3.13")
+    ]
