@@ -16,9 +16,10 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
 from warpfront.model import ImageFile, Refused, frozen
@@ -88,7 +89,8 @@ def _completed(
 ) -> Completed:
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream)
-    pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: _reduced}
+    reduced: dict[type, Callable[[Any], Any]] = {MappingProxyType: _reduced}
+    pickler.dispatch_table = copyreg.dispatch_table | reduced
     pickler.dump(({name: _sent(one) for name, one in sources.items()}, list(requests), limits))
     return run(
         Command(
@@ -107,7 +109,7 @@ def _sent(file: ImageFile | Refused) -> ImageFile | Refused:
     return file
 
 
-def _reduced(mapping: MappingProxyType[str, str]) -> tuple[object, ...]:
+def _reduced(mapping: Mapping[str, str]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return frozen, (dict(mapping),)
 
 

@@ -35,7 +35,7 @@ def check_wheels(
     `chain` (its parents first) and what its wheels say. Wheels of a parent whose image is built
     already may be absent: then nothing is said of what only they could demand.
     """
-    own = {
+    own: dict[str, WheelMetadata] = {
         canonicalize_name(wheel.name): read_wheel_metadata(path)
         for wheel in lock.wheels
         if (path := wheelhouse.path(wheel)).is_file()
@@ -73,7 +73,7 @@ def _wrong_demands(
     own: Mapping[str, WheelMetadata],
 ) -> Iterator[str]:
     """Demands that the lock does not meet, and locked wheels that nothing demands."""
-    locked = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
+    locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
     sources = [wheel.name for wheel in lock.wheels if wheel.source]
     requires = {name: one.requires for name, one in own.items()}
