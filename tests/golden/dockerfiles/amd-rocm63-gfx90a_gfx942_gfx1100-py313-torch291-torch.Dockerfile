@@ -2,6 +2,8 @@
 FROM docker.io/library/python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285 AS environment
 RUN --network=none --mount=type=bind,from=tools,target=/tools \
     start=$(date +%s) && \
+    python3.13 -IBc 'import sys; v = "%d.%d" % sys.version_info[:2]; \
+      sys.exit(v != "3.13" and "python3.13 of this base is Python " + v + ", and matrix.yaml says 3.13")' && \
     /tools/uv venv --no-config --offline --no-cache --python python3.13 /opt/venv && \
     mv /opt/venv/lib/python3.* /opt/venv/lib/python3 && \
     ln -s python3 /opt/venv/lib/python3.13 && \

@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 from rule_files import read_examples
 
 from warpfront.doors import tasks
-from warpfront.errors import MatrixError, NothingSelectedError
+from warpfront.errors import MatrixError, NothingSelectedError, UndeterminedError
 from warpfront.pipeline.beside import scanning
 from warpfront.pipeline.beside.scanning import ScanRequest, scan, scan_tree
 from warpfront.port.finding_forms import (
@@ -249,6 +249,15 @@ def test_the_narrowest_class_of_a_target_decides(target: str, severity: Severity
 def test_a_target_without_rules_is_refused(name: str) -> None:
     with pytest.raises(NothingSelectedError):
         read_target(name)
+
+
+@pytest.mark.parametrize("name", ["bmg", "pvc", "gfx11-generic"])
+def test_a_vendors_target_that_no_rule_is_for_is_not_determined(name: str) -> None:
+    with pytest.raises(
+        UndeterminedError, match=r"not determined: no rules for \w+ targets"
+    ) as caught:
+        read_target(name)
+    assert caught.value.exit_code == 33
 
 
 def test_what_may_be_wrong_in_the_arm_for_amd_was_a_decision() -> None:
