@@ -1,4 +1,4 @@
-"""A user of whom an image knows nothing gets a name and a private home: `docker run --user 12345`."""
+"""A user of whom an image knows nothing has a name and a private home: `docker run --user 1234`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_a_home_of_the_caller_stays_where_only_the_name_is_missing(
 
     assert found["HOME"] == str(tmp_path)
     assert found["USER"] == f"uid_{os.getuid()}"
-    assert found["TMPDIR"] == f"{base}/warpfront-{os.getuid()}/tmp", "inductor's files go there"
+    assert found["TMPDIR"] == f"{base}/warpfront-{os.getuid()}/temporary", (
+        "inductor's files go there"
+    )
 
 
 def test_a_user_with_an_entry_and_a_home_is_left_alone(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_a_folder_of_another_owner_is_not_used(base: Path) -> None:
 def test_a_temporary_folder_inside_that_is_a_trap_is_not_used_either(base: Path) -> None:
     usual = base / f"warpfront-{os.getuid()}"
     usual.mkdir(mode=0o700)
-    (usual / "tmp").symlink_to(base)
+    (usual / "temporary").symlink_to(base)
 
     assert provided(base, HOME="/nowhere")["HOME"] != str(usual)
 
@@ -111,8 +113,11 @@ def test_a_temporary_folder_inside_that_is_a_trap_is_not_used_either(base: Path)
 def test_a_process_that_changed_its_uid_gets_nothing_of_the_other(base: Path) -> None:
     folder = base / "warpfront-77"
     environment = {
-        **{"LOGNAME": "uid_77", "USER": "set since", "HOME": str(folder)},
-        **{"TMPDIR": f"{folder}/tmp", MARK: f"77 {folder}"},
+        "LOGNAME": "uid_77",
+        "USER": "set since",
+        "HOME": str(folder),
+        "TMPDIR": f"{folder}/temporary",
+        MARK: f"77 {folder}",
     }
     user_environment._take_back(environment, "uid_77", str(folder))
 

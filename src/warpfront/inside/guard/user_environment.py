@@ -42,14 +42,14 @@ def provide(environment: "MutableMapping[str, str]", uid: int) -> str:
     homeless = not (os.path.isabs(home) and os.access(home, os.W_OK | os.X_OK))  # noqa: PTH117 - no pathlib: see `startup`
     if not nameless and not homeless:
         return ""
-    folder = _own_folder(uid, environment.get("TMPDIR", ""))
+    folder = _own_folder(uid, environment.get("TMPDIR", ""), "" if homeless else home)
     environment[MARK] = f"{uid} {folder}"
     if not folder:
         return _sentence(home, uid) if homeless else ""
     if homeless:
         environment["HOME"] = folder
     # torch puts what it compiles below the folder for temporary files, by the user's name.
-    environment["TMPDIR"] = f"{folder}/tmp"
+    environment["TMPDIR"] = f"{folder}/temporary"
     return ""
 
 
@@ -68,20 +68,20 @@ def _entry(uid: int) -> "Any":
 
 def _take_back(environment: "MutableMapping[str, str]", name: str, folder: str) -> None:
     """Remove what was provided for another uid; what was set since stays."""
-    theirs = {"LOGNAME": name, "USER": name, "HOME": folder, "TMPDIR": f"{folder}/tmp"}
+    theirs = {"LOGNAME": name, "USER": name, "HOME": folder, "TMPDIR": f"{folder}/temporary"}
     for variable, value in theirs.items():
         if environment.get(variable) == value:
             del environment[variable]
     del environment[MARK]
 
 
-def _own_folder(uid: int, temporary: str) -> str:
-    """Return the folder of this uid, with `tmp` in it; "" where none can be made."""
-    for base in (temporary, "/tmp", "/var/tmp"):  # noqa: S108 - made private, or not used
+def _own_folder(uid: int, temporary: str, home: str) -> str:
+    """Return the folder of this uid, with `temporary` in it; "" where none can be made."""
+    for base in (temporary, "/tmp", "/var/tmp", home):  # noqa: S108 - made private, or not used
         usual = f"{base}/warpfront-{uid}"
         # Where another user made the usual one first, a name that could not be foreseen.
         for folder in (usual, f"{usual}-{os.urandom(8).hex()}") if base else ():
-            if _make_private(folder, uid) and _make_private(f"{folder}/tmp", uid):
+            if _make_private(folder, uid) and _make_private(f"{folder}/temporary", uid):
                 return folder
     return ""
 
