@@ -67,6 +67,8 @@ def _verify(session: nox.Session) -> None:
         return
     if options.vendor or options.image or options.only:
         session.error("--here checks the current Python: --vendor, --image and --only do not apply")
+    if any(getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS):
+        session.error(f"--here runs no container: {', '.join(_OF_CONTAINERS)} do not apply")
     _verify_here(session, options)
 
 
@@ -156,6 +158,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 _SELECTING = ("target", "vendor", "image", "only")
+_OF_CONTAINERS = ("again", "limit-seconds", "user", "no-resume")
 
 
 def _bench(session: nox.Session) -> None:
@@ -248,8 +251,19 @@ for _name, (_says, _runs) in SESSION_TABLE.items():
 
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
     argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
-    _hand_over(session, "verify", *_chosen(options), *argv, *parsed_effort(options).arguments())
+    argv += [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in given.items()
+        if value
+    ]
+    words = list(parsed_effort(options).arguments())
+    if not options.run:
+        # A verification that is continued keeps the run that it had.
+        place = words.index("--run")
+        del words[place : place + 2]
+    _hand_over(session, "verify", *_chosen(options), *argv, *words)
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -512,6 +526,14 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
     add_effort_options(parser)
+    parser.add_argument("--again", default="", metavar="N", help="how many times, in images")
+    parser.add_argument(
+        "--limit-seconds", default="", metavar="N", help="stop a container then (1200)"
+    )
+    parser.add_argument("--user", default="", metavar="UID", help="uid or uid:gid in images")
+    parser.add_argument(
+        "--no-resume", action="store_true", help="continue no interrupted run in images"
+    )
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

@@ -30,7 +30,8 @@ class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
-    our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    our own bounds, else `quick`, a profile, or both, and how many sessions an interrupted
+    verification of the same image had proven. Sizes are bytes; `-` never means a pass.
     `published` are the tags of this very image, "" for none, and what they cost.
     `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
@@ -128,7 +129,10 @@ def _effort(verification: Verification) -> str:
     if not isinstance(effort, Mapping):
         return ""
     words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
-    return " ".join(word for word in words if word != STRICT)
+    before = verification.environment.get("proven before")
+    taken = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
+    said = " ".join(word for word in words if word != STRICT)
+    return ", ".join(filter(None, (said, taken)))
 
 
 def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:

@@ -41,7 +41,7 @@ from warpfront.model import (
 )
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.locking import lock_cells
-from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.verifying import RunOptions, verify_cells
 from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -403,7 +403,7 @@ def verified(
         engine=engine,
         site=Site,
         watch=Quiet(),
-        again=again,
+        options=RunOptions(again=again),
     )
     return found[0]
 

@@ -78,7 +78,11 @@ def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
         # What a session that cannot be a fork is started with.
         alone = ["--claims", str(options.claims), "--results", str(options.results)]
         codes = run_side_by_side(
-            options.sessions, run, (*alone, *effort.arguments()), device=claims.device
+            options.sessions,
+            run,
+            (*alone, *effort.arguments()),
+            device=claims.device,
+            results=options.results,
         )
     write_json(options.results / ENDINGS, codes)
     return int(any(codes.values()))
