@@ -83,14 +83,14 @@ class RunOptions:
     """How the container of a verification is run.
 
     `again` is how many times, with other seeds each; `limit_seconds` ends each run; `user` is
-    `uid` or `uid:gid`, the caller's own where it is empty; `resume` continues a verification that
+    `uid` or `uid:gid`, the caller's own where it is empty; `fresh` continues no verification that
     was interrupted.
     """
 
     again: int = 1
     limit_seconds: int = int(TIME_LIMIT_SECONDS)
     user: str = ""
-    resume: bool = True
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         """Raises `InputError` for what no container can be run with."""
@@ -366,16 +366,15 @@ class Verifying:
 
         Repetitions are never continued: each of them has to be made.
         """
-        if not (
-            isinstance(self.effort, Effort) and self.options.resume and self.options.again == 1
-        ):
+        if self.options.fresh or self.options.again > 1:
             discard(self.folder)
+        if not isinstance(self.effort, Effort) or self.options.again > 1:
             return None, {}
         parts = {
             "image": [self.built.content_hash, self.built.image_id],
             "claims": self.claims.document(),
             "effort": [self.effort.quick, self.effort.profile, len(self.effort.seeds)],
-            "where": [engine.name, repr(access), self.options.user_and_group],
+            "where": [engine.name, *os.uname(), repr(access), *self.options.user_and_group],
             "toolbox": self.toolbox.name,
         }
         key = attempt_key(_PACKAGE, parts)

@@ -260,13 +260,13 @@ def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.M
 
     def verify(*_: object, effort: Effort, options: RunOptions, **__: object) -> tuple[()]:
         asked.append(effort)
-        assert options == RunOptions(again=2, limit_seconds=60, user="12345", resume=False)
+        assert options == RunOptions(again=2, limit_seconds=60, user="12345", fresh=True)
         return ()
 
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
-    how = {"again": "2", "limit_seconds": "60", "user": "12345", "resume": False}
+    how = {"again": "2", "limit_seconds": "60", "user": "12345", "fresh": True}
     run_task("verify", json=True, **how, **EFFORT)
     assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
 

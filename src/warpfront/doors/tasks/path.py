@@ -129,9 +129,9 @@ class Running:
     user: Annotated[
         str, Option("uid or uid:gid that the checks run as, as `docker run --user` (yours)")
     ] = ""
-    resume: Annotated[
-        bool, Option("make every check anew, also those that an interrupted run has proven")
-    ] = True
+    fresh: Annotated[
+        bool, Option("run every session, also those that an interrupted run has proven")
+    ] = False
 
 
 @command
