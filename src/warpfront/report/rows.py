@@ -56,8 +56,9 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
-    verifications by target, and what publishing it came to.
+    """What is known of one cell: its lock's state ("" = fresh), what the last `lock` failed with
+    where it has none, what it relaxes, its build, its verifications by target, and what publishing
+    it came to.
     """
 
     cell: Cell
@@ -66,6 +67,14 @@ class CellFacts:
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
     publication: Publication | Blocked | Failed | None = None
+    not_locked: Blocked | Failed | None = None
+
+    @property
+    def unmade(self) -> Blocked | Failed | None:
+        """Why there is no image of this cell, where a step has said it."""
+        if isinstance(self.build, Blocked | Failed):
+            return self.build
+        return self.not_locked if self.build is None and self.lock else None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -94,7 +103,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.build, verification) or _unpublished(fact.publication),
+        reason=_reason(fact.unmade, verification) or _unpublished(fact.publication),
         published=_published(fact.publication, build),
         **_failure(fact, target, verification),
     )
@@ -117,7 +126,8 @@ def _published(found: Publication | Blocked | Failed | None, build: BuiltImage |
     indexes = (one.tag for one in found.indexes if one.digest)
     tags = " ".join([*(one.tag for one in found.tags), *indexes])
     sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
-    return f"{found.channel}: {tags} ({sent} sent, {there} there)"
+    signature = "signed" if found.signed_by else "unsigned"
+    return f"{found.channel}: {tags} ({signature}; {sent} sent, {there} there)"
 
 
 def _unpublished(found: Publication | Blocked | Failed | None) -> str:
@@ -149,10 +159,10 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
 
 def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
     """Its kind, and how to repeat it."""
-    if isinstance(fact.build, Failed):
-        return {"kind": str(fact.build.kind), "repeat": fact.build.repeat}
-    if isinstance(fact.build, Blocked):
-        repeat = repeat_line(fact.build.step, fact.cell.id)
+    if isinstance(fact.unmade, Failed):
+        return {"kind": str(fact.unmade.kind), "repeat": fact.unmade.repeat}
+    if isinstance(fact.unmade, Blocked):
+        repeat = repeat_line(fact.unmade.step, fact.cell.id)
         return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
     outcome = outcome_of(verification) if verification else Outcome.PASSED
     if outcome is Outcome.PASSED:
@@ -162,9 +172,9 @@ def _failure(fact: CellFacts, target: str, verification: Verification | None) ->
     return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
-def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:
-    if isinstance(build, Blocked | Failed):
-        return build.reason
+def _reason(unmade: Blocked | Failed | None, verification: Verification | None) -> str:
+    if unmade is not None:
+        return unmade.reason
     if verification is None:
         return ""
     bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]

@@ -607,6 +607,20 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     assert engine.requests == []
 
 
+def test_a_row_that_was_never_built_has_the_reason_of_its_lock_or_its_parents(
+    workspace: Workspace,
+) -> None:
+    cells, store = images(workspace), workspace.folders.store
+    parent = cells["torch"]
+    failed = Failed(cell_id=parent.id, step="lock", reason="no torch 9 in the index", exit_code=4)
+    store.save(parent.id, "lock", failed)
+    rows = pipeline.report(workspace, Selection(vendor="cpu"))
+    assert {row.build for row in rows} == {"-"}
+    assert {row.reason for row in rows} == {"no torch 9 in the index"}
+    assert {row.kind for row in rows} == {"resolution"}
+    assert {row.repeat for row in rows} == {f"invoke lock --only {parent.id}"}
+
+
 def test_a_cell_whose_build_was_blocked_is_blocked_for_the_same_reason(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
