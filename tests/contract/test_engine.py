@@ -604,7 +604,8 @@ def serving(client: docker.DockerClient, text: str) -> Iterator[int]:
     )
     try:
         container.reload()
-        port = int(container.ports["8000/tcp"][0]["HostPort"])
+        published = (container.ports["8000/tcp"] or [{}])[0]
+        port = int(published["HostPort"])
         wait_until(lambda: answers(port))
         yield port
     finally:

@@ -15,6 +15,7 @@ import pytest
 from builders import a_cell
 from hypothesis import given
 from hypothesis import strategies as st
+from invoke.exceptions import Exit
 from rich.console import Console
 
 from warpfront.doors.display import Display
@@ -65,11 +66,12 @@ def test_json_stays_the_same_value_in_visible_characters(text: str) -> None:
 
 
 def test_what_an_encoding_lacks_is_written_out_and_no_error() -> None:
-    ascii_terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    raw = io.BytesIO()
+    ascii_terminal = io.TextIOWrapper(raw, encoding="ascii")
     VisibleStream(ascii_terminal).writelines(["é", "漢"])
     ascii_terminal.flush()
 
-    assert cast("io.BytesIO", ascii_terminal.buffer).getvalue() == b"\\xe9\\u6f22"
+    assert raw.getvalue() == b"\\xe9\\u6f22"
 
 
 def test_both_streams_are_put_back_whatever_happens() -> None:
@@ -89,7 +91,9 @@ def hostile(display: Display) -> None:
     display.say(f"said {HOSTILE}")
     print(f"printed {HOSTILE}")
     sys.stderr.write(f"warned {HOSTILE}\n")
-    finish({"cell": Blocked(cell_id="cell", step="x", reason=HOSTILE, hint=HOSTILE)}, json=False)
+    finish(
+        {"cell": Blocked(cell_id="cell", step="build", reason=HOSTILE, hint=HOSTILE)}, json=False
+    )
 
 
 @command(name="raising")
@@ -106,7 +110,7 @@ def broken() -> None:
 
 @pytest.mark.parametrize("task", [hostile, raising, broken], ids=["printed", "error", "bug"])
 def test_every_way_out_of_a_task_is_visible(task: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exception) as ended:  # noqa: PT011 - invoke's Exit
+    with pytest.raises(Exit) as ended:
         task.body(None)
     # As invoke's program prints it, in `Program.run`.
     print(ended.value.message, file=sys.stderr)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.checks import user_home
 from warpfront.inside.checks.user_home import check_user
 
 NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")
@@ -49,7 +48,7 @@ def test_a_user_without_a_name_fails_with_what_to_set(
         raise error
 
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(user_home.getpass, "getuser", nameless)
+    monkeypatch.setattr("getpass.getuser", nameless)
 
     found = check_user()
 

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from builders import a_built_image, a_lock
@@ -140,6 +140,14 @@ def document(session: str, wrong: Wrong) -> dict[str, Any]:
     }
 
 
+def proven_before(found: Verification) -> list[str]:
+    return list(cast("dict[str, str]", found.environment["proven before"]))
+
+
+def effort_of(found: Verification) -> dict[str, object]:
+    return cast("dict[str, object]", found.environment["effort"])
+
+
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     make_project(tmp_path)
@@ -186,8 +194,8 @@ def test_the_next_run_continues_with_what_passed(world: World, stop: BaseExcepti
     assert world.sessions_run() == [SESSIONS, ("load", "golden", "devices")]
     assert outcome_of(found) is Outcome.PASSED
     assert found.sessions == SESSIONS
-    assert list(found.environment["proven before"]) == ["numerics"]
-    assert found.environment["effort"]["run"] == "first", "all seeds are of one run"
+    assert proven_before(found) == ["numerics"]
+    assert effort_of(found)["run"] == "first", "all seeds are of one run"
     assert any("proven before: numerics (20" in text for text in world.watch.said)
 
 
@@ -202,7 +210,7 @@ def test_a_second_interruption_loses_nothing_either(world: World) -> None:
     found = world.verify()
 
     assert world.sessions_run()[-1] == ("load", "devices")
-    assert list(found.environment["proven before"]) == ["numerics", "golden"]
+    assert proven_before(found) == ["numerics", "golden"]
     assert outcome_of(found) is Outcome.PASSED
 
 
@@ -293,7 +301,7 @@ def test_a_session_that_did_not_pass_is_run_again(world: World, wrong: Wrong) ->
     found = world.verify()
 
     assert "numerics" in world.sessions_run()[1]
-    assert "numerics" not in found.environment["proven before"]
+    assert "numerics" not in proven_before(found)
 
 
 def test_what_was_edited_since_does_not_count(world: World) -> None:
@@ -308,7 +316,7 @@ def test_what_was_edited_since_does_not_count(world: World) -> None:
     found = world.verify()
 
     assert world.sessions_run()[2] == ("load", "numerics", "devices")
-    assert list(found.environment["proven before"]) == ["golden"]
+    assert proven_before(found) == ["golden"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": 1}', "null"])
