@@ -71,9 +71,7 @@ def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | N
 def _not_locked(
     cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], folders: Folders
 ) -> Blocked | Failed | None:
-    """What `lock` failed with the last time, for a cell or the nearest of its parents without a
-    fresh lock.
-    """
+    """What `lock` failed with, for a cell or the nearest of its parents that lacks a lock."""
     one: Cell | None = cell
     while one is not None and states[one.id].reason:
         try:

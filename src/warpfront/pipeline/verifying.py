@@ -83,8 +83,7 @@ class RunOptions:
     """How the container of a verification is run.
 
     `again` is how many times, with other seeds each; `limit_seconds` ends each run; `user` is
-    `uid` or `uid:gid`, the caller's own where it is empty; `fresh` continues no verification that
-    was interrupted.
+    `uid` or `uid:gid`, the caller's own where it is empty; `fresh` continues no interrupted one.
     """
 
     again: int = 1

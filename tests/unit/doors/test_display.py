@@ -219,12 +219,12 @@ def test_a_pipe_hears_every_30_s_what_runs_and_what_it_last_printed() -> None:
     clock, stream = Clock(), io.StringIO()
     with Display(stream, clock) as display:
         display.step(SHORT, "verifying on x86_64")
-        display.line(SHORT, "3 of 9 sessions, 57 of 161 planned checks; operators: add: passed")
+        display.line(SHORT, "3/9 sessions ended, 57/161 checks made; operators: add: passed")
         said = []
         for seconds in (10.0, 29.9, 30.0, 45.0, 60.0, 95.0):
             clock.seconds = seconds
             display.remind()
-            said.append(stream.getvalue().count("57 of 161 planned checks"))
+            said.append(stream.getvalue().count("57/161 checks made"))
         display.step(SHORT, "")
         clock.seconds = 200.0
         display.remind()
@@ -234,7 +234,7 @@ def test_a_pipe_hears_every_30_s_what_runs_and_what_it_last_printed() -> None:
         stream.getvalue()
         .splitlines()[1]
         .startswith(
-            f"     30 s  {SHORT}: verifying on x86_64: 3 of 9 sessions, 57 of 161 planned checks"
+            f"     30 s  {SHORT}: verifying on x86_64: 3/9 sessions ended, 57/161 checks made"
         )
     )
     assert len(stream.getvalue().splitlines()) == 4

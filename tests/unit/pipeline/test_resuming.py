@@ -162,7 +162,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     def program(request: RunRequest, on_line: Line) -> int:
         folder = next(bind.source for bind in request.binds if bind.target == "/results")
         words = request.command[2:]
-        on_line("progress: 1 of 4 sessions, 3 of 9 planned checks; running: golden")
+        on_line("progress: 1/4 sessions ended, 3/9 checks made; golden")
         on_line("golden: one: passed (0.10 s)")
         for session in words[: words.index("--")]:
             wrong = made.leaves.get(session, {})
@@ -343,7 +343,7 @@ def test_a_line_on_the_way_has_the_counts_of_sessions_and_checks(world: World) -
     world.verify()
 
     assert world.watch.lines[-1] == (
-        "1 of 4 sessions, 3 of 9 planned checks; running: golden; golden: one: passed (0.10 s)"
+        "1/4 sessions ended, 3/9 checks made; golden; golden: one: passed (0.10 s)"
     )
 
 

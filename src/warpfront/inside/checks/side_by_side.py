@@ -98,13 +98,13 @@ def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[No
             sys.stdout.write(f"{counts(results)}\n")
             sys.stdout.flush()
 
-    before = signal(SIGALRM, tell)
-    setitimer(ITIMER_REAL, _PROGRESS_SECONDS, _PROGRESS_SECONDS)
+    handler = signal(SIGALRM, tell)
+    timer = setitimer(ITIMER_REAL, _PROGRESS_SECONDS, _PROGRESS_SECONDS)
     try:
         yield
     finally:
-        setitimer(ITIMER_REAL, 0)
-        signal(SIGALRM, before)
+        setitimer(ITIMER_REAL, *timer)
+        signal(SIGALRM, handler)
 
 
 def progress(
@@ -116,8 +116,8 @@ def progress(
         with contextlib.suppress(OSError, ValueError, KeyError):
             document = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
             made, planned = made + len(document["checks"]), planned + len(document["planned"])
-    counts = f"{len(ended)} of {len(sessions)} sessions, {made} of {planned} planned checks"
-    return f"{PROGRESS}{counts}; running: {', '.join(running)}"
+    counts = f"{len(ended)}/{len(sessions)} sessions ended, {made}/{planned} checks made"
+    return f"{PROGRESS}{counts}; {', '.join(running)}"
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:

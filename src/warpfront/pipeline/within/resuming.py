@@ -71,9 +71,7 @@ def discard(folder: Path) -> None:
 
 
 def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[str, object]:
-    """Return the results of those of `sessions` that were proven before, where they are as they
-    were left.
-    """
+    """Return the results of those of `sessions` that were proven, unless edited since then."""
     found: dict[str, object] = {}
     for session in sessions:
         _, sha256 = attempt.proven.get(session, ("", ""))
