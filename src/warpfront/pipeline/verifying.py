@@ -54,6 +54,7 @@ from warpfront.pipeline.within.resuming import (
     attempt_key,
     continue_attempt,
     discard,
+    finish,
     taken_over,
 )
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
@@ -337,7 +338,7 @@ class Verifying:
                 f" passed; --limit-seconds gives it more than {self.limit_seconds:g} s"
             )
         else:
-            discard(self.folder)
+            finish(self.folder, proven)
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
             verification = with_labels_judged(verification, self.cell, image)

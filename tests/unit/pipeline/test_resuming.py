@@ -167,6 +167,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         for session in words[: words.index("--")]:
             wrong = made.leaves.get(session, {})
             if "missing" not in wrong:
+                (folder / f"{session}-table.json").write_text("[]")
                 (folder / f"{session}.json").write_text(json.dumps(document(session, wrong)))
         sessions = [{"name": name, "result": "success"} for name in words[: words.index("--")]]
         (folder / "nox.json").write_text(json.dumps({"sessions": sessions}))
@@ -197,6 +198,10 @@ def test_the_next_run_continues_with_what_passed(world: World, stop: BaseExcepti
     assert proven_before(found) == ["numerics"]
     assert effort_of(found)["run"] == "first", "all seeds are of one run"
     assert any("proven before: numerics (20" in text for text in world.watch.said)
+    assert {path.stem for path in (world.folder / "results").iterdir()} == {
+        "nox", *SESSIONS, *(f"{name}-table" for name in SESSIONS)
+    }  # fmt: skip
+    assert not (world.folder / "proven").exists()
 
 
 def test_a_second_interruption_loses_nothing_either(world: World) -> None:

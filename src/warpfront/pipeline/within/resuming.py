@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -84,6 +85,26 @@ def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[
     return found
 
 
+def finish(folder: Path, sessions: Iterable[str]) -> None:
+    """End an attempt: what proven `sessions` left goes to the results of the last run."""
+    for session in sessions:
+        for path in _left_by(session, folder / _PROVEN):
+            copy = folder / "results" / path.name
+            if not os.path.lexists(copy):
+                with storing(copy):
+                    copy.write_bytes(read_regular(path))
+    discard(folder)
+
+
+def _left_by(session: str, folder: Path) -> list[Path]:
+    """The results of a session, and files beside them that are named after it."""
+    return sorted(
+        path
+        for path in folder.glob(f"{session}*")
+        if path.name.removeprefix(session)[:1] in {".", "-", "_"} and path.is_file()
+    )
+
+
 def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
     """Move the results of each session that ended and passed every check that it had planned."""
     kept = {}
@@ -95,9 +116,10 @@ def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
         if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
             continue
         try:
-            content = read_regular(path)
             ended = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            copy.write_bytes(content)
+            for one in _left_by(session, path.parent):
+                (proven / one.name).write_bytes(read_regular(one))
+            content = read_regular(copy)
             checks = read_session(read_json(copy), session=session, target=target)
         except (OSError, StoreError):
             continue
