@@ -185,7 +185,9 @@ def _remarks(found: Comparison) -> list[str]:
 
 def comparison_text(found: Comparison, *, width: int = 120) -> str:
     stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False, no_color=True)
+    console = Console(
+        file=stream, width=width, highlight=False, no_color=True, markup=False, emoji=False
+    )
     for title, head, rows in _tables(found):
         console.print(_table(title, head, rows))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())

@@ -28,6 +28,7 @@ STATES: Mapping[str, str] = {
     "unavailable": "◇",
     "skipped": "○",
     "missing": "?",
+    "quick": "◐",
     "passed": "✓",
 }
 """Each state with its shape, worst first."""
@@ -59,6 +60,16 @@ class Tile:
     def image(self) -> str:
         return self.cell.image
 
+    @property
+    def why(self) -> str:
+        """Why it is no pass: what a step said, or which step has not been run."""
+        if self.row.reason or self.state != "missing":
+            return self.row.reason
+        if self.row.build != NOT_RUN:
+            return f"{self.row.build}, and never verified with this content"
+        lock = "its lock is fresh" if self.row.lock == "fresh" else f"its lock: {self.row.lock}"
+        return f"never built; {lock}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRow:
@@ -83,9 +94,11 @@ class VendorGrid:
 
 
 def state_of(row: ReportRow) -> str:
-    """What a row comes to, as a whole. Only a verification that passed is a pass."""
+    """What a row comes to, as a whole. Only a whole verification that passed is `passed`."""
     if row.build in {"failed", "blocked"}:
         return row.build
+    if row.verify == "passed" and "quick" in row.effort.replace(",", " ").split():
+        return "quick"
     return "missing" if row.verify == NOT_RUN else row.verify
 
 
@@ -108,7 +121,7 @@ def page_html(
         for number, (cell, row) in enumerate(rows)
     )
     rank = list(STATES)
-    wrong = [entry for entry in entries if entry.state != "passed"]
+    wrong = [entry for entry in entries if entry.state not in {"quick", "passed"}]
     counts = Counter(entry.state for entry in entries)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     runs, trends = tuple(past), tuple(trends)
@@ -160,7 +173,7 @@ def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[st
     row, cell = entry.row, entry.cell
     facts = {
         "state": entry.state,
-        "why": row.reason,
+        "why": entry.why,
         "kind": row.kind,
         "repeat": row.repeat,
         "vendor": cell.vendor,

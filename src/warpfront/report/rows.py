@@ -30,7 +30,8 @@ class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
-    our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    our own bounds, else `quick`, a profile, or both, and how many sessions an interrupted
+    verification of the same image had proven. Sizes are bytes; `-` never means a pass.
     `published` are the tags of this very image, "" for none, and what they cost.
     `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
@@ -55,8 +56,9 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh) and what it relaxes, its build, its
-    verifications by target, and what publishing it came to.
+    """What is known of one cell: its lock's state ("" = fresh), what the last `lock` failed with
+    where it has none, what it relaxes, its build, its verifications by target, and what publishing
+    it came to.
     """
 
     cell: Cell
@@ -65,6 +67,14 @@ class CellFacts:
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
     publication: Publication | Blocked | Failed | None = None
+    not_locked: Blocked | Failed | None = None
+
+    @property
+    def unmade(self) -> Blocked | Failed | None:
+        """Why there is no image of this cell, where a step has said it."""
+        if isinstance(self.build, Blocked | Failed):
+            return self.build
+        return self.not_locked if self.build is None and self.lock else None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -93,7 +103,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.build, verification) or _unpublished(fact.publication),
+        reason=_reason(fact.unmade, verification) or _unpublished(fact.publication),
         published=_published(fact.publication, build),
         **_failure(fact, target, verification),
     )
@@ -116,7 +126,8 @@ def _published(found: Publication | Blocked | Failed | None, build: BuiltImage |
     indexes = (one.tag for one in found.indexes if one.digest)
     tags = " ".join([*(one.tag for one in found.tags), *indexes])
     sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
-    return f"{found.channel}: {tags} ({sent} sent, {there} there)"
+    signature = "signed" if found.signed_by else "unsigned"
+    return f"{found.channel}: {tags} ({signature}; {sent} sent, {there} there)"
 
 
 def _unpublished(found: Publication | Blocked | Failed | None) -> str:
@@ -128,7 +139,10 @@ def _effort(verification: Verification) -> str:
     if not isinstance(effort, Mapping):
         return ""
     words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
-    return " ".join(word for word in words if word != STRICT)
+    before = verification.environment.get("proven before")
+    taken = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
+    said = " ".join(word for word in words if word != STRICT)
+    return ", ".join(filter(None, (said, taken)))
 
 
 def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
@@ -145,10 +159,10 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
 
 def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
     """Its kind, and how to repeat it."""
-    if isinstance(fact.build, Failed):
-        return {"kind": str(fact.build.kind), "repeat": fact.build.repeat}
-    if isinstance(fact.build, Blocked):
-        repeat = repeat_line(fact.build.step, fact.cell.id)
+    if isinstance(fact.unmade, Failed):
+        return {"kind": str(fact.unmade.kind), "repeat": fact.unmade.repeat}
+    if isinstance(fact.unmade, Blocked):
+        repeat = repeat_line(fact.unmade.step, fact.cell.id)
         return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
     outcome = outcome_of(verification) if verification else Outcome.PASSED
     if outcome is Outcome.PASSED:
@@ -158,9 +172,9 @@ def _failure(fact: CellFacts, target: str, verification: Verification | None) ->
     return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
-def _reason(build: BuiltImage | Blocked | Failed | None, verification: Verification | None) -> str:
-    if isinstance(build, Blocked | Failed):
-        return build.reason
+def _reason(unmade: Blocked | Failed | None, verification: Verification | None) -> str:
+    if unmade is not None:
+        return unmade.reason
     if verification is None:
         return ""
     bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]

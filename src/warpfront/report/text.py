@@ -5,12 +5,16 @@ for summaries. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from warpfront.inside.guard.visible import visible
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
@@ -28,6 +32,24 @@ _COLOURS = {
     "unavailable": "yellow",
     "skipped": "yellow",
 }
+
+
+def plain_console(file: IO[str] | None = None, width: int | None = None) -> Console:
+    """Return a console that takes texts as they are: what looks like markup or an emoji's name in
+    them is text.
+    """
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """What is drawn, with the texts in it `visible`: only the console's own colours are left."""
+
+    drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.drawn, options):
+            yield Segment(visible(segment.text), segment.style, segment.control)
 
 
 def plan_table(planned: Iterable[PlannedCell]) -> Table:

@@ -66,20 +66,22 @@ def read_verification(
     seconds: float,
     ended: str = "",
     nox_report: object | None = None,
+    proven_before: frozenset[str] = frozenset(),
 ) -> Verification:
     """One verification from what is left of it.
 
     `files` are the planned sessions, each with its parsed results file or None where there is none.
     `ended` says how the process ended if not by itself; it becomes part of the reason of every
     check that is missing. `nox_report` is nox's own parsed `--report`, held against the files where
-    it is given.
+    it is given; it knows nothing of the sessions `proven_before`, in an earlier run.
     """
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
     for session, document in files.items():
         found = read_session(document, session=session, target=target, ended=ended)
         checks += found
-        checks += _contradictions(session, found, nox_report)
+        if session not in proven_before:
+            checks += _contradictions(session, found, nox_report)
         environment.update(surroundings(document, session=session))
     return Verification(
         cell_id=cell_id,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpfront.doors.display import text_width
+from warpfront.inside.guard.visible import terminal_of, visible_json
 from warpfront.model import Blocked, Failed
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def raise_failure(results: Iterable[object]) -> None:
 def print_json(value: object) -> None:
     from warpfront.system.store import as_json
 
-    print(json.dumps(as_json(value), indent=2, sort_keys=True))
+    print(visible_json(json.dumps(as_json(value), indent=2, sort_keys=True)))
 
 
 def print_result(value: object, text: str, *, json: bool) -> None:
@@ -102,13 +104,13 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 def _show(table: Table) -> None:
     """To stdout, as wide as the terminal; elsewhere without what only fills a line."""
-    from rich.console import Console
+    from warpfront.report.text import Visible, plain_console
 
-    console = Console(highlight=False)
+    console = plain_console(terminal_of(sys.stdout))
     if console.is_terminal:
-        console.print(table)
+        console.print(Visible(table))
         return
-    console = Console(highlight=False, width=text_width())
+    console = plain_console(width=text_width())
     with console.capture() as captured:
-        console.print(table)
+        console.print(Visible(table))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -32,6 +32,7 @@ from warpfront.inside.checks.image_contents import read_contents
 from warpfront.inside.checks.image_facts import stack_facts
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
+from warpfront.inside.checks.user_home import check_user
 from warpfront.inside.guard.places import places_of_this_python
 from warpfront.inside.guard.policy import normalized, read_policy
 
@@ -112,6 +113,7 @@ def _claimed_checks(
         ("arch list", archs, lambda: cover_target(claims)),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
+        ("user", no_guard, check_user),
         *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
     ]
 

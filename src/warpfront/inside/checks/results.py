@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 SCHEMA = 1
+# How a line of counts begins, in what sessions side by side print.
+PROGRESS = "progress: "
 PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
