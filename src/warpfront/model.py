@@ -23,12 +23,18 @@ StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publis
 
 
 class Outcome(StrEnum):
-    """What a check, a session or a verification came to. Only `PASSED` is a pass."""
+    """The result of a check, a session or a verification. Only `PASSED` is a pass.
+
+    `EMULATED`: the results are right, and an emulator or an interposer answered for the device.
+    `UNDETERMINED`: they are right, and whether hardware computed them could not be determined.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
     UNAVAILABLE = "unavailable"
+    EMULATED = "emulated"
+    UNDETERMINED = "undetermined"
     ERROR = "error"
 
 
@@ -390,7 +396,15 @@ class Project:
 
 
 Allowance = Literal[
-    "unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap", "unsigned"
+    "unavailable",
+    "emulated",
+    "undetermined",
+    "skipped",
+    "quick",
+    "profile",
+    "relaxed",
+    "bootstrap",
+    "unsigned",
 ]
 """What a channel may let pass, which is then written beside what is published."""
 

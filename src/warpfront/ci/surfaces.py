@@ -119,10 +119,12 @@ def _rank(result: object) -> int:
     if isinstance(result, Failed):
         return 0
     if isinstance(result, Verification):
-        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNAVAILABLE]
+        # A skip was a decision, so it comes before what this machine lacks.
+        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.EMULATED]
+        order += [Outcome.UNDETERMINED, Outcome.UNAVAILABLE]
         outcome = outcome_of(result)
         return 1 + order.index(outcome) if outcome in order else 9
-    return 6 if isinstance(result, Blocked) else 8
+    return 7 if isinstance(result, Blocked) else 8
 
 
 def _word(result: object) -> str:

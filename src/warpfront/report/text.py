@@ -26,6 +26,8 @@ _COLOURS = {
     "error": "red",
     "blocked": "yellow",
     "unavailable": "yellow",
+    "emulated": "yellow",
+    "undetermined": "yellow",
     "skipped": "yellow",
 }
 

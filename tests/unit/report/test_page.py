@@ -88,6 +88,8 @@ def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
         ({"verify": "error"}, "error"),
         ({"verify": "skipped"}, "skipped"),
         ({"verify": "unavailable"}, "unavailable"),
+        ({"verify": "emulated"}, "emulated"),
+        ({"verify": "undetermined"}, "undetermined"),
         ({"verify": "-"}, "missing"),
         ({"build": "blocked", "verify": "-"}, "blocked"),
         ({"build": "failed", "verify": "passed"}, "failed"),

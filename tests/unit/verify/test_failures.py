@@ -8,9 +8,11 @@ from builders import a_check, a_verification
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,
+    EmulatedError,
     LockError,
     NotVerifiedError,
     UnavailableError,
+    UndeterminedError,
     WarpfrontError,
 )
 from warpfront.model import Blocked, Failed, Outcome, Verification
@@ -23,6 +25,8 @@ PASSED = a_verification(a_check(Outcome.PASSED))
 UNAVAILABLE = a_verification(a_check(), a_check(Outcome.UNAVAILABLE, name="device"))
 WRONG = a_verification(a_check(), a_check(Outcome.FAILED, name="mlp"))
 ERROR = a_verification(a_check(Outcome.ERROR))
+EMULATED = a_verification(a_check(), a_check(Outcome.EMULATED, name="device"))
+UNDETERMINED = a_verification(a_check(), a_check(Outcome.UNDETERMINED, name="device"))
 SKIPPED = a_verification(a_check(), a_check(Outcome.SKIPPED))
 EMPTY = a_verification().__class__(
     cell_id="c",
@@ -47,6 +51,10 @@ EMPTY = a_verification().__class__(
         ([EMPTY], NotVerifiedError),
         ([BLOCKED, UNAVAILABLE, PASSED], BlockedError),
         ([UNAVAILABLE, PASSED], UnavailableError),
+        ([EMULATED, UNAVAILABLE], UnavailableError),
+        ([UNDETERMINED, EMULATED, PASSED], EmulatedError),
+        ([PASSED, UNDETERMINED], UndeterminedError),
+        ([EMULATED, WRONG], NotVerifiedError),
     ],
 )
 def test_the_worst_outcome_is_the_failure(

@@ -59,9 +59,8 @@ class UnexplainedError(Exception):
 class Root:
     """The end of a script, and the definitions that it needs: (module below checks, name).
 
-    A results file is foreign text. Everything that comes from it is one of `values`, which the
-    script begins with as constants; `body` consists of texts of this module and names of these
-    sources only.
+    A results file is foreign text. Everything of it is one of `values`, which a script has as
+    constants; `body` consists of texts of this module and names of these sources.
     """
 
     wanted: tuple[tuple[str, str], ...]
@@ -72,8 +71,7 @@ class Root:
 def explained(result: Path, check: str) -> str:
     """Return the script that repeats the first failure of a check.
 
-    Raises `UnexplainedError` where no script can, and `ResultsError` for a file that is no results
-    file.
+    Raises `UnexplainedError` where no script can, and `ResultsError` for any other file.
     """
     try:
         document = json.loads(result.read_text(encoding="utf-8"))
