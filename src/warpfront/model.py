@@ -237,7 +237,8 @@ class Patch:
 class Smoke:
     """What of somebody else's packages has to work in an image: one that is described (`uses`), or
     modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
-    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code.
+    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code,
+    `optional` patterns of its compiled files that need not load.
     """
 
     name: str
@@ -250,6 +251,7 @@ class Smoke:
     seconds: float = 120.0
     vendors: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
