@@ -63,9 +63,12 @@ def starts() -> Mapping[str, str]:
     return {name: str(one["text"]) for name, one in document.items()}
 
 
-def optional_files(smoke: Iterable[Mapping[str, Any]] = ()) -> tuple[str, ...]:
-    """Patterns of compiled files that need not load: the table's, and those of `smoke:` entries."""
-    known = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
+def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Patterns of compiled files that need not load on a vendor's devices: the table's, and those
+    of `smoke:` entries.
+    """
+    table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
+    known = (name for name, one in table.items() if vendor in one.get("vendors", (vendor,)))
     return (*known, *(str(one) for entry in smoke for one in entry.get("optional", ())))
 
 

@@ -26,7 +26,7 @@ _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _TRUSTED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu")
 _ALTERNATIVE = re.compile(
-    r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)(?=[\d_.-])"
+    r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)[\d_]*(?=[a-z.-])"
 )
 _CACHE = Path("/etc/ld.so.cache")
 # Libraries of a driver that is the host's: the container toolkit mounts them into an image.

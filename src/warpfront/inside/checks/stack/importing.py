@@ -74,10 +74,11 @@ def _imported(name: str) -> dict[str, object]:
     try:
         module = importlib.import_module(name)
     except BaseException as error:  # noqa: BLE001 - SystemExit at an import is an answer, too
-        where = traceback.extract_tb(error.__traceback__)[-1:]
+        where, owner = traceback.extract_tb(error.__traceback__)[-1:], _distribution(name)
         return {
             "error": f"{type(error).__name__}: {error}"[:_SHOWN],
             "missing": getattr(error, "name", None),
+            "distribution": owner.metadata["Name"] if owner else None,
             "at": f"{where[0].filename}:{where[0].lineno}" if where else "",
         }
     owner, file = _distribution(name), getattr(module, "__file__", None)

@@ -106,7 +106,7 @@ def find_lacking_libraries(
         every |= dict.fromkeys(_shared_objects(one), own)
         unlisted += [name] if own and one.files is None else []
     files = {path: own for path, own in every.items() if own}
-    lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(smoke))
+    lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
     wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
     details = {"lacking": {str(path): list(found) for path, found in lacking.items()}}
     if not wrong and unlisted:

@@ -200,7 +200,7 @@ def imported(
         "attributes": list(attributes),
         "diagnose": diagnose is not None,
         "vendor": diagnose.vendor if diagnose else "",
-        "optional": optional_files(diagnose.smoke if diagnose else ()),
+        "optional": optional_files(diagnose.vendor, diagnose.smoke) if diagnose else (),
         "word": secrets.token_hex(),
     }
     with tempfile.TemporaryFile() as answer:
