@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warpfront.matrix.plan import Action, PlannedCell
+from warpfront.report.markdown import markdown_text
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
 
@@ -95,7 +96,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             row.published,
             f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
-        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -119,10 +120,6 @@ def _effort(row: ReportRow) -> str:
 
 def _coloured(word: str) -> Text:
     return Text(word, style=_COLOURS.get(word, ""))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _relaxed(row: ReportRow) -> str:
