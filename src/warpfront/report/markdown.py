@@ -9,8 +9,9 @@ import re
 _NOT_TEXT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-# CommonMark's punctuation that begins a construct within a line; GitHub's tables add the bar.
-_MARKUP = re.compile(r"([\\`*_\[\]|~])")
+# CommonMark's punctuation that begins a construct within a line; GitHub's tables add the bar. An
+# underscore within a word begins none.
+_MARKUP = re.compile(r"([\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def flat(text: str) -> str:
