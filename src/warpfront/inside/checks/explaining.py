@@ -237,7 +237,7 @@ print(*(row.fault for row in rows if row.fault), sep="\\n")
 print('failed:', any(row.fault for row in rows))"""
     wanted = [("models.families", table)]
     wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
-    values = {"device": device, "name": name, "mode": mode, "seed": seed}
+    values: dict[str, str | int] = {"device": device, "name": name, "mode": mode, "seed": seed}
     own = (*wanted, ("precision", "require_full_precision"))
     return Root(wanted=own, values=values, body=body)
 

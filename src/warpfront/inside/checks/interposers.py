@@ -187,12 +187,12 @@ def _mapped() -> tuple[str, ...] | None:
 class _Place(ctypes.Structure):
     """`Dl_info` of dladdr(3)."""
 
-    _fields_ = (
+    _fields_ = [  # noqa: RUF012 - the form that ctypes declares
         ("file", ctypes.c_char_p),
         ("base", ctypes.c_void_p),
         ("symbol", ctypes.c_char_p),
         ("address", ctypes.c_void_p),
-    )
+    ]
 
 
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
