@@ -19,7 +19,7 @@ from warpfront.bench.records import (
     Side,
     Summary,
 )
-from warpfront.report.markdown import markdown_text
+from warpfront.system.markdown import markdown_text
 
 Rows = list[tuple[str, ...]]
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")

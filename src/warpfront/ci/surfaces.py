@@ -12,7 +12,7 @@ from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.model import Blocked, Failed, Outcome, Verification, repeat_line
 from warpfront.report.described import describe
-from warpfront.report.markdown import flat, markdown_text
+from warpfront.system.markdown import flat, markdown_text
 from warpfront.verify.verdict import outcome_of
 
 SUMMARY_LIMIT_BYTES = 1_000_000

@@ -11,7 +11,7 @@ from warpfront.model import Unread
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.report import sarif
-from warpfront.report.markdown import markdown_text
+from warpfront.system.markdown import markdown_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from warpfront.matrix.plan import Action, PlannedCell
-from warpfront.report.markdown import markdown_text
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
+from warpfront.system.markdown import markdown_text
 
 _COLOURS = {
     "passed": "green",

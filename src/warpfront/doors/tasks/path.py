@@ -168,8 +168,8 @@ def verify(
     results = pipeline.verify(
         workspace, cells, display, effort=effort, selftest=selftest, again=again
     )
-    rows = functools.partial(pipeline.report, workspace, cells)
-    _print_verified(results, rows, json=json, allowed=allow_undetermined)
+    reported = functools.partial(pipeline.report, workspace, cells)
+    _print_verified(results, reported, json=json, allowed=allow_undetermined)
 
 
 def _print_verified(

@@ -184,17 +184,6 @@ def _mapped() -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(path for path in paths if re.search(r"\.so([.\d]*)\Z", path)))
 
 
-class _Place(ctypes.Structure):
-    """`Dl_info` of dladdr(3)."""
-
-    _fields_ = [  # noqa: RUF012 - the form that ctypes declares
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    ]
-
-
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(file, symbol): which mapped files define an entry point of the vendor's driver. Each loaded
     library is asked by its own handle, for torch opens the driver's with local names.
@@ -223,9 +212,9 @@ def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
         function = getattr(handle, symbol)
     except AttributeError:
         return ""
+    # `Dl_info` of dladdr(3): four pointers, the first to the file's name.
+    place = (ctypes.c_void_p * 4)()
     dladdr = ctypes.CDLL(None).dladdr
-    dladdr.argtypes = (ctypes.c_void_p, ctypes.POINTER(_Place))
-    place = _Place()
-    if not dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(place)) or not place.file:
-        return ""
-    return os.fsdecode(place.file)
+    dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    found = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
+    return os.fsdecode(ctypes.string_at(place[0])) if found and place[0] else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from warpfront.release.bill.licences import Licence, LicenceClass, class_of
 from warpfront.release.bill.parts import Bill, Part
-from warpfront.report.markdown import markdown_text
+from warpfront.system.markdown import markdown_text
 
 SCHEMA = 1
 

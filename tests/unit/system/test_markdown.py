@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from warpfront.ci.judging import Judgement
 from warpfront.ci.surfaces import error_commands, job_summary, judgement_summary
 from warpfront.model import Outcome
-from warpfront.report.markdown import flat, markdown_text
 from warpfront.report.text import report_markdown
+from warpfront.system.markdown import flat, markdown_text
 
 HOSTILE = (
     "x | y\n\n### green: all passed",
