@@ -219,4 +219,5 @@ def test_a_pure_package_and_numpy_itself_are_not_imported(visible: Site) -> None
     another_numpy(visible, {"__init__.py": "raise SystemExit"})
     (visible.root / "wf_ext-1.0.dist-info/WHEEL").write_text("Root-Is-Purelib: true\n")
     finding = find_other_numpy(["wf-ext", "numpy"])
-    assert (finding.outcome, finding.reason) == ("passed", "0 distributions beside numpy 2.4.0")
+    assert finding.outcome == "passed"
+    assert finding.reason.startswith("nothing to try")

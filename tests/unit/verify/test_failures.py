@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import a_check, a_verification
 
+from warpfront.doors.tasks.showing import raise_failure
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,
@@ -61,6 +62,16 @@ def test_the_worst_outcome_is_the_failure(
     results: list[Blocked | Failed | Verification], expected: type[WarpfrontError]
 ) -> None:
     assert type(failure_of(results)) is expected
+
+
+def test_who_accepts_what_could_not_be_determined_accepts_nothing_else() -> None:
+    raise_failure([PASSED, UNDETERMINED], allow_undetermined=True)
+    with pytest.raises(UndeterminedError, match="could not be determined for"):
+        raise_failure([PASSED, UNDETERMINED])
+    with pytest.raises(EmulatedError):
+        raise_failure([UNDETERMINED, EMULATED], allow_undetermined=True)
+    with pytest.raises(NotVerifiedError):
+        raise_failure([UNDETERMINED, WRONG], allow_undetermined=True)
 
 
 def test_only_passes_are_a_success() -> None:

@@ -112,7 +112,8 @@ def find_lacking_libraries(
     if not wrong and unlisted:
         reason = f"not known: no RECORD lists the files of {_listed(unlisted)}"
         return CheckFinding(outcome=UNDETERMINED, reason=reason)
-    return judged(wrong, f"{len(files)} compiled files", **details)
+    said = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
+    return judged(wrong, said, **details)
 
 
 def find_other_numpy(names: Collection[str]) -> CheckFinding:
@@ -129,6 +130,8 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
         return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in tried})
     if unknown:
         return CheckFinding(outcome=UNDETERMINED, reason="not known: " + "; ".join(unknown))
+    if not tried:
+        return passed("nothing to try: no distribution beyond torch's has code that names numpy")
     return passed(f"{len(tried)} distributions beside numpy {numpy}")
 
 
