@@ -19,6 +19,7 @@ from warpfront.bench.records import (
     Side,
     Summary,
 )
+from warpfront.system.markdown import markdown_text
 
 Rows = list[tuple[str, ...]]
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
@@ -205,12 +206,12 @@ def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
 
 
 def comparison_markdown(found: Comparison) -> str:
-    parts = [f"**{_plain(sentence(found))}**\n"]
+    parts = [f"**{markdown_text(sentence(found))}**\n"]
     for title, head, rows in _tables(found):
         parts.append(f"{title}:\n\n{markdown_table(head, rows)}")
     remarks = _remarks(found)
     if remarks:
-        parts.append("".join(f"* {_plain(one)}\n" for one in remarks))
+        parts.append("".join(f"* {markdown_text(one)}\n" for one in remarks))
     return "\n".join(parts)
 
 
@@ -229,10 +230,5 @@ def comparison_html(found: Comparison, charts: Mapping[str, str], template: str,
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([_plain(one) for one in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *([markdown_text(one) for one in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """Foreign text as the inside of a cell."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -179,7 +179,7 @@ class CellMaker:
         for place, one in enumerate(entries):
             where = ("images", image, "smoke", place)
             name = one.name or one.uses or ""
-            if not name or not (one.uses or one.run or one.imports or one.starts):
+            if not name or not (one.uses or one.run or one.imports or one.starts or one.optional):
                 hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
                 self._problem(where, "an entry of `smoke:` says nothing to do", hint)
             if name in taken:
@@ -689,6 +689,7 @@ def _smoke(text: SmokeText) -> Smoke:
         seconds=float(text.timeout_seconds),
         vendors=text.vendors,
         starts=text.starts,
+        optional=text.optional,
     )
 
 

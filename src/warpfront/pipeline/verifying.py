@@ -74,6 +74,8 @@ Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
 _PACKAGE = Path(__file__).parents[1]
 _RESULTS = "/results"
+# A whole verification with one of these proved nothing on the hardware.
+_NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
 TIME_LIMIT_SECONDS = 1200.0
 # Hundreds of models, each in a process that begins by importing the library.
 LIBRARY_LIMIT_SECONDS = 7200.0
@@ -313,7 +315,7 @@ class Verifying:
             found = self.folders.store.load(self.cell.id, self.name, (Verification,))
         except StoreError:
             return False
-        if found is None or not is_sealed(found) or outcome_of(found) is Outcome.UNAVAILABLE:
+        if found is None or not is_sealed(found) or outcome_of(found) in _NO_HARDWARE:
             return False
         effort, image = found.environment.get("effort"), (found.image_id, found.content_hash)
         whole = isinstance(effort, Mapping) and effort.get("quick") is False

@@ -11,6 +11,7 @@ from warpfront.model import Unread
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.report import sarif
+from warpfront.system.markdown import markdown_text
 
 UNPARSED = "SC003"
 """The rule that reports a file whose text cannot be parsed."""
@@ -158,15 +159,11 @@ def findings_markdown(
             rule.id,
             rule.title,
             str(len(group)),
-            f"`{first.path}:{first.line}`",
+            f"{first.path}:{first.line}",
             rule.fix,
         )
-        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines if findings else lines[:1]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:

@@ -19,8 +19,14 @@ _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)
 _ALLOWABLE: Mapping[Outcome, Allowance] = {
     Outcome.UNAVAILABLE: "unavailable",
+    Outcome.EMULATED: "emulated",
+    Outcome.UNDETERMINED: "undetermined",
     Outcome.SKIPPED: "skipped",
 }
+_NO_HARDWARE = frozenset({"unavailable", "emulated", "undetermined"})
+"""Allowances by which an image is published and not named after the target."""
+_OF_THE_DEVICE = frozenset({Outcome.EMULATED, Outcome.UNDETERMINED})
+"""What one session finds of the device is so for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,7 @@ def judge(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
             left_out += [one.text for one in blocking]
             continue
         said += found
-        if any(one.allowed_by == "unavailable" for one in found):
+        if any(one.allowed_by in _NO_HARDWARE for one in found):
             waived = True  # published all the same, and not named after this target
         elif not blocking:
             proven.append(target)
@@ -169,7 +175,8 @@ def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
         first = {check.outcome: check for check in reversed(checks)}
         for outcome in sorted(set(first) - {Outcome.PASSED}):
             allowed_by = _ALLOWABLE.get(outcome)
-            if allowed_by is None or session in channel.sessions:
+            demanded = session in channel.sessions or outcome in _OF_THE_DEVICE
+            if allowed_by is None or demanded:
                 text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"
                 yield _Said(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
 

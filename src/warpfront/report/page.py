@@ -26,6 +26,8 @@ STATES: Mapping[str, str] = {
     "error": "!",
     "blocked": "■",
     "unavailable": "◇",
+    "emulated": "≈",
+    "undetermined": "◌",
     "skipped": "○",
     "missing": "?",
     "quick": "◐",

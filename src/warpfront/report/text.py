@@ -18,6 +18,7 @@ from warpfront.inside.guard.visible import visible
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
+from warpfront.system.markdown import markdown_text
 
 _COLOURS = {
     "passed": "green",
@@ -30,6 +31,8 @@ _COLOURS = {
     "error": "red",
     "blocked": "yellow",
     "unavailable": "yellow",
+    "emulated": "yellow",
+    "undetermined": "yellow",
     "skipped": "yellow",
 }
 
@@ -115,7 +118,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             row.published,
             f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
-        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -139,10 +142,6 @@ def _effort(row: ReportRow) -> str:
 
 def _coloured(word: str) -> Text:
     return Text(word, style=_COLOURS.get(word, ""))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _relaxed(row: ReportRow) -> str:

@@ -21,7 +21,13 @@ from warpfront.inside.checks.results import (
 from warpfront.model import CheckResult, Outcome, Verification
 
 VERIFICATION_SCHEMA = 1
-_WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIPPED, Outcome.PASSED)
+# By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
+# emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
+# skipped check says nothing of the others.
+_WORST_FIRST = (
+    *(Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.EMULATED),
+    *(Outcome.UNDETERMINED, Outcome.SKIPPED, Outcome.PASSED),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +38,8 @@ class Unreadable:
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
-    """error > failed > unavailable > skipped > passed. Nothing at all is an error:
-    nothing was proven.
+    """Return the first of error, failed, unavailable, emulated, undetermined, skipped, passed. No
+    outcome at all is an error: nothing was proven.
     """
     found = frozenset(outcomes)
     return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)

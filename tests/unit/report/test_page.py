@@ -88,6 +88,8 @@ def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
         ({"verify": "error"}, "error"),
         ({"verify": "skipped"}, "skipped"),
         ({"verify": "unavailable"}, "unavailable"),
+        ({"verify": "emulated"}, "emulated"),
+        ({"verify": "undetermined"}, "undetermined"),
         ({"verify": "-"}, "missing"),
         ({"effort": "quick"}, "quick"),
         ({"effort": "quick torch, 2 sessions proven before"}, "quick"),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Locked, Option, command
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    DryRun,
+    HowMuch,
+    Json,
+    Locked,
+    Option,
+    command,
+)
 from warpfront.doors.tasks.showing import (
     finish,
     print_json,
@@ -147,6 +157,7 @@ def verify(
     digest: Annotated[
         str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
     ] = "",
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Run the checks inside each selected cell's image, as `nox -s verify` does."""
     from warpfront import pipeline
@@ -163,7 +174,7 @@ def verify(
             found, rows = verify_stranger(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
-            _print_verified(found, lambda: rows, json=json)
+            _print_verified(found, lambda: rows, json=json, allowed=allow_undetermined)
             return
         cells = replace(cells, only=own.id)
     if dry_run:
@@ -172,11 +183,16 @@ def verify(
     results = pipeline.verify(
         workspace, cells, display, effort=effort, selftest=selftest, options=options
     )
-    _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
+    reported = functools.partial(pipeline.report, workspace, cells)
+    _print_verified(results, reported, json=json, allowed=allow_undetermined)
 
 
 def _print_verified(
-    results: tuple[Verified, ...], rows: Callable[[], tuple[ReportRow, ...]], *, json: bool
+    results: tuple[Verified, ...],
+    rows: Callable[[], tuple[ReportRow, ...]],
+    *,
+    json: bool,
+    allowed: bool,
 ) -> None:
     if json:
         print_json(results)
@@ -184,7 +200,7 @@ def _print_verified(
         print_report(rows(), json=False)
         print_unfinished(results)
         _print_profiles(results)
-    raise_failure(results)
+    raise_failure(results, allow_undetermined=allowed)
 
 
 @command

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpfront.doors.display import text_width
+from warpfront.errors import UndeterminedError
 from warpfront.inside.guard.visible import terminal_of, visible_json
 from warpfront.model import Blocked, Failed
 
@@ -61,12 +62,12 @@ def _said(result: object) -> str:
             return describe(result)
 
 
-def raise_failure(results: Iterable[object]) -> None:
+def raise_failure(results: Iterable[object], *, allow_undetermined: bool = False) -> None:
     """Raise the worst of what is not a success."""
     from warpfront.verify.failures import failure_of
 
     failure = failure_of(results)
-    if failure is not None:
+    if failure is not None and not (allow_undetermined and isinstance(failure, UndeterminedError)):
         raise failure
 
 
