@@ -207,7 +207,7 @@ class CiRun:
 
         def report() -> tuple[ReportRow, ...]:
             state = LockState(lock=None, reason="")
-            return report_rows([_facts(cell, state, store) for cell in (MINE, OTHER)])
+            return report_rows([_facts(cell, state, store, None) for cell in (MINE, OTHER)])
 
         words = dataclasses.replace(self.words, jobs=self.states)
         try:

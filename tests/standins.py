@@ -276,7 +276,8 @@ class Index:
     """A running index. `url` is what a matrix would name; `requests` are (path, Range header).
 
     `hash_name` is the hash that its pages give ("" = none), for all files but those of `unhashed`;
-    `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed.
+    `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed. `root` is the page
+    at `url` itself ("" = none).
     """
 
     folder: Path
@@ -286,6 +287,7 @@ class Index:
     hash_name: str = "sha256"
     unhashed: str = ""
     json: bool = False
+    root: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -381,7 +383,9 @@ class _Handler(BaseHTTPRequestHandler):
         prefix = f"/whl/{self.served.name}/"
         rest = path.removeprefix(prefix)
         file = self.served.folder / rest
-        if path.startswith(prefix) and rest.endswith("/"):
+        if self.served.root and path.rstrip("/") == prefix.rstrip("/"):
+            self._send(200, self.served.root.encode(), fault, with_body=with_body)
+        elif path.startswith(prefix) and rest.endswith("/"):
             self._page(rest.strip("/"), fault, with_body=with_body)
         elif path.startswith(prefix) and "/" not in rest and file.is_file():
             self._file(file.read_bytes(), fault, with_body=with_body)
@@ -390,7 +394,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self, name: str, fault: Fault, *, with_body: bool) -> None:
         files = [
-            path for path in sorted(self.served.folder.iterdir()) if _distribution(path) == name
+            path
+            for path in sorted(self.served.folder.iterdir())
+            if _distribution(path) == name and path.suffix != ".metadata"
         ]
         if not files:
             self._refuse(Fault(status=404))
@@ -411,13 +417,16 @@ class _Handler(BaseHTTPRequestHandler):
             "url": f"/whl/{self.served.name}/{quote(path.name)}",
             "hashes": {name: hashlib.new(name, data).hexdigest()} if name else {},
             "size": len(data),
+            **({"core-metadata": True} if _has_metadata(path) else {}),
         }
 
     def _anchor(self, path: Path) -> str:
         name = "" if fnmatch(path.name, self.served.unhashed) else self.served.hash_name
         digest = hashlib.new(name, path.read_bytes()).hexdigest() if name else ""
         fragment = f"#{name}={digest}" if name else ""
-        return f'<a href="/whl/{self.served.name}/{quote(path.name)}{fragment}">{path.name}</a>'
+        href = f"/whl/{self.served.name}/{quote(path.name)}{fragment}"
+        metadata = ' data-core-metadata="true"' if _has_metadata(path) else ""
+        return f'<a href="{href}"{metadata}>{path.name}</a>'
 
     def _file(self, data: bytes, fault: Fault, *, with_body: bool) -> None:
         kind = "application/octet-stream"
@@ -476,6 +485,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _distribution(path: Path) -> str:
     return canonicalize_name(path.name.removesuffix(".tar.gz").split("-")[0])
+
+
+def _has_metadata(path: Path) -> bool:
+    """Whether a file of PEP 658 lies with the wheel."""
+    return path.with_name(f"{path.name}.metadata").is_file()
 
 
 def _record(data: str | bytes) -> str:

@@ -6,12 +6,14 @@ from invoke.program import Program
 
 from warpfront import __version__
 from warpfront.doors.tasks import namespace
+from warpfront.inside.guard.visible import visible_output
 
 program = Program(name="warpfront", binary="warpfront", namespace=namespace, version=__version__)
 
 
 def main() -> None:
-    program.run()
+    with visible_output():
+        program.run()
 
 
 if __name__ == "__main__":

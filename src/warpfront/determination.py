@@ -21,6 +21,9 @@ class Answer(StrEnum):
     NOTHING = "nothing to determine"
 
 
+_SHOWN = 5
+"""Reasons in one message: a tree may have thousands of files that cannot be read."""
+
 _WORST_FIRST = (Answer.FAILS, Answer.UNDETERMINED, Answer.HOLDS, Answer.NOTHING)
 
 
@@ -54,9 +57,10 @@ def combine(determinations: Iterable[Determination]) -> Determination:
 def require_determined(
     undetermined: Iterable[str], *, allow_undetermined: bool = False, hint: str = ""
 ) -> None:
-    """Raise `UndeterminedError` (exit code 33) with every reason, unless there is none or the
-    user allows it.
+    """Raise `UndeterminedError` (exit code 33) with the first reasons and the number of the rest,
+    unless there is none or the user allows it.
     """
     reasons = tuple(dict.fromkeys(undetermined))
     if reasons and not allow_undetermined:
-        raise UndeterminedError("not determined: " + "; ".join(reasons), hint=hint)
+        rest = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        raise UndeterminedError(f"not determined: {'; '.join(reasons[:_SHOWN])}{rest}", hint=hint)

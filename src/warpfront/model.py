@@ -23,12 +23,18 @@ StepName = Literal["plan", "lock", "render", "build", "verify", "bench", "publis
 
 
 class Outcome(StrEnum):
-    """What a check, a session or a verification came to. Only `PASSED` is a pass."""
+    """The result of a check, a session or a verification. Only `PASSED` is a pass.
+
+    `EMULATED`: the results are right, and an emulator or an interposer answered for the device.
+    `UNDETERMINED`: they are right, and whether hardware computed them could not be determined.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
     UNAVAILABLE = "unavailable"
+    EMULATED = "emulated"
+    UNDETERMINED = "undetermined"
     ERROR = "error"
 
 
@@ -231,7 +237,8 @@ class Patch:
 class Smoke:
     """What of somebody else's packages has to work in an image: one that is described (`uses`), or
     modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
-    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code.
+    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code,
+    `optional` patterns of its compiled files that need not load.
     """
 
     name: str
@@ -244,6 +251,7 @@ class Smoke:
     seconds: float = 120.0
     vendors: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,7 +418,15 @@ class CiOptions:
 
 
 Allowance = Literal[
-    "unavailable", "skipped", "emulated", "quick", "profile", "relaxed", "bootstrap", "unsigned"
+    "unavailable",
+    "emulated",
+    "undetermined",
+    "skipped",
+    "quick",
+    "profile",
+    "relaxed",
+    "bootstrap",
+    "unsigned",
 ]
 """What a channel may let pass, which is then written beside what is published."""
 
@@ -670,10 +686,13 @@ class ImageFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Unread:
-    """What of a tree was not read, and why; a folder ends with `/`."""
+    """A file or folder (ends with `/`) of a tree that was not read, and the reason. `left_out`
+    marks a choice (ignored by git, a submodule, a third party) instead of a failure.
+    """
 
     path: str
     reason: str
+    left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
+from result_files import results_document  # noqa: E402
 
 from warpfront.inside.checks import explaining  # noqa: E402
 from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
@@ -107,9 +108,7 @@ def test_a_script_fails_under_the_wrong_kernel_and_passes_without(
 
 def written(folder: Path, session: str, check: str, fault: str, outcome: str = "failed") -> Path:
     path = folder / f"{session}.json"
-    one = {"name": check, "outcome": outcome, "details": {"faults": [fault] if fault else []}}
-    document = {"session": session, "target": "cpu", "environment": {}, "checks": [one]}
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(results_document(session, check, fault, outcome)))
     return path
 
 
@@ -183,8 +182,7 @@ def test_what_no_script_can_repeat_is_said(
 )
 def test_a_script_is_for_the_device_that_was_judged(target: str, device: str) -> None:
     """A CPU's cells have its machine for a target."""
-    document = {"target": target, "environment": {"machine": "x86_64"}}
-    assert explaining._device(document) == device
+    assert explaining._device({"machine": "x86_64"}, target) == device
 
 
 @pytest.mark.parametrize("one", HAZARDS, ids=lambda one: one.name)
@@ -192,3 +190,10 @@ def test_every_class_of_hazards_has_names_that_one_script_can_hold(one: HazardCl
     row = one.hazards[0].name
     root = explaining._root("operators", one.name, f"{row}, float32, seed 0: x", "cpu")
     assert any(Shaken().script(root.wanted))
+
+
+def test_the_dtypes_of_explain_are_torch_s_and_all_that_a_row_names() -> None:
+    assert {type(getattr(torch, name)) for name in explaining.DTYPES} == {torch.dtype}
+    named = {name for one in HAZARDS for row in one.hazards for name in row.dtypes}
+    named |= {name for one in operators() for name in one.dtypes}
+    assert named <= set(explaining.DTYPES)

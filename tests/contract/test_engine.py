@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import http.client
 import io
 import json
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -25,6 +27,7 @@ from typing import Any
 
 import docker
 import pytest
+import requests
 from fakes import FakeEngine
 
 from warpfront.errors import EngineError
@@ -577,6 +580,83 @@ class TestTheEmbeddedEngine:
             if line.split()[-2:-1] == ["routes"]
         ]
         assert counts == ["3", "1"]
+
+    def test_a_published_port_is_reached_from_the_host_and_by_its_address(
+        self, private: Private, state: Path
+    ) -> None:
+        """Two engines beside each other, of which one ends: the other's port stays."""
+        with serving(private.client, "first") as port:
+            other = Private(state)
+            try:
+                text = bases.bootstrap_rootfs(PYTHON, other.cache, print)
+                other.connect().import_rootfs(text, IMAGE, {LABEL: "image"})
+                with serving(other.client, "second") as theirs:
+                    for address in ("127.0.0.1", host_address()):
+                        assert answer(address, port) == "first"
+                        assert answer(address, theirs) == "second"
+                    other.stop()
+                    with pytest.raises(ConnectionRefusedError):
+                        answer("127.0.0.1", theirs)
+            finally:
+                other.client.close()
+                other.stop()
+            assert traces(other.place) == []
+            assert answer("127.0.0.1", port) == "first"
+        with pytest.raises(ConnectionRefusedError):
+            answer("127.0.0.1", port)
+
+    def test_a_killed_daemon_leaves_no_port_that_nobody_serves(self, private: Private) -> None:
+        with serving(private.client, "x") as port:
+            private.kill_daemon(signal.SIGKILL)
+            wait_until(lambda: private.status().state == "stale")
+            private.start()
+            with pytest.raises(ConnectionRefusedError):
+                answer("127.0.0.1", port)
+
+
+@contextlib.contextmanager
+def serving(client: docker.DockerClient, text: str) -> Iterator[int]:
+    """A container that answers every HTTP request with `text`; the host's port of it."""
+    program = (
+        "import http.server as h\n"
+        "class H(h.BaseHTTPRequestHandler):\n"
+        "  def do_GET(self):\n"
+        f"    self.send_response(200); self.end_headers(); self.wfile.write({text.encode()!r})\n"
+        "h.HTTPServer(('', 8000), H).serve_forever()"
+    )
+    container = client.containers.run(
+        IMAGE, ["python3", "-c", program], ports={"8000/tcp": None}, detach=True
+    )
+    try:
+        container.reload()
+        published = (container.ports["8000/tcp"] or [{}])[0]
+        port = int(published["HostPort"])
+        wait_until(lambda: answers(port))
+        yield port
+    finally:
+        with contextlib.suppress(docker.errors.APIError, requests.exceptions.RequestException):
+            container.remove(force=True)
+
+
+def answer(address: str, port: int) -> str:
+    connection = http.client.HTTPConnection(address, port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request("GET", "/")
+        return connection.getresponse().read().decode()
+
+
+def answers(port: int) -> bool:
+    """Whether the service is there: until then its connections are closed at once."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return bool(answer("127.0.0.1", port))
+    return False
+
+
+def host_address() -> str:
+    """The address that this host has towards other machines; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
 
 
 def traces(place: embedded.EnginePlace) -> list[str]:

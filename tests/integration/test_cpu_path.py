@@ -5,6 +5,7 @@ image, each of which verification has to name.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ SERVE_ID = "cpu-x86_64-py311-torch2130-serve"
 THE_CELL = ("--vendor", "cpu", "--image", "torch")
 TARGET = "x86_64"
 SITE_PACKAGES = "/opt/venv/lib/python3.11/site-packages"
+# A uid that no image knows; only root can hand the folder of the results to another.
+UNKNOWN = "12345" if os.geteuid() == 0 else str(os.geteuid())
+AS_USER = ("--user", UNKNOWN) if os.geteuid() == 0 else ()
 # Whatever becomes of them becomes of all others.
 FEW = ("load", "numerics", "golden")
 AT_START = f"{SITE_PACKAGES}/fault.pth"
@@ -40,6 +44,15 @@ ls -d /wheels /tools /warpfront /root/.cache /var/lib/apt/lists/*_* 2>/dev/null
 command -v nox
 find / -xdev -name '*.whl' -not -path '/usr/share/python-wheels/*' 2>/dev/null
 exit 0
+"""
+CACHES = """
+import getpass, os, stat, torch
+import torch._inductor.codecache
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+home = os.path.expanduser("~")
+print(getpass.getuser(), home, torch.hub.get_dir(), cache_dir(), sep=chr(10))
+assert stat.S_IMODE(os.stat(home).st_mode) == 0o700
+assert torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2)).tolist() == [2.0, 2.0]
 """
 
 
@@ -71,9 +84,9 @@ def built(own_project: Project, cpu_image: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def verified(own_project: Project, built: dict[str, Any]) -> dict[str, Any]:
-    """`nox -s verify` of the cell, quickly: the value that it left."""
+    """`nox -s verify` of the cell, quickly, as a user without a passwd entry: what it left."""
     assert built["cell_id"] == CELL_ID
-    own_project.nox(*THE_CELL, "--quick", timeout=600).expect(0)
+    own_project.nox(*THE_CELL, "--quick", *AS_USER, timeout=600).expect(0)
     found: dict[str, Any] = own_project.result(CELL_ID, f"verify-{TARGET}")
     return found
 
@@ -94,11 +107,40 @@ def test_the_image_is_verified_from_the_inside_and_reported(
     effort = verified["environment"]["effort"]
     assert (effort["quick"], effort["profile"], effort["seeds"]) == (True, "strict", 1)
     assert effort["drawn"][0] >= 2**16, "seeds of its own, from the run's id"
+    assert verified["environment"]["user"].partition(":")[0] == UNKNOWN
     (row,) = own_project.invoke("report", *THE_CELL, "--json").expect(0).json
     assert (row["cell_id"], row["target"], row["verify"]) == (CELL_ID, TARGET, "passed")
     assert row["checks_passed"] == row["checks"] == len(verified["checks"])
     assert row["size_bytes"] == built["size_bytes"] > 100_000_000
     assert half_written(own_project.root / "build") == []
+
+
+@pytest.mark.parametrize("home", [None, "/opt"])
+def test_a_user_whom_the_image_does_not_know_can_import_compile_and_cache(
+    built: dict[str, Any], engine: Engine, home: str | None
+) -> None:
+    """As `docker run --user 12345` and OpenShift start it: group 0, and HOME is `/` or nothing."""
+    lines: list[str] = []
+    asked = RunRequest(
+        image=built["image_id"],
+        command=(
+            "sh",
+            "-c",
+            f"python3 -c '{CACHES}' && pip cache dir && uv cache dir && uv venv /tmp/v",
+        ),
+        time_limit_seconds=300,
+        user="12345:0",
+        environment={} if home is None else {"HOME": home},
+    )
+    assert engine.run(asked, lines.append).exit_code == 0, lines
+    own = "/tmp/warpfront-12345"
+    assert lines[:4] == [
+        "uid_12345",
+        own,
+        f"{own}/.cache/torch/hub",
+        f"{own}/temporary/torchinductor_uid_12345",
+    ]
+    assert lines[4:6] == [f"{own}/.cache/pip", f"{own}/.cache/uv"]
 
 
 def test_a_second_build_reuses_and_asks_the_builder_nothing(

@@ -112,10 +112,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> I
     )
     write(root / "libs" / "local-lib", PURE, name="local-lib", module="local_lib")
     write(root / "libs" / "ext", EXTENSION)
-    commit = committed(write(root.parent / "far-lib", PURE, name="far-lib", module="far_lib"))
+    commit = committed(write(root / "far-lib", PURE, name="far-lib", module="far_lib"))
     (root / "requirements.txt").write_text(
-        "-e ./libs/local-lib[fast]\n./libs/ext\n"
-        f"far-lib @ git+file://{root.parent}/far-lib@{commit}\n",
+        f"-e ./libs/local-lib[fast]\n./libs/ext\nfar-lib @ git+file://{root}/far-lib@{commit}\n",
         encoding="utf-8",
     )
     yield Project(root=root, environment=here)

@@ -36,7 +36,7 @@ from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_version
-from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
+from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
 pytestmark = [pytest.mark.process, pytest.mark.network]
 
@@ -141,10 +141,10 @@ def test_the_wheel_made_of_rocm_is_what_its_setup_py_makes_but_for_the_device_co
     assert made.name == built.name
     assert shipped(made) == shipped(built)
     device = re.compile(r'extra == "device(-all)?"')
-    other = {one for one in read_requires(built) if not device.search(one)}
-    assert other == {one for one in read_requires(made) if not device.search(one)}
+    other = {one for one in read_wheel_metadata(built).requires if not device.search(one)}
+    assert other == {one for one in read_wheel_metadata(made).requires if not device.search(one)}
     assert len(other) == 3 + len(ROCM_DEVICES)
-    assert [one for one in read_requires(made) if device.search(one)] == [
+    assert [one for one in read_wheel_metadata(made).requires if device.search(one)] == [
         'rocm-sdk-device-gfx942==7.14.0; extra == "device-all"'
     ]
 

@@ -14,7 +14,10 @@ import time
 from pathlib import Path
 
 import pytest
+from rendering import render_here
 from uv import find_uv_bin
+
+from warpfront.pipeline.within import preparing
 
 # jsonschema would import it for one format, which takes every worker three seconds; who needs the
 # format brings it: test_bill.py.
@@ -73,6 +76,15 @@ def uv_cache(python_known_to_uv: Path, tmp_path: Path, monkeypatch: pytest.Monke
     """Loopback ports come round again: a shared cache would answer for a dead index."""
     shutil.copytree(python_known_to_uv, tmp_path / "uv-cache")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+
+
+@pytest.fixture(autouse=True)
+def templates_without_a_child(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may start no program renders its templates in this process."""
+    if not any(request.node.get_closest_marker(mark) for mark in ("process", "network")):
+        monkeypatch.setattr(preparing, "render_templates", render_here)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,6 +19,7 @@ from warpfront.bench.records import (
     Side,
     Summary,
 )
+from warpfront.system.markdown import markdown_text
 
 Rows = list[tuple[str, ...]]
 CASES_HEAD = ("operation", "B / A", "95 %", "p", "")
@@ -62,7 +63,7 @@ def _marked(run: Run, name: str, value: str) -> str:
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     steps = sum(step.steps for step in run.steps)
     dropped = f", {summary.dropped_steps} dropped before it settled" if steps else ""
-    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}"
+    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}" if steps else "none was read"
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
     elif run.steps and (rate := run.steps[-1].tokens_per_second_per_device):
@@ -185,7 +186,9 @@ def _remarks(found: Comparison) -> list[str]:
 
 def comparison_text(found: Comparison, *, width: int = 120) -> str:
     stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False, no_color=True)
+    console = Console(
+        file=stream, width=width, highlight=False, no_color=True, markup=False, emoji=False
+    )
     for title, head, rows in _tables(found):
         console.print(_table(title, head, rows))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())
@@ -203,12 +206,12 @@ def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
 
 
 def comparison_markdown(found: Comparison) -> str:
-    parts = [f"**{_plain(sentence(found))}**\n"]
+    parts = [f"**{markdown_text(sentence(found))}**\n"]
     for title, head, rows in _tables(found):
         parts.append(f"{title}:\n\n{markdown_table(head, rows)}")
     remarks = _remarks(found)
     if remarks:
-        parts.append("".join(f"* {_plain(one)}\n" for one in remarks))
+        parts.append("".join(f"* {markdown_text(one)}\n" for one in remarks))
     return "\n".join(parts)
 
 
@@ -227,10 +230,5 @@ def comparison_html(found: Comparison, charts: Mapping[str, str], template: str,
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([_plain(one) for one in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *([markdown_text(one) for one in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """Foreign text as the inside of a cell."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

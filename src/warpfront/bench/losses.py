@@ -73,10 +73,24 @@ def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Ite
         skipped = sum(step.skipped or 0 for step in steps)
         if skipped > _MOST_SKIPPED * sum(step.steps for step in steps):
             yield _not_the_same(f"{name} skipped {skipped} steps")
-    if losses:
+    if not losses:
+        yield Remark(level="warning", message=f"losses not compared: {_without_losses(a, b)}")
+    else:
         tokens, one, other = losses[-1]
         if abs(one - other) > _AWAY * min(abs(one), abs(other)):
             yield _not_the_same(f"a loss of {one:.4g} against {other:.4g} after {tokens:,} tokens")
+
+
+def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
+    """Return the reason why two sides have no losses at equal tokens."""
+    lacking = [
+        name
+        for name, runs in (("A", a), ("B", b))
+        if not any(curve_of(run) or evaluations_of(run) for run in runs)
+    ]
+    if len(lacking) == 1:
+        return f"{lacking[0]} has none at a known number of samples"
+    return "neither has any" if lacking else "they share no number of tokens"
 
 
 def _not_the_same(why: str) -> Remark:

@@ -250,6 +250,17 @@ def _trend(
     )
 
 
+def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
+    """Return a sentence for each device and runner whose history is too short to show a change."""
+    if not nights:
+        return ("the history has no night",)
+    return tuple(
+        f"{' '.join(filter(None, place))}: {len(each)} nights; a change needs {2 * FEWEST}"
+        for place, each in places_of(nights).items()
+        if len(each) < 2 * FEWEST
+    )
+
+
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
     """What changed, the worst first, and of how many nights that is said."""
     lines = [
@@ -264,4 +275,7 @@ def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
         f"p {shift.p_value:.1g}), image {shift.image_digest or 'none'}; {' '.join(shift.place)}"
         for shift in sorted(shifts, key=lambda shift: -shift.ratio)
     ]
-    return "\n".join([*lines, *([] if shifts else ["no change for good"])]) + "\n"
+    judged = any(len(each) >= 2 * FEWEST for each in places_of(nights).values())
+    if not shifts:
+        lines.append("no change for good" if judged else "not determined: too few nights")
+    return "\n".join(lines) + "\n"

@@ -5,19 +5,21 @@ and annotations where a cell stands in matrix.yaml. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from warpfront.bench.night_standing import NightStanding
 from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.model import Blocked, Failed, Outcome, Verification, repeat_line
 from warpfront.report.described import describe
+from warpfront.system.markdown import flat, markdown_text
 from warpfront.verify.verdict import outcome_of
 
 SUMMARY_LIMIT_BYTES = 1_000_000
 """A step's summary is refused as a whole beyond 1 MiB."""
 ISSUE_LIMIT_BYTES = 60_000
 """GitHub refuses the text of an issue beyond 65,536 characters."""
+MOST_CHARACTERS = 600
 ANNOTATION_LIMIT = 10
 """https://docs.github.com/en/actions/reference/limits: errors that are shown of one step."""
 
@@ -43,7 +45,7 @@ def plan_summary(planned: Schedule) -> str:
     lines = [
         f"### {planned.scope}: {build} to build, {verify} to verify, {unchanged} unchanged",
         "",
-        *(f"- {note}" for note in planned.notes),
+        *(f"- {_said(note)}" for note in planned.notes),
         *([""] if planned.notes else ()),
         *_omitted("unavailable: nobody can", planned.unavailable),
         *_omitted("not in this scope", planned.later),
@@ -54,7 +56,7 @@ def plan_summary(planned: Schedule) -> str:
 def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
     if not omitted:
         return []
-    rows = [f"| {one.cell_id} | {one.target or '-'} | {_cell(one.reason)} |" for one in omitted]
+    rows = [f"| {one.cell_id} | {one.target or '-'} | {_said(one.reason)} |" for one in omitted]
     return [
         f"**{title}** ({len(omitted)})",
         "",
@@ -84,14 +86,17 @@ def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
         [
             f"### {word}: {counts}",
             "",
-            *(f"- not checked, no machine of this run has it: {line}" for line in judgement.listed),
-            *(f"- failed: {line}" for line in judgement.failures),
-            *(f"- not published: {line}" for line in judgement.unpublished),
-            *(f"- slower: {line}" for line in judgement.slower),
-            *(f"- unavailable: {line}" for line in judgement.unavailable),
-            *(f"- pending a GPU: {line}" for line in judgement.pending),
-            *(f"- allowed by the channel: {line}" for line in judgement.noted),
-            *(f"- {line}" for line in notes),
+            *(
+                f"- not checked, no machine of this run has it: {_said(line)}"
+                for line in judgement.listed
+            ),
+            *(f"- failed: {_said(line)}" for line in judgement.failures),
+            *(f"- not published: {_said(line)}" for line in judgement.unpublished),
+            *(f"- slower: {_said(line)}" for line in judgement.slower),
+            *(f"- unavailable: {_said(line)}" for line in judgement.unavailable),
+            *(f"- pending a GPU: {_said(line)}" for line in judgement.pending),
+            *(f"- allowed by the channel: {_said(line)}" for line in judgement.noted),
+            *(f"- {_said(line)}" for line in notes),
         ]
     )
 
@@ -119,30 +124,30 @@ def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int
     said = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [f"### {name}: {said or 'nothing to do'}", ""]
     for one in ordered:
-        lines += _lines(one)
+        lines += _lines(one, _said)
     again = {cell: count for cell, count in tries.items() if count > 1}
     lines += [f"- {cell} was tried {count} times" for cell, count in again.items()]
     return cut(lines)
 
 
-def _lines(result: object) -> list[str]:
+def _lines(result: object, say: Callable[[str], str]) -> list[str]:
     match result:
         case Failed():
-            said = f"- **failed** ({result.kind}) `{result.cell_id}`: {_cell(result.reason)}"
+            said = f"- **failed** ({result.kind}) `{result.cell_id}`: {say(result.reason)}"
             return [said, f"  repeat: `{result.repeat}`"]
         case Blocked():
-            return [f"- **blocked** `{result.cell_id}`: {_cell(result.reason)}"]
+            return [f"- **blocked** `{result.cell_id}`: {say(result.reason)}"]
         case Verification():
             outcome = outcome_of(result)
             said = f"- {outcome} `{result.cell_id}` on {result.target}"
             if outcome is Outcome.PASSED:
                 return [said]
             bad = (check for check in result.checks if check.outcome is outcome)
-            reasons = [f"  - {one.session}/{one.name}: {_cell(one.reason)}" for one in bad]
+            reasons = [f"  - {say(f'{one.session}/{one.name}: {one.reason}')}" for one in bad]
             repeat = repeat_line("verify", result.cell_id, result.target)
             return [said, *reasons[:20], f"  repeat: `{repeat}`"]
         case NightStanding():
-            return [f"- `{result.cell_id}` {_cell(result.text)}"]
+            return [f"- `{result.cell_id}` {say(result.text)}"]
         case _:
             return [f"- {describe(result)}"]
 
@@ -151,10 +156,12 @@ def _rank(result: object) -> int:
     if isinstance(result, Failed):
         return 0
     if isinstance(result, Verification):
-        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNAVAILABLE]
+        # A skip was a decision, so it comes before what this machine lacks.
+        order = [Outcome.ERROR, Outcome.FAILED, Outcome.SKIPPED, Outcome.EMULATED]
+        order += [Outcome.UNDETERMINED, Outcome.UNAVAILABLE]
         outcome = outcome_of(result)
         return 1 + order.index(outcome) if outcome in order else 9
-    return 6 if isinstance(result, Blocked) else 8
+    return 7 if isinstance(result, Blocked) else 8
 
 
 def _word(result: object) -> str:
@@ -188,7 +195,11 @@ def matcher_command(path: str) -> str:
 
 def _annotation(result: object, lines: Mapping[str, int]) -> str:
     cell_id = getattr(result, "cell_id", "")
-    text = " ".join(line.strip() for line in _lines(result)).replace("`", "").replace("**", "")
+    text = (
+        " ".join(line.strip() for line in _lines(result, _plainly))
+        .replace("`", "")
+        .replace("**", "")
+    )
     where = f"file=matrix.yaml,line={lines.get(cell_id, 1)},title={_property(cell_id)}"
     return f"::error {where}::{_data(text)}"
 
@@ -204,7 +215,11 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _cell(text: str) -> str:
-    """One line of Markdown, whatever somebody's program has printed."""
-    flat = " ".join(text.split())
-    return flat.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")[:600]
+def _said(text: str) -> str:
+    """Foreign text as one line of Markdown, cut to what a table takes."""
+    return markdown_text(text[:MOST_CHARACTERS])
+
+
+def _plainly(text: str) -> str:
+    """The same where nothing is rendered."""
+    return flat(text[:MOST_CHARACTERS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
 from warpfront.errors import without_secrets
+from warpfront.inside.guard.visible import terminal_of, visible
 from warpfront.report.sizes import readable_seconds, readable_size
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _PLAIN_EVERY_SECONDS = 30.0
+_REMINDER_SECONDS = 5.0
 _PLAIN_WIDTH = 120
 _TELLING_SECONDS = 1.0
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
@@ -33,6 +36,7 @@ def text_width() -> int:
 class _Shown:
     text: str
     since: float
+    said: float
     line: str = ""
 
 
@@ -73,23 +77,26 @@ class Display:
         self._lock = threading.RLock()
         self._live: Live | None = None
         self._is_terminal = self._stream.isatty()
+        self._ended = threading.Event()
+        self._reminder: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         with self._lock:
             self._steps.clear()
             self._transfers.clear()
             self._show()
 
     def say(self, text: str) -> None:
-        text = without_secrets(text)
+        text = visible(without_secrets(text))
         with self._lock:
             if self._live is None:
                 print(text, file=self._stream, flush=True)
             else:
-                self._live.console.print(text, soft_wrap=True, markup=False)
+                self._live.console.print(text, soft_wrap=True)
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
@@ -122,8 +129,10 @@ class Display:
                 self._show()
                 return
             shown = _one_line(text)
-            self._steps[cell_id] = _Shown(text=shown, since=self._clock())
+            now = self._clock()
+            self._steps[cell_id] = _Shown(text=shown, since=now, said=now)
             self._show()
+            self._remind()
             if not self._is_terminal and (cell_id, shown) not in self._said:
                 self._said.add((cell_id, shown))
                 self._say_briefly(f"{cell_id}: {shown}")
@@ -132,6 +141,28 @@ class Display:
         running, shown = self._steps.get(cell_id), _one_line(text)
         if running is not None and shown:
             running.line = shown
+
+    def _remind(self) -> None:
+        """Where no live lines are drawn, say every 30 s what runs."""
+        if self._is_terminal or self._reminder is not None:
+            return
+
+        def remind() -> None:
+            while not self._ended.wait(_REMINDER_SECONDS):
+                self.remind()
+
+        self._reminder = threading.Thread(target=remind, daemon=True)
+        self._reminder.start()
+
+    def remind(self) -> None:
+        """Say of each step what it last printed, where nothing was said of it for 30 s."""
+        with self._lock, contextlib.suppress(OSError, ValueError):  # its reader has gone
+            now = self._clock()
+            for cell_id, step in tuple(self._steps.items()):
+                if now - step.said >= _PLAIN_EVERY_SECONDS:
+                    step.said = now
+                    line = f": {step.line}" if step.line else ""
+                    self._say_briefly(f"{cell_id}: {step.text}{line}")
 
     def _say_briefly(self, text: str) -> None:
         """One line that fits, with the time since this display began."""
@@ -150,12 +181,14 @@ class Display:
             live.stop()
 
     def _made_live(self) -> Live:
-        from rich.console import Console  # noqa: PLC0415 - see the class
         from rich.live import Live  # noqa: PLC0415 - see the class
+
+        from warpfront.report.text import plain_console  # noqa: PLC0415 - see the class
 
         return Live(
             get_renderable=self.panel,
-            console=Console(file=self._stream, highlight=False),
+            # It draws; every text that comes here is visible.
+            console=plain_console(terminal_of(self._stream)),
             refresh_per_second=4,
             transient=True,
             # What is printed to stdout belongs there, also while this terminal is watched.
@@ -196,8 +229,8 @@ def _taken(transfer: _Transfer, now: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Foreign text as one line of a terminal: no control characters, and the last state of a
-    line that was drawn several times.
+    """Foreign text as one line of a terminal: without a program's own colours, and with the last
+    state of a line that was drawn several times.
     """
     last = without_secrets(_ESCAPES.sub("", text).rstrip().rpartition("\r")[2])
-    return "".join(c for c in " ".join(last.split()) if c.isprintable())
+    return visible(" ".join(last.split()))

@@ -39,6 +39,7 @@ from warpfront.inside.checks.effort import (
 )
 from warpfront.inside.checks.results import write_json
 from warpfront.inside.checks.side_by_side import ENDINGS
+from warpfront.inside.guard.visible import visible, visible_json, visible_output
 
 if TYPE_CHECKING:
     from warpfront.model import Verification
@@ -60,13 +61,22 @@ _DETECT = (
 Runs = Callable[[nox.Session], None]
 
 
+def _stop(session: nox.Session, text: str) -> NoReturn:
+    """End a session. nox prints the text, to a stream that it opened before."""
+    session.error(visible(text))
+
+
 def _verify(session: nox.Session) -> None:
     options = _read_options(session, _verify_parser())
     if not options.here:
         _verify_images(session, options)
         return
     if options.vendor or options.image or options.only:
-        session.error("--here checks the current Python: --vendor, --image and --only do not apply")
+        _stop(
+            session, "--here checks the current Python: --vendor, --image and --only do not apply"
+        )
+    if any(getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS):
+        _stop(session, f"--here runs no container: {', '.join(_OF_CONTAINERS)} do not apply")
     _verify_here(session, options)
 
 
@@ -95,7 +105,7 @@ def _golden(session: nox.Session) -> None:
     try:
         _run(session, "-m", "warpfront.inside.checks", "golden", *session.posargs)
     except nox.command.CommandFailed as error:
-        session.error(f"golden: {error.reason}")
+        _stop(session, f"golden: {error.reason}")
 
 
 def _models(session: nox.Session) -> None:
@@ -113,7 +123,7 @@ def _models(session: nox.Session) -> None:
     try:
         asked = parsed_library(options)
     except ValueError as error:
-        session.error(str(error))
+        _stop(session, str(error))
     if options.claims and options.results:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
         _try_library(session, claims, folder, asked)
@@ -128,7 +138,7 @@ def _models(session: nox.Session) -> None:
 def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
     ending = _run_checks(session, ["architectures"], claims, results, asked)
     if ending:
-        session.error(f"models: {ending}; {results / 'models.json'} has all of it")
+        _stop(session, f"models: {ending}; {results / 'models.json'} has all of it")
 
 
 def _folder_here(
@@ -140,7 +150,7 @@ def _folder_here(
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
-        session.error(f"--target: {error}")
+        _stop(session, f"--target: {error}")
     folder = (HERE_FOLDER / name).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     for old in stale:
@@ -156,6 +166,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 _SELECTING = ("target", "vendor", "image", "only")
+_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh")
 
 
 def _bench(session: nox.Session) -> None:
@@ -165,7 +176,7 @@ def _bench(session: nox.Session) -> None:
     try:
         effort = parsed_bench_effort(options)
     except ValueError as error:
-        session.error(str(error))
+        _stop(session, str(error))
     if options.claims and options.results:
         _time(session, options.claims.resolve(), options.results.resolve(), effort)
     elif options.here:
@@ -191,7 +202,8 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     found = bench_of(_read_results(folder / "bench.json"), whose)
     record = folder.with_suffix(".json")
     write_json(record, bench_document(found))
-    sys.stdout.write(record.read_text(encoding="utf-8") if options.json else bench_text(found))
+    document = visible_json(record.read_text(encoding="utf-8"))
+    sys.stdout.write(document if options.json else bench_text(found))
     sys.stdout.write("" if options.json else f"{record}\n")
     sys.stdout.flush()
 
@@ -199,7 +211,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
 def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort) -> None:
     ending = _run_checks(session, ["bench"], claims, results, effort)
     if ending:
-        session.error(f"bench: {ending}")
+        _stop(session, f"bench: {ending}")
 
 
 # Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
@@ -237,7 +249,8 @@ def _add_session(name: str, says: str, run: Runs) -> None:
     """nox reads the sentence from the function's docstring."""
 
     def session_of_table(session: nox.Session) -> None:
-        run(session)
+        with visible_output():
+            run(session)
 
     session_of_table.__doc__ = says
     nox.session(name=name, venv_backend="none", default=name == "verify")(session_of_table)
@@ -248,8 +261,19 @@ for _name, (_says, _runs) in SESSION_TABLE.items():
 
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
     argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
-    _hand_over(session, "verify", *_chosen(options), *argv, *parsed_effort(options).arguments())
+    argv += [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in given.items()
+        if value
+    ]
+    words = list(parsed_effort(options).arguments())
+    if not options.run:
+        # A verification that is continued keeps the run that it had.
+        place = words.index("--run")
+        del words[place : place + 2]
+    _hand_over(session, "verify", *_chosen(options), *argv, *words)
 
 
 def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
@@ -261,10 +285,11 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
     started, effort = time.monotonic(), parsed_effort(options)
     endings = _run_together(session, names, claims, folder, effort)
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
-    sys.stdout.write((folder / "verify.json").read_text(encoding="utf-8") if options.json else text)
+    document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
+    sys.stdout.write(document if options.json else text)
     sys.stdout.flush()
     if outcome != "passed":
-        session.error(f"{target} is not verified here: {outcome}; results in {folder}")
+        _stop(session, f"{target} is not verified here: {outcome}; results in {folder}")
 
 
 def claims_for_target(target: str) -> Claims:
@@ -359,7 +384,7 @@ def _check_inside(session: nox.Session, name: str) -> None:
     if ending is None:
         ending = _run_checks(session, [name], claims, results, parsed_effort(options))
     if ending:
-        session.error(f"{name}: {ending}; what it found is in {options.results / name}.json")
+        _stop(session, f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
 def _run_together(
@@ -423,7 +448,7 @@ def _detected_target(session: nox.Session) -> str:
         (line.removeprefix("target=") for line in reversed(lines) if line.startswith("target=")), ""
     )
     if not target:
-        session.error("no target could be detected in this Python; name one with --target")
+        _stop(session, "no target could be detected in this Python; name one with --target")
     return target
 
 
@@ -466,7 +491,7 @@ def _read_options(session: nox.Session, parser: argparse.ArgumentParser) -> argp
     try:
         return parser.parse_args(session.posargs)
     except _OptionError as error:
-        session.error(str(error))
+        _stop(session, str(error))
 
 
 def _inside_parser(name: str) -> argparse.ArgumentParser:
@@ -512,6 +537,14 @@ def _verify_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the verification as JSON")
     add_effort_options(parser)
+    parser.add_argument("--again", default="", metavar="N", help="how many times, in images")
+    parser.add_argument(
+        "--limit-seconds", default="", metavar="N", help="stop a container then (1200)"
+    )
+    parser.add_argument("--user", default="", metavar="UID", help="uid or uid:gid in images")
+    parser.add_argument(
+        "--fresh", action="store_true", help="run every session, also those proven before"
+    )
     parser.add_argument(
         "--selftest", action="store_true", help="also seed faults into every check, and catch them"
     )

@@ -1,83 +1,131 @@
-"""The sandbox that templates run in: nothing of Python is in reach, and they come to an end. Pure.
-
-Jinja2's own sandbox lets a few nested loops run for years. Every pass through a loop and every call
-of a macro or block takes a step here, and one rendering has so many. A step is an expression that
-is put into the parsed template, so that no clock, thread or child is needed.
+"""Templates of Dockerfiles, rendered in Jinja2's sandbox: nothing of Python is in reach. What a
+template may cost is limited by `template_process`, in whose child this runs. Edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
 
 import jinja2
-from jinja2 import nodes
-from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-# This project's largest template takes 8 of them. All together last half a second.
-STEPS = 20_000
-LONGEST_RANGE = 1_000
-_LARGEST = 10_000
-_HAVE_BODIES = (nodes.Template, nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)
+from warpfront.errors import BlockedError, RenderError
+from warpfront.model import ImageFile, Refused
+
+TEMPLATE_NAME = "Dockerfile.j2"
+LONGEST_TEXT = 1 << 20
+# What may stand in a Dockerfile through a variable: one word, nothing that ends a line or a quote,
+# and nothing that Docker or a shell would expand. `{{ value | words }}`, for quoted text and
+# comments, also takes the second.
+_WORD = re.compile(r"[A-Za-z0-9._:/@+=,%~\-]*\Z")
+_WORDS = re.compile(r"[A-Za-z0-9 ._:/@+=,;%~()\-]*\Z")
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
-    """Raises `SecurityError` in the middle of a rendering that goes on for ever."""
+class _Words(str):
+    """Text that a template declared to stand where several words are harmless."""
 
-    intercepted_binops = frozenset({"*", "**"})
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._left = STEPS
-        self.globals["range"] = _short_range
-        del self.globals["lipsum"]
-        del self.filters["center"]
-
-    def rendered(self, template: jinja2.Template, variables: dict[str, object]) -> str:
-        """The template's text, in as many steps as one rendering has."""
-        self._left = STEPS
-        return template.render(variables)
-
-    def step(self) -> bool:
-        """Counts one."""
-        self._left -= 1
-        if self._left < 0:
-            raise SecurityError(f"it takes more than {STEPS:,} steps")
-        return True
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """What can make much of little: powers, and repeated texts and lists."""
-        if operator == "**" and max(abs(left), abs(right)) > LONGEST_RANGE:
-            raise SecurityError("a power that is too large")
-        if operator == "*" and _repeated(left, right) > _LARGEST:
-            raise SecurityError("a text or a list is repeated too often")
-        return super().call_binop(context, operator, left, right)
-
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        template = super()._parse(source, name, filename)
-        bodies: list[Any] = [template, *template.find_all(_HAVE_BODIES)]
-        for node in bodies:
-            node.body.insert(0, nodes.ExprStmt(_a_step(), lineno=node.lineno))
-            if isinstance(node, nodes.For) and node.test is not None:
-                node.test = nodes.And(_a_step(), node.test)
-        return template.set_environment(self)  # type: ignore[return-value]
+    __slots__ = ()
 
 
-def _a_step() -> nodes.Call:
-    return nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
+class Renderer:
+    """Renders the Dockerfile of a folder of `sources`, relative path below `images/` -> file. Each
+    template is compiled once.
+    """
+
+    def __init__(self, sources: Mapping[str, ImageFile | Refused]) -> None:
+        self._sources = sources
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=jinja2.FunctionLoader(self._text),
+            undefined=jinja2.StrictUndefined,
+            finalize=_safe,
+            keep_trailing_newline=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,
+        )
+        self._environment.filters["words"] = _words
+
+    def render(self, folder: str, variables: Mapping[str, object], *, label: str = "") -> str:
+        """Return the text of the folder's Dockerfile. Raise `RenderError` for what is wrong with
+        the template, with `label` in its message; `BlockedError` for a file that is no template.
+        """
+        name = f"{folder}/{TEMPLATE_NAME}"
+        try:
+            return _joined(self._template(name).generate(variables))
+        except (RenderError, BlockedError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a template can raise whatever its values can
+            raise RenderError(f"images/{name}: {_said(error)}{label}") from None
+
+    def _template(self, name: str) -> jinja2.Template:
+        try:
+            return self._environment.get_template(name)
+        except jinja2.TemplateNotFound as error:
+            raise RenderError(
+                f"images/{error.name}: no such template",
+                hint="create it, or correct `template:` in matrix.yaml",
+            ) from None
+        except jinja2.TemplateSyntaxError as error:
+            raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
+
+    def _text(self, name: str) -> str | None:
+        """Return the text of a template, for Jinja2; None where there is none."""
+        file = self._sources.get(name)
+        if file is None:
+            return None
+        if isinstance(file, Refused):
+            raise BlockedError(
+                f"images/{name}: {file.reason}",
+                hint="images hold files, and links to files of the same folder: copy it there",
+            )
+        if file.link:
+            raise BlockedError(f"images/{name}: a template is a file, not a link to {file.link}")
+        try:
+            return file.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BlockedError(
+                f"images/{name}: not UTF-8 text (byte {error.start})", hint="templates are text"
+            ) from None
 
 
-def _short_range(*bounds: int) -> range:
-    numbers = range(*bounds)
-    if len(numbers) > LONGEST_RANGE:
-        raise SecurityError(f"a range of more than {LONGEST_RANGE:,}")
-    return numbers
+def _joined(pieces: Iterable[str]) -> str:
+    found, length = list[str](), 0
+    for piece in pieces:
+        found.append(piece)
+        length += len(piece)
+        if length > LONGEST_TEXT:
+            raise ValueError(f"it gives more than {LONGEST_TEXT:,} characters")
+    return "".join(found)
 
 
-def _repeated(left: object, right: object) -> int:
-    """How long a repeated text or list would be; 0 for numbers."""
-    for one, times in ((left, right), (right, left)):
-        if isinstance(one, Sized) and isinstance(times, int):
-            return len(one) * times
-    return 0
+def _said(error: Exception) -> str:
+    """What is wrong, in Jinja2's words; of other exceptions also what they are."""
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"images/{error.name}: no such template"
+    if isinstance(error, jinja2.TemplateError):
+        return str(error.message)
+    return f"{type(error).__name__}: {error}"
+
+
+def _safe(value: object) -> object:
+    if isinstance(value, _Words):
+        return value
+    return _checked(str(value), _WORD)
+
+
+def _words(value: object) -> _Words:
+    return _Words(_checked(str(value), _WORDS))
+
+
+def _checked(text: str, allowed: re.Pattern[str]) -> str:
+    if not allowed.match(text):
+        shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        raise RenderError(
+            f"a value is not fit for a Dockerfile: {shown}",
+            hint="quotes, line breaks, $, # and \\ could change the instructions; see matrix.yaml",
+        )
+    return text
+
+
+_SHOWN = 200

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
@@ -13,6 +14,7 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import Problem
 from warpfront.inside.checks.stack.descriptions import names as described_names
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
+from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
     DEFAULT_MACHINE,
@@ -177,7 +179,7 @@ class CellMaker:
         for place, one in enumerate(entries):
             where = ("images", image, "smoke", place)
             name = one.name or one.uses or ""
-            if not name or not (one.uses or one.run or one.imports or one.starts):
+            if not name or not (one.uses or one.run or one.imports or one.starts or one.optional):
                 hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
                 self._problem(where, "an entry of `smoke:` says nothing to do", hint)
             if name in taken:
@@ -232,6 +234,10 @@ class CellMaker:
             Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
         )
         suite = text.bootstrap.suite
+        python = _SUITES.get(suite, (text.python,))[0]
+        if python != text.python:
+            message = f"compiler `{name}` says python {text.python}, its suite has {python}"
+            self._problem((*where, "python"), message, f'python: "{python}"')
         compiler = vendor.compiler(toolkit, text.targets, text.python, suite)
         if compiler is None:
             self._problem(where, vendor.no_compiler(toolkit, suite))
@@ -249,6 +255,13 @@ class CellMaker:
         )
 
     def _check_base(self, name: str, base: BaseText) -> None:
+        for place, field_name, value in _said_of(base):
+            ours = getattr(base, field_name)
+            if value != ours:
+                where = ("bases", name, *place)
+                message = f"base `{name}` says {field_name} {ours}, its {place[-1]} {value}"
+                hint = f'{field_name}: "{value}", or what has {ours}: docs/matrix.md, Pythons'
+                self._problem(where, message, hint)
         where = ("bases", name, "digest")
         if base.digest != UNPINNED:
             return
@@ -321,7 +334,7 @@ class CellMaker:
         if point.python != base.python:
             message = f"base `{point.base}` has python {base.python}, not {point.python}"
             fits = [name for name, other in self.text.bases.items() if other.python == point.python]
-            self._tell(point, message, f"bases with it: {', '.join(fits) or 'none'}")
+            self._tell(point, message, _way_to_python(point.python, base, fits))
         if point.index and vendor.torch_from == "base":
             self._tell(point, f"torch of {vendor.name} comes with its base", "remove `index`")
         if point.companions and vendor.torch_from == "base":
@@ -421,11 +434,28 @@ class CellMaker:
                 self._check_environment(point, cell)
 
     def _check_environment(self, point: Point, cell: Cell) -> None:
-        """Nothing that `environment:` says is known to be wrong on that vendor."""
+        """Nothing that `environment:` says is known to be wrong on that vendor, hides its devices
+        or has them say another arch.
+        """
         for variable, value in cell.environment.items():
             for why in refusals(cell.policies, variable, value):
                 hint = "take it out of `environment:`; docs/stacks.md, Runtime policies"
                 self._tell(point, f"`{variable}={value}`: {why}", hint)
+            fault, hint = device_fault(variable, value, vendor=cell.vendor, targets=cell.targets)
+            if fault:
+                line = self._line_of_variable(point, cell.image, variable)
+                message = f"`{variable}={value}`: {fault}"
+                path = self.document.path
+                self.problems.append(Problem(path=path, line=line, message=message, hint=hint))
+
+    def _line_of_variable(self, point: Point, image: str, variable: str) -> int:
+        """The line that sets it: the image's, that of `defaults:`, or the row."""
+        ours = self.text.images[image].environment
+        if variable in ours and variable not in point.environment:
+            return self.document.line(("images", image, "environment", variable))
+        if variable in (self.text.defaults.environment or {}):
+            return self.document.line(("defaults", "environment", variable))
+        return point.line
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
         if not is_id(identity) or not is_tag(tag):
@@ -495,6 +525,38 @@ def _base(name: str, text: BaseText) -> Base:
         glibc=text.glibc,
         bootstrap=_bootstrap(bootstrap) if bootstrap else None,
         unpinned=(text.reason or "") if text.digest == UNPINNED else "",
+    )
+
+
+# The one Python and the C library of a Debian release (packages.debian.org: python3, libc6).
+_SUITES = {"bullseye": ("3.9", "2.31"), "bookworm": ("3.11", "2.36"), "trixie": ("3.13", "2.41")}
+_NAMED_PYTHON = re.compile(r"python(3\.[0-9]{1,2})\Z")
+_OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])(?:.*-([a-z]+)\Z)?")
+
+
+def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python", "glibc"], str]]:
+    """What each part of a base says of its Python and its C library, as far as it says something;
+    the image itself is asked where it is built (images/_shared/wheels.j2).
+    """
+    if found := _NAMED_PYTHON.search(base.interpreter):
+        yield ("interpreter",), "python", found[1]
+    if found := _OFFICIAL.match(base.reference):
+        yield ("reference",), "python", found[1]
+        if found[2] in _SUITES:
+            yield ("reference",), "glibc", _SUITES[found[2]][1]
+    if (suite := _suite(base.bootstrap)) in _SUITES:
+        yield ("bootstrap", "suite"), "python", _SUITES[suite][0]
+        yield ("bootstrap", "suite"), "glibc", _SUITES[suite][1]
+
+
+def _way_to_python(python: str, base: BaseText, fits: list[str]) -> str:
+    """What to write for a row that wants another Python than its base has."""
+    if fits:
+        return f"bases with it: {', '.join(fits)}"
+    suite = base.bootstrap.suite if base.bootstrap else "bookworm"
+    return (
+        f"no base has it: add one of docker.io/library/python:{python}-slim-{suite} with its "
+        f'digest, python: "{python}" and interpreter: python{python} (docs/matrix.md, Pythons)'
     )
 
 
@@ -627,6 +689,7 @@ def _smoke(text: SmokeText) -> Smoke:
         seconds=float(text.timeout_seconds),
         vendors=text.vendors,
         starts=text.starts,
+        optional=text.optional,
     )
 
 

@@ -116,6 +116,7 @@ _glob = _form(
 _flag = _form(r"-[A-Za-z0-9_+=,./:-]+", "one option of a compiler (-DFAST, -std=c++20)")
 _module = _form(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", "a module's name")
 _word = _form(r"[^\x00]+", "a word of a command", longest=2000)
+_library = _form(r"[A-Za-z0-9_*][A-Za-z0-9_.*+-]*\.so[0-9.*]*", "a pattern of a library's name")
 _start = _form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.pth", "the name of a .pth file")
 _pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200)
 _sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
@@ -295,6 +296,7 @@ class SmokeText:
     timeout_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = 120
     vendors: tuple[VendorName, ...] = ()
     starts: tuple[Annotated[str, *_start], ...] = ()
+    optional: tuple[Annotated[str, *_library], ...] = ()
 
 
 @strict_dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from warpfront.errors import StoreError
 from warpfront.matrix.plan import LockState, with_parents
 from warpfront.matrix.selection import select
@@ -15,7 +17,7 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline.within.locks import read_locks
-from warpfront.pipeline.workspace import Workspace
+from warpfront.pipeline.workspace import Folders, Workspace
 from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.system.store import Store
@@ -26,12 +28,18 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     """What every step left for the selected cells; reads files only."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)
-    states = read_locks(with_parents(cells, matrix.cells), requirements, folders)
-    facts = (_facts(cell, states[cell.id], folders.store) for cell in cells)
+    chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
+    states = read_locks(chain.values(), requirements, folders)
+    facts = (
+        _facts(cell, states[cell.id], folders.store, _not_locked(cell, chain, states, folders))
+        for cell in cells
+    )
     return report_rows(facts, target=selection.target)
 
 
-def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
+def _facts(
+    cell: Cell, state: LockState, store: Store, not_locked: Blocked | Failed | None
+) -> CellFacts:
     build = _build(cell, store)
     verifications = {
         target: verification
@@ -45,18 +53,9 @@ def _facts(cell: Cell, state: LockState, store: Store) -> CellFacts:
         build=build,
         verifications=verifications,
         publication=_publication(cell, store),
-        unlocked=_unlocked(cell, store) if state.reason else None,
+        not_locked=not_locked,
         not_run=_not_run(cell, store),
     )
-
-
-def _unlocked(cell: Cell, store: Store) -> Blocked | Failed | None:
-    """Why `lock` failed, where it left that."""
-    try:
-        found = store.load(cell.id, "lock", (WheelLock, Blocked, Failed))
-    except StoreError:
-        return None
-    return found if isinstance(found, Blocked | Failed) else None
 
 
 def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
@@ -82,6 +81,24 @@ def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | N
     except StoreError:
         return None
     return found
+
+
+def _not_locked(
+    cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], folders: Folders
+) -> Blocked | Failed | None:
+    """What `lock` failed with, for a cell or the nearest of its parents that lacks a lock."""
+    one: Cell | None = cell
+    while one is not None and states[one.id].reason:
+        try:
+            found: WheelLock | Blocked | Failed | None = folders.store.load(
+                one.id, "lock", (WheelLock, Blocked, Failed)
+            )
+        except StoreError as error:
+            return Blocked(cell_id=cell.id, step="lock", reason=error.message, hint=error.hint)
+        if isinstance(found, Blocked | Failed):
+            return found
+        one = chain[one.parent] if one.parent else None
+    return None
 
 
 def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:

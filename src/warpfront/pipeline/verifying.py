@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from warpfront.errors import EngineError, FailureKind, StoreError
+from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
@@ -48,6 +49,14 @@ from warpfront.pipeline.within.containers import (
 )
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import unrunnable
+from warpfront.pipeline.within.resuming import (
+    Attempt,
+    attempt_key,
+    continue_attempt,
+    discard,
+    finish,
+    taken_over,
+)
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import remove_tree
@@ -63,10 +72,50 @@ from warpfront.wheels.toolbox import install_toolbox
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
+_PACKAGE = Path(__file__).parents[1]
 _RESULTS = "/results"
+# A whole verification with one of these proved nothing on the hardware.
+_NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
 TIME_LIMIT_SECONDS = 1200.0
 # Hundreds of models, each in a process that begins by importing the library.
 LIBRARY_LIMIT_SECONDS = 7200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How the container of a verification is run.
+
+    `again` is how many times, with other seeds each; `limit_seconds` ends each run; `user` is
+    `uid` or `uid:gid`, the caller's own where it is empty; `fresh` continues no interrupted one.
+    """
+
+    again: int = 1
+    limit_seconds: int = int(TIME_LIMIT_SECONDS)
+    user: str = ""
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises `InputError` for what no container can be run with."""
+        for name, value in (("again", self.again), ("limit-seconds", self.limit_seconds)):
+            if value < 1:
+                raise InputError(f"--{name} {value} is not a number from 1 on", hint=f"--{name} 3")
+        if not self.user:
+            return
+        if not re.fullmatch(r"\d{1,10}(:\d{1,10})?", self.user):
+            raise InputError(f"--user {self.user!r} is no uid or uid:gid", hint="--user 12345")
+        if os.getuid() and self.user_and_group != (os.getuid(), os.getgid()):
+            raise InputError(
+                f"--user {self.user}: only root can hand the folder of the results to another user",
+                hint=f"sudo, or leave it out: the checks run as {os.getuid()}:{os.getgid()}",
+            )
+
+    @property
+    def user_and_group(self) -> tuple[int, int]:
+        """As `docker run --user` reads it: without a group, that is root's."""
+        if not self.user:
+            return os.getuid(), os.getgid()
+        user, _, group = self.user.partition(":")
+        return int(user), int(group or 0)
 
 
 def verify(
@@ -76,14 +125,13 @@ def verify(
     *,
     effort: Effort | None = None,
     selftest: bool = False,
-    again: int = 1,
+    options: RunOptions | None = None,
     library: Library | None = None,
 ) -> tuple[Verified, ...]:
     """The checks, inside each selected cell's image, on each of its targets (or the selected one).
 
-    `selftest` also seeds faults into every check there, each of which has to be caught; `again` is
-    how many times all of it is done, with other seeds each time. With a `library`, its
-    architectures and nothing else, which is no verification of the image.
+    `selftest` also seeds faults into every check there, each of which has to be caught. With a
+    `library`, its architectures and nothing else, which is no verification of the image.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, table = workspace.folders, workspace.material.compat
@@ -101,7 +149,7 @@ def verify(
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,
-        again=again,
+        options=options,
     )
 
 
@@ -118,7 +166,7 @@ def verify_cells(
     engine: Engine,
     site: AskSite,
     watch: Watch,
-    again: int = 1,
+    options: RunOptions | None = None,
 ) -> tuple[Verified, ...]:
     """Check each cell's image on each of its targets, or on `target` only where a cell serves
     it. `by_id` are the cells with their parents.
@@ -146,7 +194,7 @@ def verify_cells(
                 toolbox=toolbox,
                 sessions=(*sessions, *(("stack",) if "load" in sessions and tried(cell) else ())),
                 effort=effort,
-                again=again,
+                options=options or RunOptions(),
             )
             results.append(verifying.run(engine, host, watch))
     return tuple(results)
@@ -195,7 +243,7 @@ class Verifying:
     toolbox: Path
     sessions: tuple[str, ...]
     effort: Effort | Library
-    again: int = 1
+    options: RunOptions = RunOptions()
 
     @property
     def target(self) -> str:
@@ -214,7 +262,7 @@ class Verifying:
     @property
     def limit_seconds(self) -> float:
         of_library = isinstance(self.effort, Library)
-        return LIBRARY_LIMIT_SECONDS if of_library else TIME_LIMIT_SECONDS
+        return LIBRARY_LIMIT_SECONDS if of_library else float(self.options.limit_seconds)
 
     def run(self, engine: Engine, host: HostDevices, watch: Watch) -> Verified:
         """Alone in its folder: two at once would read each other's results. Whatever goes wrong
@@ -238,11 +286,12 @@ class Verifying:
         access, vendor = VENDORS[self.cell.vendor].device_access(host), self.cell.vendor
         here = engine.features().local
         before = read_health(Machine(), vendor) if here else None
-        runs = [self._once(engine, access, watch, number) for number in range(self.again)]
-        verification = sealed(together(runs) if self.again > 1 else runs[0], ended=now())
+        runs = [self._once(engine, access, watch, number) for number in range(self.options.again)]
+        verification = sealed(together(runs) if self.options.again > 1 else runs[0], ended=now())
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
             wrong := mishaps(before, read_health(Machine(), vendor) if here else None)
         ):
+            discard(self.folder)
             hint = "nothing was learnt of the image; see the machine's kernel log"
             reason = f"the device failed meanwhile: {'; '.join(wrong)}"
             return not_verified(self.cell, reason, hint, FailureKind.INFRASTRUCTURE)
@@ -266,7 +315,7 @@ class Verifying:
             found = self.folders.store.load(self.cell.id, self.name, (Verification,))
         except StoreError:
             return False
-        if found is None or not is_sealed(found) or outcome_of(found) is Outcome.UNAVAILABLE:
+        if found is None or not is_sealed(found) or outcome_of(found) in _NO_HARDWARE:
             return False
         effort, image = found.environment.get("effort"), (found.image_id, found.content_hash)
         whole = isinstance(effort, Mapping) and effort.get("quick") is False
@@ -276,13 +325,22 @@ class Verifying:
         self, engine: Engine, access: DeviceAccess | None, watch: Watch, number: int
     ) -> Verification:
         """One run in the image. The files of the last one stay; each one's findings are kept."""
-        effort = self.effort.again(number)
-        prepare_folder(self.folder, self.claims)
+        attempt, proven = self._attempt(engine, access, watch)
+        effort = (attempt.effort if attempt else self.effort).again(number)
+        sessions = tuple(name for name in self.sessions if name not in proven)
+        prepare_folder(self.folder, self.claims, self.options.user_and_group)
         started = monotonic()
-        request = self._request(access or DeviceAccess(), effort)
+        request = self._request(access or DeviceAccess(), sessions, effort)
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
-        verification = self._read_results(result, monotonic() - started)
+        verification = self._read_results(result, proven, monotonic() - started)
+        if attempt and result.timed_out:
+            watch.say(
+                f"{self.cell.id} on {self.target}: the next verify continues with the sessions that"
+                f" passed; --limit-seconds gives it more than {self.limit_seconds:g} s"
+            )
+        else:
+            finish(self.folder, proven)
         if "load" in self.sessions:
             image = engine.image(self.built.image_id)
             verification = with_labels_judged(verification, self.cell, image)
@@ -294,19 +352,63 @@ class Verifying:
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
             )
         # How much was asked for is known out here, whichever sessions were run.
-        known = {**verification.environment, "effort": effort.document()}
+        known = {**verification.environment, "effort": effort.document(), "user": request.user}
+        if attempt and proven:
+            known["proven before"] = {name: attempt.proven[name][0] for name in proven}
         verification = dataclasses.replace(verification, environment=known)
-        if self.again > 1:
+        if self.options.again > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
         return verification
 
-    def _request(self, access: DeviceAccess, effort: Effort | Library) -> RunRequest:
-        words = (*self.sessions, "--", *effort.arguments())
-        request = request_inside(self.built, self.folder, self.toolbox, words, access)
-        return dataclasses.replace(request, time_limit_seconds=self.limit_seconds)
+    def _attempt(
+        self, engine: Engine, access: DeviceAccess | None, watch: Watch
+    ) -> tuple[Attempt | None, dict[str, object]]:
+        """What an interrupted verification of this very image has proven, session -> results.
 
-    def _read_results(self, result: RunResult, seconds: float) -> Verification:
+        Repetitions are never continued: each of them has to be made.
+        """
+        if self.options.fresh or self.options.again > 1:
+            discard(self.folder)
+        if not isinstance(self.effort, Effort) or self.options.again > 1:
+            return None, {}
+        parts = {
+            "image": [self.built.content_hash, self.built.image_id],
+            "claims": self.claims.document(),
+            "effort": [self.effort.quick, self.effort.profile, len(self.effort.seeds)],
+            "where": [engine.name, *os.uname(), repr(access), *self.options.user_and_group],
+            "toolbox": self.toolbox.name,
+        }
+        key = attempt_key(_PACKAGE, parts)
+        attempt = continue_attempt(self.folder, key, self.effort, self.target)
+        proven = taken_over(self.folder, attempt, self.sessions)
+        if proven:
+            names = ", ".join(f"{name} ({attempt.proven[name][0]})" for name in proven)
+            watch.say(
+                f"{self.cell.id} on {self.target}: continues an interrupted verification of this"
+                f" image by these checks; proven before: {names}"
+            )
+        return attempt, proven
+
+    def _request(
+        self, access: DeviceAccess, sessions: tuple[str, ...], effort: Effort | Library
+    ) -> RunRequest:
+        words = (*sessions, "--", *effort.arguments())
+        request = request_inside(self.built, self.folder, self.toolbox, words, access)
+        environment = dict(request.environment)
+        if self.claims.guard is not None:
+            del environment["HOME"]  # a guarded image has one for every user, which is shown so
+        user, group = self.options.user_and_group
+        return dataclasses.replace(
+            request,
+            time_limit_seconds=self.limit_seconds,
+            environment=environment,
+            user=f"{user}:{group}",
+        )
+
+    def _read_results(
+        self, result: RunResult, proven: Mapping[str, object], seconds: float
+    ) -> Verification:
         results = self.folder / "results"
         return read_verification(
             cell_id=self.cell.id,
@@ -314,19 +416,25 @@ class Verifying:
             where="image",
             image_id=self.built.image_id,
             content_hash=self.built.content_hash,
-            files={name: result_in(results / f"{name}.json") for name in self.sessions},
+            files={
+                name: proven[name] if name in proven else result_in(results / f"{name}.json")
+                for name in self.sessions
+            },
             nox_report=result_in(results / "nox.json"),
             ended=ending_of(result, limit_seconds=self.limit_seconds),
             seconds=round(seconds, 2),
+            proven_before=frozenset(proven),
         )
 
 
-def prepare_folder(folder: Path, claims: Claims) -> None:
-    """What a container is given and leaves: the claims, and no results of before."""
+def prepare_folder(folder: Path, claims: Claims, user: tuple[int, int] | None = None) -> None:
+    """Write the claims for a container, and an empty folder for its results, which are `user`'s."""
     results = folder / "results"
     remove_tree(results)
     with storing(results):
         results.mkdir(parents=True)
+        if user not in {None, (os.getuid(), os.getgid())}:
+            os.chown(results, *user)
     write_json(folder / "claims.json", claims.document())
 
 
@@ -336,12 +444,11 @@ def request_inside(
     """Our sessions in an image, as its users would start it: `words` are `enter.py`'s. `folder`
     holds claims.json, and results/ for what they leave.
     """
-    package = Path(__file__).parents[1]
     return RunRequest(
         image=built.image_id,
         command=("python3", f"{_INSIDE}/src/warpfront/inside/checks/enter.py", *words),
         binds=(
-            Bind(source=package, target=f"{_INSIDE}/src/warpfront"),
+            Bind(source=_PACKAGE, target=f"{_INSIDE}/src/warpfront"),
             Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),
             Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
             Bind(source=folder / "results", target=_RESULTS, writable=True),

@@ -12,6 +12,7 @@ from warpfront.images.render import Templates
 from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront.system.confinement import inside_root
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store, read_text, read_tree
 from warpfront.wheels.requirements import RequirementList, read_requirements
@@ -50,13 +51,15 @@ class Folders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What every image of a project is rendered from, beside its cell and lock: the templates, the
-    guard's own files by name, and the compat table, which says what a guard keeps out.
+    """What every image of a project is made from, with its cell and lock: the templates, the
+    guard's own files by name, the compat table, which says what a guard keeps out, and the
+    requirements files, by path.
     """
 
     templates: Templates
     guard: Mapping[str, str]
     compat: Compat
+    requirements: Mapping[str, RequirementList]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +88,22 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     table = compat.packaged()
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
+    requirements = {
+        name: read_requirements(
+            name,
+            lambda path: read_text(root / path) or "",
+            inside=lambda path: inside_root(root / path, root),
+        )
+        for name in sorted(wanted)
+    }
     return Workspace(
         matrix=matrix,
-        requirements={
-            name: read_requirements(name, lambda path: read_text(root / path) or "")
-            for name in sorted(wanted)
-        },
+        requirements=requirements,
         material=Material(
-            templates=Templates(read_tree(root / IMAGES_FOLDER)), guard=read_guard(), compat=table
+            templates=Templates(read_tree(root / IMAGES_FOLDER)),
+            guard=read_guard(),
+            compat=table,
+            requirements=requirements,
         ),
         folders=Folders(root=root, cache=cache_folder(), store=Store(build or root / BUILD_FOLDER)),
     )

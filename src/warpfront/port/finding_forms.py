@@ -11,6 +11,10 @@ from warpfront.model import Unread
 from warpfront.port.scan.catalogue import Rule
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.report import sarif
+from warpfront.system.markdown import markdown_text
+
+UNPARSED = "SC003"
+"""The rule that reports a file whose text cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +92,29 @@ def _places(findings: Iterable[ScanFinding]) -> Iterator[str]:
         yield f"  {path}:{group[0].line}:{group[0].column}: {said}{also}"
 
 
+def undetermined_files(scan: Scan) -> tuple[str, ...]:
+    """Return `path: reason` for each file and folder that the scan could not read or parse."""
+    unread = (f"{one.path}: {one.reason}" for one in scan.unread if not one.left_out)
+    unparsed = (f"{one.path}: {one.message}" for one in scan.findings if one.rule == UNPARSED)
+    return (*unread, *unparsed)
+
+
+def files_of(count: int) -> str:
+    """Return `1 file` or `3 files`."""
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
 def scan_summary(scan: Scan, shown: Sequence[ScanFinding]) -> str:
     """What was scanned and what came of it, in a line or two."""
     accepted = len(scan.findings) - len(shown)
+    unknown = len(undetermined_files(scan))
+    left_out = sum(one.left_out for one in scan.unread)
     facts = [
-        f"{counted(shown)} for {scan.target} in {scan.files} files ({scan.lines} lines)",
+        f"{counted(shown)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
         f"{scan.suppressed} suppressed by comments" if scan.suppressed else "",
         f"{accepted} accepted by the baseline" if accepted else "",
-        f"{len(scan.unread)} files and folders not read (--json lists them)" if scan.unread else "",
+        f"{files_of(unknown)} not determined (--json lists them)" if unknown else "",
+        f"{left_out} folders left out (--json lists them)" if left_out else "",
     ]
     return "; ".join(fact for fact in facts if fact) + "\n"
 
@@ -140,15 +159,11 @@ def findings_markdown(
             rule.id,
             rule.title,
             str(len(group)),
-            f"`{first.path}:{first.line}`",
+            f"{first.path}:{first.line}",
             rule.fix,
         )
-        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines if findings else lines[:1]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:

@@ -20,13 +20,17 @@ _FACTS = ("torch", "toolkit", "python", "machine")
 _CLOCK_SKEW = timedelta(minutes=5)
 _ALLOWABLE: Mapping[str, Allowance] = {
     "unavailable": "unavailable",
-    "skipped": "skipped",
     "emulated": "emulated",
+    "undetermined": "undetermined",
+    "skipped": "skipped",
 }
 """Outcomes that a channel may allow. Every other one that is no pass is refused, also one that this
 version does not know.
 """
-_NO_SUCH_DEVICE = frozenset({"unavailable", "emulated"})
+_NO_HARDWARE = frozenset({"unavailable", "emulated", "undetermined"})
+"""Allowances by which an image is published and not named after the target."""
+_OF_THE_DEVICE = frozenset({"emulated", "undetermined"})
+"""What one session finds of the device is so for all of them."""
 _SUCCESS = "success"
 _FAILED = frozenset({"failure", "failed"})
 """How GitHub and GitLab call a job that ended with an exit code of its own."""
@@ -89,7 +93,7 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
             left_out += [one.text for one in blocking]
             continue
         said += found
-        if any(one.allowed_by in _NO_SUCH_DEVICE for one in found):
+        if any(one.allowed_by in _NO_HARDWARE for one in found):
             waived = True  # published all the same, and not named after this target
         elif not blocking:
             proven.append(target)
@@ -198,7 +202,8 @@ def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
         first = {str(check.outcome): check for check in reversed(checks)}
         for outcome in sorted(set(first) - {"passed"}):
             allowed_by = _ALLOWABLE.get(outcome)
-            if allowed_by is None or session in channel.sessions:
+            demanded = session in channel.sessions or outcome in _OF_THE_DEVICE
+            if allowed_by is None or demanded:
                 text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"
                 yield _Said(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
 

@@ -34,13 +34,16 @@ def staged_tag(tag: str, machine: str) -> str:
 
 
 class Stage(StrEnum):
-    """How far the publication of one image has come. Only `DONE` is published."""
+    """How far the publication of one image has come. Only `DONE` is published; `UNSIGNED` is in
+    the place of `SIGNED` where there is no key.
+    """
 
     PLANNED = "planned"
     CANDIDATE = "candidate"
     PROVEN = "proven"
     DOCUMENTED = "documented"
     SIGNED = "signed"
+    UNSIGNED = "unsigned"
     TAGGED = "tagged"
     DONE = "done"
 

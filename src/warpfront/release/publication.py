@@ -188,7 +188,7 @@ class Publishing:
             (Stage.CANDIDATE, self._candidate),
             (Stage.PROVEN, self._proof),
             (Stage.DOCUMENTED, self._document),
-            (Stage.SIGNED, self.signed),
+            (Stage.SIGNED if self.signer else Stage.UNSIGNED, self.signed),
             (Stage.TAGGED, self._tag),
             (Stage.DONE, self._look_again),
         ):

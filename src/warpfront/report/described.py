@@ -32,7 +32,10 @@ def _published(publication: Publication) -> str:
     names = " ".join(one.tag for one in publication.tags)
     sent = readable_size(publication.sent_bytes)
     there = readable_size(publication.present_bytes)
-    published = f"published {publication.reference} as {names}; {sent} sent, {there} there"
+    signature = f"signed by {publication.signed_by}" if publication.signed_by else "unsigned"
+    published = (
+        f"published {publication.reference} as {names}, {signature}; {sent} sent, {there} there"
+    )
     return "\n".join([published, *map(_index, publication.indexes)])
 
 

@@ -1,9 +1,9 @@
 """JUnit XML of verifications, for CI systems that draw test reports. Pure.
 
-JUnit knows passed, failure, error and skipped. `unavailable` becomes `<skipped
-type="unavailable">`, so that it is not drawn as a pass, and every outcome is counted in the suite's
-properties (`outcome.unavailable`), because the `skipped` attribute alone would mix the two. Nobody
-may decide about publishing from this file.
+JUnit knows passed, failure, error and skipped. `unavailable`, `emulated` and `undetermined` become
+`<skipped type="unavailable">` and so on, so that none is drawn as a pass. The suite's properties
+count every outcome (`outcome.emulated`), because the `skipped` attribute mixes them. No decision
+about publishing may be made from this file.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from warpfront.verify.verdict import count_outcomes, outcome_of
 
 # What XML 1.0 cannot hold at all, escaped or not (https://www.w3.org/TR/xml/#charsets).
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+_SKIPPED = (Outcome.SKIPPED, Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED)
 
 
 def junit_xml(verifications: Iterable[Verification]) -> str:
@@ -43,7 +46,7 @@ def _add_suite(
             "tests": str(len(checks)),
             "failures": str(counts[Outcome.FAILED]),
             "errors": str(counts[Outcome.ERROR]),
-            "skipped": str(counts[Outcome.SKIPPED] + counts[Outcome.UNAVAILABLE]),
+            "skipped": str(sum(counts[outcome] for outcome in _SKIPPED)),
             "time": _time(sum(check.seconds for check in checks)),
         },
     )

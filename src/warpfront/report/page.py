@@ -26,9 +26,11 @@ STATES: Mapping[str, str] = {
     "error": "!",
     "blocked": "■",
     "unavailable": "◇",
+    "emulated": "≈",
+    "undetermined": "◌",
     "skipped": "○",
     "missing": "?",
-    "in-part": "◐",
+    "quick": "◐",
     "passed": "✓",
 }
 """Each state with its shape, worst first."""
@@ -57,14 +59,18 @@ class Tile:
         return state_of(self.row)
 
     @property
-    def why(self) -> str:
-        """Why it is no pass, or no whole one."""
-        part = f"passed by {self.row.effort} checks alone" if self.row.effort else ""
-        return self.row.reason or part
-
-    @property
     def image(self) -> str:
         return self.cell.image
+
+    @property
+    def why(self) -> str:
+        """Why it is no pass: what a step said, or which step has not been run."""
+        if self.row.reason or self.state != "missing":
+            return self.row.reason
+        if self.row.build != NOT_RUN:
+            return f"{self.row.build}, and never verified with this content"
+        lock = "its lock is fresh" if self.row.lock == "fresh" else f"its lock: {self.row.lock}"
+        return f"never built; {lock}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +96,11 @@ class VendorGrid:
 
 
 def state_of(row: ReportRow) -> str:
-    """What a row comes to, as a whole. Only a whole verification that passed is a pass."""
+    """What a row comes to, as a whole. Only a whole verification that passed is `passed`."""
     if row.build in {"failed", "blocked"}:
         return row.build
-    if row.verify == "passed" and row.effort:
-        return "in-part"
+    if row.verify == "passed" and "quick" in row.effort.replace(",", " ").split():
+        return "quick"
     return "missing" if row.verify == NOT_RUN else row.verify
 
 
@@ -117,7 +123,7 @@ def page_html(
         for number, (cell, row) in enumerate(rows)
     )
     rank = list(STATES)
-    wrong = [entry for entry in entries if entry.state != "passed"]
+    wrong = [entry for entry in entries if entry.state not in {"quick", "passed"}]
     counts = Counter(entry.state for entry in entries)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     runs, trends = tuple(past), tuple(trends)

@@ -30,7 +30,8 @@ class ReportRow:
     """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
     demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
     `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
-    our own bounds, else `quick`, a profile, or both. Sizes are bytes; `-` never means a pass.
+    our own bounds, else `quick`, a profile, or both, and how many sessions an interrupted
+    verification of the same image had proven. Sizes are bytes; `-` never means a pass.
     `published` are the tags of this very image, "" for none, and what they cost.
     `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
@@ -55,9 +56,9 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh), what it relaxes, and why locking
-    failed; its build, its verifications by target, what publishing it came to, and by target why a
-    job verified nothing.
+    """What is known of one cell: its lock's state ("" = fresh), what the last `lock` failed with
+    where it has none, what it relaxes, its build, its verifications by target, what publishing it
+    came to, and by target why a job verified nothing.
     """
 
     cell: Cell
@@ -66,8 +67,15 @@ class CellFacts:
     verifications: Mapping[str, Verification]
     relaxed: tuple[str, ...] = ()
     publication: Publication | Blocked | Failed | None = None
-    unlocked: Blocked | Failed | None = None
+    not_locked: Blocked | Failed | None = None
     not_run: Mapping[str, Failed] = field(default_factory=dict)
+
+    @property
+    def unmade(self) -> Blocked | Failed | None:
+        """Why there is no image of this cell, where a step has said it."""
+        if isinstance(self.build, Blocked | Failed):
+            return self.build
+        return self.not_locked if self.build is None and self.lock else None
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
@@ -96,7 +104,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact, verification)
+        reason=_reason(fact.unmade, verification)
         or _never_ran(fact, target, verification)
         or _unpublished(fact.publication),
         published=_published(fact.publication, build),
@@ -121,7 +129,8 @@ def _published(found: Publication | Blocked | Failed | None, build: BuiltImage |
     indexes = (one.tag for one in found.indexes if one.digest)
     tags = " ".join([*(one.tag for one in found.tags), *indexes])
     sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
-    return f"{found.channel}: {tags} ({sent} sent, {there} there)"
+    signature = "signed" if found.signed_by else "unsigned"
+    return f"{found.channel}: {tags} ({signature}; {sent} sent, {there} there)"
 
 
 def _never_ran(fact: CellFacts, target: str, verification: Verification | None) -> str:
@@ -138,7 +147,10 @@ def _effort(verification: Verification) -> str:
     if not isinstance(effort, Mapping):
         return ""
     words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
-    return " ".join(word for word in words if word != STRICT)
+    before = verification.environment.get("proven before")
+    taken = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
+    said = " ".join(word for word in words if word != STRICT)
+    return ", ".join(filter(None, (said, taken)))
 
 
 def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
@@ -155,11 +167,10 @@ def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:
 
 def _failure(fact: CellFacts, target: str, verification: Verification | None) -> dict[str, str]:
     """Its kind, and how to repeat it."""
-    missing = fact.unlocked if fact.build is None else fact.build
-    if isinstance(missing, Failed):
-        return {"kind": str(missing.kind), "repeat": missing.repeat}
-    if isinstance(missing, Blocked):
-        repeat = repeat_line(missing.step, fact.cell.id)
+    if isinstance(fact.unmade, Failed):
+        return {"kind": str(fact.unmade.kind), "repeat": fact.unmade.repeat}
+    if isinstance(fact.unmade, Blocked):
+        repeat = repeat_line(fact.unmade.step, fact.cell.id)
         return {"kind": FailureKind.INFRASTRUCTURE.value, "repeat": repeat}
     outcome = outcome_of(verification) if verification else Outcome.PASSED
     if outcome is Outcome.PASSED:
@@ -169,11 +180,9 @@ def _failure(fact: CellFacts, target: str, verification: Verification | None) ->
     return {"kind": kind.value, "repeat": repeat_line("verify", fact.cell.id, target)}
 
 
-def _reason(fact: CellFacts, verification: Verification | None) -> str:
-    if isinstance(fact.build, Blocked | Failed):
-        return fact.build.reason
-    if fact.build is None:
-        return fact.unlocked.reason if fact.unlocked else f"lock: {fact.lock}" if fact.lock else ""
+def _reason(unmade: Blocked | Failed | None, verification: Verification | None) -> str:
+    if unmade is not None:
+        return unmade.reason
     if verification is None:
         return ""
     bad = [check for check in verification.checks if check.outcome is not Outcome.PASSED]

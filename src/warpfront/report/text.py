@@ -5,15 +5,20 @@ for summaries. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from warpfront.inside.guard.visible import visible
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
 from warpfront.report.sizes import readable_size
+from warpfront.system.markdown import markdown_text
 
 _COLOURS = {
     "passed": "green",
@@ -26,8 +31,28 @@ _COLOURS = {
     "error": "red",
     "blocked": "yellow",
     "unavailable": "yellow",
+    "emulated": "yellow",
+    "undetermined": "yellow",
     "skipped": "yellow",
 }
+
+
+def plain_console(file: IO[str] | None = None, width: int | None = None) -> Console:
+    """Return a console that takes texts as they are: what looks like markup or an emoji's name in
+    them is text.
+    """
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """What is drawn, with the texts in it `visible`: only the console's own colours are left."""
+
+    drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.drawn, options):
+            yield Segment(visible(segment.text), segment.style, segment.control)
 
 
 def plan_table(planned: Iterable[PlannedCell]) -> Table:
@@ -93,7 +118,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
             row.published,
             f"{row.reason} ({row.kind}; {row.repeat})" if row.kind else row.reason,
         )
-        lines.append("| " + " | ".join(_escaped(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -117,10 +142,6 @@ def _effort(row: ReportRow) -> str:
 
 def _coloured(word: str) -> Text:
     return Text(word, style=_COLOURS.get(word, ""))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _relaxed(row: ReportRow) -> str:

@@ -116,7 +116,7 @@ class _TreeWalk:
                     continue
                 reason = self._why_not(entry, path, depth)
                 if reason:
-                    yield Unread(path=f"{path}/", reason=reason)
+                    yield Unread(path=f"{path}/", reason=reason, left_out=depth < DEPTH_LIMIT)
                 elif entry.name not in _NOT_SOURCE:
                     pending.append((Path(entry.path), f"{path}/", depth + 1))
 

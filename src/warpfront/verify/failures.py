@@ -5,11 +5,12 @@ whole run. Pure.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,
+    EmulatedError,
     EngineError,
     InputError,
     LockError,
@@ -23,6 +24,7 @@ from warpfront.errors import (
     StoreError,
     TagConflictError,
     UnavailableError,
+    UndeterminedError,
     WarpfrontError,
     WheelError,
 )
@@ -57,32 +59,50 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     """The worst of a step's results as an error, or None if every one is a success. What is no
     `Blocked`, `Failed` or `Verification` is one, and counts among the results.
 
-    A cell that failed comes before a check that did, then a blocked cell, then a missing device.
-    Anything but `passed` is a failure: a skip is not a pass.
+    A cell that failed comes before a check that did, then a blocked cell, a missing device, an
+    emulated one, and one that could not be determined. Anything but `passed` is a failure: a skip
+    is not a pass.
     """
     results = tuple(results)
     failed = [result for result in results if isinstance(result, Failed)]
     blocked = [result for result in results if isinstance(result, Blocked)]
     verifications = [result for result in results if isinstance(result, Verification)]
     bad = [one for one in verifications if outcome_of(one) is not Outcome.PASSED]
-    unavailable = [one for one in bad if outcome_of(one) is Outcome.UNAVAILABLE]
     count = len(results)
     if failed:
         kind = _BY_EXIT_CODE.get(failed[0].exit_code, BuildFailedError)
         return kind(f"{len(failed)} of {count} failed: {_names(one.cell_id for one in failed)}")
-    if len(bad) > len(unavailable):
+    if any(outcome_of(one) not in _OF_DEVICES for one in bad):
         return NotVerifiedError(f"not verified: {_names(_name(one) for one in bad)}")
     if blocked:
         return BlockedError(
             f"{len(blocked)} of {count} blocked: {_names(one.cell_id for one in blocked)}",
             hint="`invoke doctor` says what this machine cannot reach; what could be done is done",
         )
-    if unavailable:
-        return UnavailableError(
-            f"no such device here for {_names(_name(one) for one in unavailable)}",
-            hint="verify on a machine that has one; what could be checked without it was",
-        )
+    for outcome, (kind, text, hint) in _OF_DEVICES.items():
+        if named := [_name(one) for one in bad if outcome_of(one) is outcome]:
+            return kind(f"{text} for {_names(named)}", hint=hint)
     return None
+
+
+_OF_DEVICES: Mapping[Outcome, tuple[Callable[..., WarpfrontError], str, str]] = {
+    Outcome.UNAVAILABLE: (
+        UnavailableError,
+        "no such device here",
+        "verify on a machine that has one; what could be checked without it was",
+    ),
+    Outcome.EMULATED: (
+        EmulatedError,
+        "an emulator or an interposer answered",
+        "the check `device` names it; verify on hardware, without it",
+    ),
+    Outcome.UNDETERMINED: (
+        UndeterminedError,
+        "whether hardware computed could not be determined",
+        "the check `device` says why; --allow-undetermined accepts it",
+    ),
+}
+"""What a missing or doubtful device comes to, the worst first."""
 
 
 def _name(verification: Verification) -> str:

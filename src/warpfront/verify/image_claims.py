@@ -53,5 +53,6 @@ def smoke_document(one: Smoke) -> dict[str, object]:
         "prints": one.prints,
         "seconds": one.seconds,
         "starts": list(one.starts),
+        "optional": list(one.optional),
     }
     return {key: value for key, value in said.items() if value not in ("", [])}

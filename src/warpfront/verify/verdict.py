@@ -21,7 +21,13 @@ from warpfront.inside.checks.results import (
 from warpfront.model import CheckResult, Outcome, Verification
 
 VERIFICATION_SCHEMA = 1
-_WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.SKIPPED, Outcome.PASSED)
+# By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
+# emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
+# skipped check says nothing of the others.
+_WORST_FIRST = (
+    *(Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.EMULATED),
+    *(Outcome.UNDETERMINED, Outcome.SKIPPED, Outcome.PASSED),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +38,8 @@ class Unreadable:
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
-    """error > failed > unavailable > skipped > passed. Nothing at all is an error:
-    nothing was proven.
+    """Return the first of error, failed, unavailable, emulated, undetermined, skipped, passed. No
+    outcome at all is an error: nothing was proven.
     """
     found = frozenset(outcomes)
     return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)
@@ -66,20 +72,22 @@ def read_verification(
     seconds: float,
     ended: str = "",
     nox_report: object | None = None,
+    proven_before: frozenset[str] = frozenset(),
 ) -> Verification:
     """One verification from what is left of it.
 
     `files` are the planned sessions, each with its parsed results file or None where there is none.
     `ended` says how the process ended if not by itself; it becomes part of the reason of every
     check that is missing. `nox_report` is nox's own parsed `--report`, held against the files where
-    it is given.
+    it is given; it knows nothing of the sessions `proven_before`, in an earlier run.
     """
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
     for session, document in files.items():
         found = read_session(document, session=session, target=target, ended=ended)
         checks += found
-        checks += _contradictions(session, found, nox_report)
+        if session not in proven_before:
+            checks += _contradictions(session, found, nox_report)
         environment.update(surroundings(document, session=session))
     return Verification(
         cell_id=cell_id,

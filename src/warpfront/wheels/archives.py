@@ -18,7 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO
 
-from warpfront.errors import CommandFailedError, StoreError
+from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, Run
 from warpfront.system.store import storing
 
@@ -74,7 +74,7 @@ def unpack(archive: Path, folder: Path) -> Path:
             with tarfile.open(archive) as opened:
                 opened.extractall(folder, filter="data")
         except tarfile.TarError as error:
-            raise StoreError(f"{archive.name}: not an archive of sources: {error}") from error
+            raise LockError(f"{archive.name}: not an archive of sources: {error}") from error
         found = list(folder.iterdir())
         return found[0] if len(found) == 1 and found[0].is_dir() else folder
 

@@ -18,6 +18,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs
+from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import (
@@ -26,7 +27,7 @@ from warpfront.wheels.sources import (
     local_path,
 )
 from warpfront.wheels.trust import PYPI, belonging
-from warpfront.wheels.wheelhouse import Wheelhouse, read_requires, requires_of, save
+from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata, save
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -120,7 +121,7 @@ class WheelChoice:
         """
         given = self.given.get(package.name)
         if given is not None:
-            requires = read_requires(self.wheelhouse.path(given))
+            requires = read_wheel_metadata(self.wheelhouse.path(given)).requires
             return Distribution(name=package.name, version=given.version, requires=requires)
         taken = self.shelf.variants.taken(package.name, package.version)
         if taken is not None and taken.requires is not None:
@@ -134,12 +135,12 @@ class WheelChoice:
         url = wheel.url or str(wheel.path)
         local = local_path(url)
         if local is not None:
-            return read_requires(local)
+            return read_wheel_metadata(local).requires
         beside = self.transport.read(f"{url}.metadata")
         if not isinstance(beside, NoAnswer):
             return requires_of(beside[2])
         kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
-        return read_requires(kept)
+        return read_wheel_metadata(kept).requires
 
     def _best(self, package: Package) -> PackageWheel:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}

@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.sources import NoAnswer
-from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, requires_of
+from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE
 
 if TYPE_CHECKING:
     import requests

@@ -1,5 +1,5 @@
 """The lines of a requirements file as pip joins them (https://pip.pypa.io/en/stable/reference/
-requirements-file-format/). What a line may ask for is for its reader to say. Pure.
+requirements-file-format/). What a line may ask for is for its reader to say. Words.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 INCLUDES = frozenset({"-r", "--requirement"})
 CONSTRAINTS = frozenset({"-c", "--constraint"})
 EDITABLE = frozenset({"-e", "--editable"})
 INDEXES = frozenset({"-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links"})
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])[=\s]*(.*)\Z", re.DOTALL)
 _PER_LINE_OPTION = re.compile(r"\s--?[a-z][\w-]*[=\s].*$", re.DOTALL)
@@ -75,6 +76,12 @@ def readable_requirement(text: str) -> Requirement | None:
         return foreign_requirement(text)
     except InvalidRequirement:
         return None
+
+
+def requirement_name(text: str) -> str:
+    """Return the normalized name that a requirement begins with, however the rest is written."""
+    found = _NAME.match(text)
+    return str(canonicalize_name(found[0])) if found else ""
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:

@@ -42,40 +42,66 @@ class RequirementList:
 
 
 def read_requirements(
-    path: str, read: Callable[[str], str], *, within: tuple[str, ...] = ()
+    path: str,
+    read: Callable[[str], str],
+    *,
+    inside: Callable[[str], bool],
+    within: tuple[str, ...] = (),
 ) -> RequirementList:
     """What a requirements file asks for, and those that it includes with `-r`, each in its place.
 
-    `path` is below the project; `read` gives the text of such a path; `within` are the files that
-    include this one. `-e` means the same as the path after it: an image has no live source tree.
-    All other options (`-c`, `--index-url`, `--hash` ...) are refused: a lock has one list of
-    requirements and the matrix's indexes.
+    `path` is below the project; `read` gives the text of such a path, and `inside` says whether it
+    is still in the project once its links are resolved; `within` are the files that include this
+    one. Nothing outside is read. `-e` means the same as the path after it: an image has no live
+    source tree. All other options (`-c`, `--index-url`, `--hash` ...) are refused: a lock has one
+    list of requirements and the matrix's indexes.
     """
+    if not within and not inside(path):
+        raise _outside(path, "the file")
     requirements: list[str] = []
     sources: list[Source] = []
     for line in read_lines(read(path)):
         where = f"{path}:{line.start}"
         option, value = line.option
         if option in INCLUDES and value:
-            inner = _included(value, (*within, path), where=where)
-            more = read_requirements(inner, read, within=(*within, path))
+            inner = _included(value, (*within, path), inside=inside, where=where)
+            more = read_requirements(inner, read, inside=inside, within=(*within, path))
             requirements += more.requirements
             sources += more.sources
             continue
         text = value if option in EDITABLE and value else line.text
         found = _read_line(text, path=path, where=where)
         if isinstance(found, Source):
+            if (here := _here(found)) and not inside(here):
+                raise _outside(where, without_query(text))
             sources.append(found)
         else:
             requirements.append(found)
     return RequirementList(requirements=tuple(requirements), sources=tuple(sources))
 
 
-def _included(text: str, within: tuple[str, ...], *, where: str) -> str:
+def _outside(where: str, what: str) -> LockError:
+    return LockError(
+        f"{where}: {what} is outside the project, or a link that leads out of it",
+        hint="keep the file or folder in the project, or name a commit: git+https://...@<commit>",
+    )
+
+
+def _here(source: Source) -> str:
+    """The path of a source that lies on this machine; "" for others."""
+    if source.kind == "folder":
+        return source.location
+    parts = urlsplit(source.location)
+    return unquote(parts.path) if parts.scheme == "file" else ""
+
+
+def _included(
+    text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
+) -> str:
     """The path, below the project, of a file that the last of `within` includes as `text`."""
     below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
-    if below.startswith(("..", "/")) or _URL.match(text):
-        raise LockError(f"{where}: {text} is outside the project", hint="keep the file in it")
+    if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
+        raise _outside(where, without_query(text))
     if below in within:
         raise LockError(f"{where}: {text} includes itself: {' -> '.join((*within, below))}")
     return below
@@ -113,10 +139,7 @@ def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
     """A path of a requirements file is relative to that file, and stays within the project."""
     below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
     if below.startswith(".."):
-        raise LockError(
-            f"{where}: {text} is outside the project",
-            hint="name a folder of the project, or a commit: git+https://...@<commit>",
-        )
+        raise _outside(where, text)
     named = tuple(sorted(one.strip() for one in extras.split(",") if one.strip()))
     return Source(kind="folder", location=below, extras=named)
 

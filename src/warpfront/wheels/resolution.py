@@ -53,6 +53,14 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absences:
+    """Why names of a contradiction have no candidate, and what to do about it."""
+
+    lines: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """What uv found: the distributions, by normalized name, each with its version."""
 
@@ -116,6 +124,9 @@ class Resolver(Protocol):
         self, resolution: Resolution, *, without: Collection[str] = ()
     ) -> tuple[Distribution, ...]:
         """What was found, with its metadata; not asked for the names in `without`."""
+
+    def absences(self, found: Contradiction) -> Absences:
+        """Which names of a contradiction no source has, or only one that another hides."""
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""

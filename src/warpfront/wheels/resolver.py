@@ -27,12 +27,20 @@ from warpfront.model import Distribution, LockedWheel, LockInputs, Source
 from warpfront.system.process import DISK_FULL, Completed, Run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
+from warpfront.wheels.absences import explain_absences
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
 from warpfront.wheels.reach import reach_of
-from warpfront.wheels.resolution import NO_TERMS, Contradiction, Resolution, Sdist, Terms
+from warpfront.wheels.resolution import (
+    NO_TERMS,
+    Absences,
+    Contradiction,
+    Resolution,
+    Sdist,
+    Terms,
+)
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.shelf import Shelf
-from warpfront.wheels.sources import Link, Site
+from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
 from warpfront.wheels.trust import known_names, misplaced
 from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.variant_pages import VariantPages
@@ -121,6 +129,8 @@ class UvResolver:
         if isinstance(found, Resolution):
             return found
         silent = reach.silent or {}
+        if inputs.index is not None and silent.get(inputs.index.url) == FLAT_PAGE:
+            raise LockError(f"{inputs.cell_id}: {inputs.index.url}: {FLAT_PAGE}", hint=FLAT_WAY_OUT)
         stack_is_silent = inputs.index is not None and inputs.index.url in silent
         pypi_is_silent = self._site.index_url in silent
         if stack_is_silent and not pypi_is_silent:
@@ -141,6 +151,12 @@ class UvResolver:
         asked = [one for one in resolution.pylock.packages if one.name not in without]
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             return tuple(pool.map(self._choice(transport).distribution, asked))
+
+    def absences(self, found: Contradiction) -> Absences:
+        """Which names of a contradiction no source has, or only one that another hides."""
+        inputs = self._inputs
+        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""

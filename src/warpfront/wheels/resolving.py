@@ -52,6 +52,9 @@ from warpfront.wheels.resolution import (
 from warpfront.wheels.wheelless import refusal, way_out, wheelless
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
+_TOGETHER = "its requirements cannot be met together"
+_STACK = "the stack's versions are fixed by matrix.yaml: change the requirement, or the row"
+_EACH_OTHER = "these requirements exclude each other: change one of them"
 # How often a package that is not relaxed may give way to another of its versions.
 _ROUNDS = 12
 _RELAX = (
@@ -303,7 +306,8 @@ class _Resolving:
         judged = self._held(stack)
         if isinstance(judged, Contradiction):
             raise self._contradiction(judged)
-        first = unmet = _without(judged.demands, reasons)
+        first = judged
+        refused = unmet = _without(judged.demands, reasons)
         constraints: tuple[str, ...] = ()
         for _ in range(_ROUNDS):
             if not unmet:
@@ -317,7 +321,7 @@ class _Resolving:
             if isinstance(following, Contradiction):  # no other version is left
                 break
             judged, unmet = following, _without(following.demands, reasons)
-        raise self._refused(first, stack)
+        raise self._refused(refused, stack, first.distributions)
 
     def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
         absent = sorted(set(reasons) - set(judged.resolution.versions))
@@ -362,33 +366,78 @@ class _Resolving:
         if isinstance(judged, Contradiction):  # something else contradicts too
             raise self._contradiction(found)
         if judged.demands:
-            raise self._refused(judged.demands, stack)
+            raise self._refused(judged.demands, stack, judged.distributions)
         return self._lock(judged.resolution)
 
     def _contradiction(self, found: Contradiction) -> LockError:
         if name := wheelless(found.explanation):
             return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
+        absences = self.resolver.absences(found)
+        lines = "".join(f"\n    {line}" for line in absences.lines)
+        what = "something that it requires is not to be had" if lines else _TOGETHER
+        hint = absences.hint or (_STACK if self._is_about_the_stack(found) else _EACH_OTHER)
         return LockError(
-            f"{self.inputs.cell_id}: its requirements cannot be met together\n{found.explanation}",
-            hint="the stack's versions are fixed by matrix.yaml: change the requirement, or the "
-            "row",
+            f"{self.inputs.cell_id}: {what}\n{found.explanation}{lines}",
+            hint=hint,
         )
 
-    def _refused(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> LockError:
+    def _is_about_the_stack(self, found: Contradiction) -> bool:
+        """Whether the explanation names a distribution whose version matrix.yaml fixes."""
+        inputs = self.inputs
+        names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
+        text = found.explanation.replace(inputs.cell_id, "")
+        return any(re.search(rf"\b{re.escape(one)}\b", text) for one in names)
+
+    def _refused(
+        self,
+        demands: tuple[UnmetDemand, ...],
+        stack: Stack,
+        distributions: tuple[Distribution, ...],
+    ) -> LockError:
         lines = "".join(f"\n    {demand}" for demand in demands)
         return LockError(
             f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}",
-            hint=self._way_out(demands, stack),
+            hint=self._way_out(demands, stack, distributions),
         )
 
-    def _way_out(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
+    def _way_out(
+        self,
+        demands: tuple[UnmetDemand, ...],
+        stack: Stack,
+        distributions: tuple[Distribution, ...],
+    ) -> str:
         askers = sorted({one.asker for one in demands if one.asker})
         if not all(one.asker for one in demands):
             return "change the requirement, or choose another torch for the row in matrix.yaml"
-        fitting = self._fitting_versions(demands, stack)
+        fitting = self._fitting_extras(distributions, stack)
+        fitting = fitting or self._fitting_versions(demands, stack)
         if fitting:
             return f"{fitting} would leave the stack as it is; or {_RELAX}"
         return f"no version of {' or '.join(askers)} was found that takes this stack; {_RELAX}"
+
+    def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
+        """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`
+        for `jax[cuda12]`) that would leave the stack as it is; "" where there is none.
+        """
+        requires = {one.name: " ".join(one.requires) for one in distributions}
+        for text in self.inputs.requirements:
+            asked = Requirement(text)
+            for extra in sorted(asked.extras):
+                for other in _alike(extra, requires.get(canonicalize_name(asked.name), "")):
+                    changed = Requirement(text)
+                    changed.extras = {*asked.extras, other} - {extra}
+                    given = str(changed)
+                    if self._resolves((given,), without=text, stack=stack):
+                        return given
+        return ""
+
+    def _resolves(self, given: tuple[str, ...], *, without: str, stack: Stack) -> bool:
+        inputs = self.inputs
+        others = tuple(one for one in inputs.requirements if one != without)
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        everything = (*inputs.stack_requirements, *others, *given, *self.given, *parent)
+        found = self.resolver.resolution(everything, _constrained(stack))
+        return not isinstance(found, Contradiction)
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
         """Versions of the image's own requirements that would leave the stack as it is, if uv finds
@@ -405,6 +454,15 @@ class _Resolving:
         if isinstance(found, Contradiction) or not roots <= set(found.versions):
             return ""
         return " with ".join(f"{name} {found.versions[name]}" for name in sorted(roots))
+
+
+def _alike(extra: str, requires: str) -> list[str]:
+    """The extras that demands name and that differ from `extra` in their digits alone."""
+    named = set(re.findall(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requires)) - {extra}
+    if not any(one.isdigit() for one in extra):
+        return []
+    shape = re.sub(r"\d+", "#", extra)
+    return sorted((one for one in named if re.sub(r"\d+", "#", one) == shape), reverse=True)
 
 
 def _constrained(stack: Stack) -> Terms:

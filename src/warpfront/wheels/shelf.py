@@ -25,6 +25,7 @@ from warpfront.model import LockedWheel, LockInputs, Pin
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Resolution
 from warpfront.wheels.sources import (
+    ABSENT,
     Link,
     NoAnswer,
     Site,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-# What an index answers for a name that it does not have: some object stores say 403.
-_ABSENT = frozenset({403, 404, 410})
 
 
 class Shelf:
@@ -181,7 +180,7 @@ class Shelf:
                 found = links(source, name, transport, flat=flat)
                 if not isinstance(found, NoAnswer):
                     files += [one for one in found if _names(one.filename, name)]
-                elif found.status not in _ABSENT and local_path(source) is None:
+                elif found.status not in ABSENT and local_path(source) is None:
                     unanswered.append(found)
             if files:
                 return tuple(map(_hashed, files))

@@ -25,6 +25,17 @@ from warpfront.wheels.trust import PYPI
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
+# What an index answers for a name that it does not have: some object stores say 403.
+ABSENT = frozenset({403, 404, 410})
+# Of the root of an index: PyPI's own lists every project, in 40 MB.
+_FIRST_BYTES = 1 << 16
+FLAT_PAGE = (
+    "it answers, and is one page of wheels, not an index with a page for each project (PEP 503)"
+)
+FLAT_WAY_OUT = (
+    "put its wheels into a folder and name that in pip's configuration (pip config set "
+    "global.find-links FOLDER), or give the address of an index, whose /torch/ lists torch's files"
+)
 _SAID = ("data-requires-python", "data-core-metadata", "data-dist-info-metadata", "data-yanked")
 
 
@@ -170,14 +181,26 @@ def _is_below(url: str, prefix: str) -> bool:
 def _probed(site: Site, index_url: str, name: str) -> str:
     local = local_path(index_url)
     if local is not None:
-        return "" if local.is_dir() else "no such folder"
+        if not local.is_dir():
+            return "no such folder"
+        lacks = not (local / canonicalize_name(name)).exists()
+        return FLAT_PAGE if lacks and _has_wheels(_local_links(local)) else ""
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         found = links(index_url, name, transport, flat=False)
         if isinstance(found, NoAnswer) and not found.lasting and found.status:
             found = links(index_url, name, transport, flat=False)
+        if isinstance(found, NoAnswer) and found.status in ABSENT:
+            page = transport.read(index_url, enough_bytes=_FIRST_BYTES)
+            if not isinstance(page, NoAnswer) and _has_wheels(read_links(*page)):
+                return FLAT_PAGE
     if isinstance(found, NoAnswer):
         return found.reason
     return "" if found else f"its page for {name} names no files (a login page?)"
+
+
+def _has_wheels(found: tuple[Link, ...] | NoAnswer) -> bool:
+    """Whether a page that should list projects lists wheels."""
+    return not isinstance(found, NoAnswer) and any(one.filename.endswith(".whl") for one in found)
 
 
 def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:

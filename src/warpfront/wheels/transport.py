@@ -84,8 +84,12 @@ class Transport:
         response.close()
         return _refused_by_status(url, response)
 
-    def read(self, url: str) -> tuple[str, str, str] | NoAnswer:
-        """(final URL, content type, text) of an index page, or why there is none. One try."""
+    def read(
+        self, url: str, *, enough_bytes: int = _PAGE_LIMIT_BYTES
+    ) -> tuple[str, str, str] | NoAnswer:
+        """(final URL, content type, text) of an index page, or why there is none. One try. Of a
+        page longer than `enough_bytes` only the beginning, where that is below the usual limit.
+        """
         answer = self.open(url, {"Accept": _ACCEPT})
         if isinstance(answer, NoAnswer):
             return answer
@@ -96,6 +100,8 @@ class Transport:
                 body += chunk
                 if monotonic() > until:
                     return NoAnswer(url=url, reason=f"no whole page in {self._page_seconds:g} s")
+                if len(body) > enough_bytes < _PAGE_LIMIT_BYTES:
+                    break
                 if len(body) > _PAGE_LIMIT_BYTES:
                     return NoAnswer(url=url, reason="its page is too long", lasting=True)
         except RequestException as error:

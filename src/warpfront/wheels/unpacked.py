@@ -26,6 +26,7 @@ from warpfront.inside.guard.manifest import Measured
 from warpfront.inside.guard.measuring import is_sealed
 from warpfront.model import LockedWheel
 from warpfront.system.store import write_text
+from warpfront.wheels.core_metadata import installed_path
 from warpfront.wheels.wheelhouse import Wheelhouse
 
 # What is kept says nothing to a warpfront that unpacks by other rules.
@@ -34,7 +35,6 @@ _CHUNK_BYTES = 1 << 18
 # Lists itself without a hash; the signatures are of it.
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
-_AT_HOME = ("purelib", "platlib")
 _HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
 
 
@@ -98,7 +98,7 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
     _compare_record(path, info, _recorded(path, record), measured)
-    placed = ((_installed_path(name), one) for name, one in sorted(measured.items()))
+    placed = ((installed_path(name), one) for name, one in sorted(measured.items()))
     return {name: one for name, one in placed if name and is_sealed(name)}
 
 
@@ -176,12 +176,3 @@ def _record_problems(
 
 def _as_recorded(sha256: str) -> str:
     return "sha256=" + base64.urlsafe_b64encode(bytes.fromhex(sha256)).rstrip(b"=").decode()
-
-
-def _installed_path(member: str) -> str:
-    """Where a member comes to lie below site-packages; "" for programs, headers and data."""
-    top, _, rest = member.partition("/")
-    if not top.endswith(".data"):
-        return member
-    scheme, _, below = rest.partition("/")
-    return below if scheme in _AT_HOME else ""

@@ -30,6 +30,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.model import LockInputs, Variant
 from warpfront.system.foreign import read_regular
+from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.sources import Link, NoAnswer, local_path
 from warpfront.wheels.trust import is_of_the_stack
@@ -41,7 +42,7 @@ from warpfront.wheels.variants import (
     read_variants,
     split_label,
 )
-from warpfront.wheels.wheelhouse import Wheelhouse, requires_of, save
+from warpfront.wheels.wheelhouse import Wheelhouse, save
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

@@ -32,6 +32,14 @@ from warpfront.errors import WheelError, without_secrets
 from warpfront.model import LockedWheel
 from warpfront.system import process
 from warpfront.system.store import storing, try_lock
+from warpfront.wheels.core_metadata import (
+    WheelMetadata,
+    as_texts,
+    check_identity,
+    differences,
+    info_folder,
+    parse_metadata,
+)
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sources import (
     Link,
@@ -54,6 +62,10 @@ _LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
 LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
+_TWO_METADATA = (
+    "the lock was resolved from what the index says, and the wheel would install something else: "
+    "do not use that index until you know why"
+)
 _TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
@@ -215,27 +227,31 @@ def default_root() -> Path:
     return Path(cache) / "warpfront" / "wheelhouse"
 
 
-def read_requires(wheel: Path) -> tuple[str, ...]:
-    """`Requires-Dist` of a wheel's own metadata, as it stands there."""
+def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
+    """Return what a wheel's own METADATA says. Raise `WheelError` for a file that is no readable
+    wheel, and for one whose METADATA, WHEEL or dist-info folder is not what its file name says.
+    """
+    name = filename or Path(str(wheel.name)).name
     try:
         with zipfile.ZipFile(wheel) as archive:
-            inside = next(
-                name
-                for name in archive.namelist()
-                if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
-            )
-            if archive.getinfo(inside).file_size > LONGEST_METADATA_BYTES:
-                raise zipfile.BadZipFile(f"{inside} is longer than metadata is")
-            return requires_of(archive.read(inside).decode("utf-8", errors="replace"))
-    except (*UNREADABLE, StopIteration) as error:
-        raise WheelError(f"{wheel}: not a readable wheel: {error}") from error
+            members = [one for one in archive.namelist() if not one.endswith("/")]
+            info = info_folder(name, members)
+            metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
+            check_identity(name, metadata, _member_text(archive, f"{info}/WHEEL"))
+            return metadata
+    except (*UNREADABLE, KeyError) as error:
+        raise WheelError(f"{name}: not a readable wheel: {error}") from error
+    except ValueError as error:
+        raise WheelError(
+            f"{name}: {error}",
+            hint="the file is damaged or forged: have its publisher make it anew, or lock another",
+        ) from error
 
 
-def requires_of(metadata: str) -> tuple[str, ...]:
-    """`Requires-Dist` of the text of a METADATA file."""
-    from packaging.metadata import parse_email  # noqa: PLC0415 - email takes longer than a plan may
-
-    return tuple(parse_email(metadata)[0].get("requires_dist", ()))
+def _member_text(archive: zipfile.ZipFile, member: str) -> str:
+    if archive.getinfo(member).file_size > LONGEST_METADATA_BYTES:
+        raise zipfile.BadZipFile(f"{member} is longer than metadata is")
+    return archive.read(member).decode("utf-8", errors="replace")
 
 
 def sha256_of(path: Path) -> str:
@@ -315,15 +331,48 @@ class _Fetching:
                 refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
                 continue
             if _linked(link, wheel, target):
+                self._compare_with_index(wheel, link, target)
                 return True
             failure = self._bring(wheel, link, part)
             if failure is None:
+                self._compare_with_index(wheel, link, part)
                 return False
             refused.append(without_secrets(str(failure)))
         if not wheel.sdist:
             raise _out_of_reach(wheel.filename, refused)
         self._fill_by_building(wheel, part)
         return False
+
+    def _compare_with_index(self, wheel: LockedWheel, link: Link, file: Path | FileIO) -> None:
+        """Raise `WheelError` where the index serves other metadata (PEP 658) than the wheel's."""
+        offered = dict(link.attributes)
+        if not {"data-core-metadata", "data-dist-info-metadata"} & offered.keys():
+            return
+        url = f"{link.url}.metadata"
+        text = self._metadata_text(url)
+        if text is None:  # a resolver reads the wheel itself then
+            return
+        try:
+            served = parse_metadata(text)
+        except ValueError as error:
+            raise WheelError(f"{without_secrets(url)}: {error}", hint=_TWO_METADATA) from error
+        found = differences(served, read_wheel_metadata(file, wheel.kept_as))
+        if not found:
+            return
+        if isinstance(file, Path):
+            file.unlink()
+        lines = "".join(f"\n    {line}" for line in as_texts(found, "the index", "the wheel"))
+        raise WheelError(
+            f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
+            hint=_TWO_METADATA,
+        )
+
+    def _metadata_text(self, url: str) -> str | None:
+        local = local_path(url)
+        if local is not None:
+            return local.read_text("utf-8", errors="replace") if local.is_file() else None
+        answer = self._transport.read(url)
+        return None if isinstance(answer, NoAnswer) else answer[2]
 
     def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
         """Its own address first, where it has one."""

@@ -2,6 +2,8 @@
 FROM docker.io/library/python:3.13-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285 AS environment
 RUN --network=none --mount=type=bind,from=tools,target=/tools \
     start=$(date +%s) && \
+    python3.13 -IBc 'import sys; v = "%d.%d" % sys.version_info[:2]; \
+      sys.exit(v != "3.13" and "python3.13 of this base is Python " + v + ", and matrix.yaml says 3.13")' && \
     /tools/uv venv --no-config --offline --no-cache --python python3.13 /opt/venv && \
     mv /opt/venv/lib/python3.* /opt/venv/lib/python3 && \
     ln -s python3 /opt/venv/lib/python3.13 && \
@@ -47,7 +49,7 @@ ENV PYTHONNOUSERSITE="1"
 ENV UV_BUILD_CONSTRAINT="/opt/warpfront/guard/overrides.txt"
 ENV UV_CONSTRAINT="/opt/warpfront/guard/constraints.txt"
 ENV UV_PYTHON="/opt/venv/bin/python"
-RUN --network=none start=$(date +%s) && \
+RUN --network=none --mount=type=tmpfs,target=/tmp start=$(date +%s) && \
     warpfront-guard verify --light && \
     /opt/venv/bin/python -c "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); os.execvp('warpfront-guard', ['warpfront-guard', 'verify', '--quick'])" && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }

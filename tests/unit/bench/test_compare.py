@@ -187,6 +187,25 @@ def test_losses_are_held_at_equal_tokens() -> None:
     assert not any("training" in one.message for one in compared(one, one).findings)
 
 
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [
+        ((False, True), "B has none at a known number of samples"),
+        ((True, False), "A has none at a known number of samples"),
+        ((True, True), "neither has any"),
+    ],
+)
+def test_losses_that_are_missing_are_not_compared_and_that_is_a_remark(
+    without: tuple[bool, bool], reason: str
+) -> None:
+    one = a_run(TIMES)
+    bare = dataclasses.replace(
+        one, steps=tuple(dataclasses.replace(step, loss=None) for step in one.steps)
+    )
+    found = compared(*(bare if lacking else one for lacking in without))
+    assert f"losses not compared: {reason}" in comparison_text(found)
+
+
 def test_losses_of_steps_are_not_held_against_evaluations() -> None:
     found = compared(trained(amd_mllog(600.0)), trained(nvidia_mllog(500.0)))
     assert [one[1:] for one in found.losses] in ([], [(0.92, 0.92)])

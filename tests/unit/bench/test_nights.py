@@ -18,6 +18,7 @@ from warpfront.bench.nights import (
     read_nights,
     shifts_of,
     shifts_text,
+    too_few_nights,
     trends_of,
 )
 from warpfront.bench.records import Bench, Measurement, Training
@@ -126,7 +127,10 @@ def test_few_nights_say_nothing_and_the_text_says_how_many_are_needed() -> None:
     few = nights({"mm": [1.0] * 3 + [2.0] * 4})
     assert not shifts_of(few)
     assert f"{2 * FEWEST} are needed" in shifts_text(few, ())
-    assert "no change for good" in shifts_text(few, ())
+    assert "not determined: too few nights" in shifts_text(few, ())
+    (reason,) = too_few_nights(few)
+    assert f"7 nights; a change needs {2 * FEWEST}" in reason
+    assert too_few_nights(()) == ("the history has no night",)
 
 
 def test_other_devices_and_runners_are_other_series() -> None:

@@ -31,10 +31,10 @@ def test_the_worst_comes_first_with_the_line_that_repeats_it() -> None:
     text = job_summary("build-x", [a_built_image(), PASSED, BLOCKED, BAD, FAILED], tries={"a": 3})
     lines = text.splitlines()
     assert lines[0] == "### build-x: 2 failed, 1 blocked, 1 made, 1 passed"
-    assert lines[2] == "- **failed** (build) `bad`: pip: exited with '1'"
+    assert lines[2] == "- **failed** (build) `bad`: pip: exited with \\`1\\`"
     assert lines[3] == "  repeat: `invoke build --locked --only bad`"
     assert lines[4].startswith(f"- failed `{BAD.cell_id}`")
-    assert lines[5] == "  - load/torch: it \\| is &lt;b>"
+    assert lines[5] == "  - load/torch: it \\| is &lt;b&gt;"
     assert f"invoke verify --only {BAD.cell_id} --target {BAD.target}" in lines[6]
     assert lines[-1] == "- a was tried 3 times"
 

@@ -32,10 +32,7 @@ from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
-<<<<<<< HEAD
 from warpfront.model import CiOptions
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, stale, write
-=======
 from warpfront.pipeline.beside.workflows import (
     ci_files,
     flow_of,
@@ -44,7 +41,6 @@ from warpfront.pipeline.beside.workflows import (
     stale,
     write,
 )
->>>>>>> ciflow
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.origin import PUBLISH_WORKFLOW
 

@@ -212,4 +212,51 @@ def test_a_program_cannot_draw_on_the_terminal() -> None:
         display.line(SHORT, "10 %\r20 %\x1b[1A\x1b[2K")
         screen = Console(width=80, record=True, file=io.StringIO())
         screen.print(display.panel())
-    assert screen.export_text().split() == ["0", "s", SHORT, "ab31mcd", "20", "%"]
+    assert screen.export_text().split() == ["0", "s", SHORT, r"ab\x9b31mc\x08\x00d", "20", "%"]
+
+
+def test_a_pipe_hears_every_30_s_what_runs_and_what_it_last_printed() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with Display(stream, clock) as display:
+        display.step(SHORT, "verifying on x86_64")
+        display.line(SHORT, "3/9 sessions ended, 57/161 checks made; operators: add: passed")
+        said = []
+        for seconds in (10.0, 29.9, 30.0, 45.0, 60.0, 95.0):
+            clock.seconds = seconds
+            display.remind()
+            said.append(stream.getvalue().count("57/161 checks made"))
+        display.step(SHORT, "")
+        clock.seconds = 200.0
+        display.remind()
+
+    assert said == [0, 0, 1, 1, 2, 3]
+    assert (
+        stream.getvalue()
+        .splitlines()[1]
+        .startswith(
+            f"     30 s  {SHORT}: verifying on x86_64: 3/9 sessions ended, 57/161 checks made"
+        )
+    )
+    assert len(stream.getvalue().splitlines()) == 4
+
+
+def test_a_pipe_is_reminded_by_a_thread_that_ends_with_the_display(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reminded = threading.Event()
+    monkeypatch.setattr("warpfront.doors.display._REMINDER_SECONDS", 0.001)
+    monkeypatch.setattr(Display, "remind", lambda _display: reminded.set())
+    with Display(io.StringIO()) as display:
+        display.step(SHORT, "a")
+        assert reminded.wait(60)
+        thread = display._reminder
+    assert thread is not None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_terminal_has_live_lines_and_no_reminders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with Display(Terminal()) as display:
+        display.step(SHORT, "a")
+        assert display._reminder is None

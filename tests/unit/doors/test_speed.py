@@ -11,7 +11,7 @@ from series import noisy
 from training_logs import nemo_line, primus_log, tensorprimat
 
 from warpfront.doors.tasks import namespace
-from warpfront.errors import InputError, NotComparableError, SlowerError
+from warpfront.errors import InputError, NotComparableError, SlowerError, UndeterminedError
 
 GIVEN = ("--gpus", "8", "--sequence", "8192", "--precision", "bf16", "--model", "llama3-8b")
 
@@ -71,6 +71,13 @@ def test_what_a_log_leaves_out_can_be_given(
 def test_read_log_writes_the_seeds_files(logs: Path) -> None:
     assert code_of("read-log", logs / "base.log", "--seed-layout", logs / "output") == 0
     assert [path.name for path in (logs / "output").iterdir()] == ["benchmark_rocm_llama.json"]
+
+
+def test_a_history_too_short_for_a_change_is_not_determined(tmp_path: Path) -> None:
+    history = tmp_path / "nights.jsonl"
+    history.write_text("")
+    assert code_of("nights", history) == UndeterminedError.exit_code
+    assert code_of("nights", history, "--allow-undetermined") == 0
 
 
 @pytest.mark.parametrize("wrong", [["--gpus", "-8"], ["--format", "none"]])

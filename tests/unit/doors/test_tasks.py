@@ -29,6 +29,7 @@ from warpfront.images.labels import CELL
 from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Selection
+from warpfront.pipeline.verifying import RunOptions
 from warpfront.pipeline.workspace import open_workspace
 
 SEEN: list[tuple[Selection, bool]] = []
@@ -257,15 +258,16 @@ EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Effort] = []
 
-    def verify(*_: object, effort: Effort, again: int, **__: object) -> tuple[()]:
+    def verify(*_: object, effort: Effort, options: RunOptions, **__: object) -> tuple[()]:
         asked.append(effort)
-        assert again == 2
+        assert options == RunOptions(again=2, limit_seconds=60, user="12345", fresh=True)
         return ()
 
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
-    run_task("verify", json=True, again="2", **EFFORT)
+    how = {"again": "2", "limit_seconds": "60", "user": "12345", "fresh": True}
+    run_task("verify", json=True, **how, **EFFORT)
     assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from builders import a_lock, a_wheel
 from conftest import Golden
+from rendering import render
 
 from warpfront.images.protection import guard_files, guard_policy
-from warpfront.images.render import render
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Cell, WheelLock
 from warpfront.pipeline.workspace import open_workspace

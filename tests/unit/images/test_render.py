@@ -12,10 +12,11 @@ from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
 from dockerfile_parse import DockerfileParser
 from hypothesis import given
 from hypothesis import strategies as st
+from rendering import render
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import POLICY
-from warpfront.images.render import Templates, render
+from warpfront.images.render import Templates
 from warpfront.model import Cell, Compiler, ImageFile, Refused, WheelLock
 from warpfront.system.store import read_tree
 

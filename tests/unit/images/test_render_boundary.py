@@ -10,10 +10,11 @@ import pytest
 from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
 from hypothesis import given
 from hypothesis import strategies as st
+from rendering import render
 
 from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT
-from warpfront.images.render import Templates, render, requirements_text
+from warpfront.images.render import Templates, requirements_text
 from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.model import Compiler
 
@@ -240,7 +241,7 @@ def test_what_the_guard_sets_is_said_in_order() -> None:
         ("self.__init__.__globals__", "unsafe"),
         ("'{0.__class__}'.format(cell)", "unsafe"),
         ("wheels.append(1)", "append"),
-        ("range(10**9) | list | length", "a range of more than"),
+        ("range(10**9) | list | length", "Range too big"),
         ("1 // 0", "ZeroDivisionError"),
         ("wheels[7].name + 1", "7"),
     ],
@@ -266,3 +267,23 @@ def test_what_slims_an_image_goes_along_where_it_adds_wheels() -> None:
     )
     assert render(CELL, LOCK, told).files["Dockerfile"] == "all\n"
     assert set(render(slim, LOCK, told, parent_lock=LOCK).files) == {"Dockerfile"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ENV HSA_OVERRIDE_GFX_VERSION=11.0.0",
+        'ENV A=1 \\\n    HSA_OVERRIDE_GFX_VERSION="11.0.0"',
+        "env HSA_OVERRIDE_GFX_VERSION 11.0.0",
+        "ENV HIP_VISIBLE_DEVICES=0",
+    ],
+)
+def test_a_template_sets_nothing_that_matrix_yaml_may_not(line: str) -> None:
+    with pytest.raises(RenderError, match=r"images/torch/Dockerfile\.j2: ENV H"):
+        rendered(f"FROM x\n{line}\n", vendor="amd", targets=("gfx942",))
+    assert line.strip() in rendered(f"FROM x\n{line}\n", vendor="cpu")
+
+
+def test_a_template_may_say_the_arch_of_its_only_target() -> None:
+    line = "ENV HSA_OVERRIDE_GFX_VERSION=11.0.0"
+    assert line in rendered(f"FROM x\n{line}\n", vendor="amd", targets=("gfx1100",))

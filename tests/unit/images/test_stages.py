@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_lock
+from rendering import render
 
 from warpfront.images.layered_manifest import config_on, manifest_on
-from warpfront.images.render import Templates, render
+from warpfront.images.render import Templates
 from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, byte_code_context, stages_of
 from warpfront.system.store import read_tree
 

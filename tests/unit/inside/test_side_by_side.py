@@ -20,7 +20,7 @@ from warpfront.inside.checks import children, finding_beside, side_by_side
 from warpfront.inside.checks.children import CRASHED, DONE, Returned
 from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.inside.checks.results import failed
-from warpfront.inside.checks.side_by_side import ENDINGS, places, run_side_by_side
+from warpfront.inside.checks.side_by_side import ENDINGS, places, progress, run_side_by_side
 
 
 def test_each_session_ends_by_itself_and_load_begins_before_torch(
@@ -51,6 +51,45 @@ def test_each_session_ends_by_itself_and_load_begins_before_torch(
     said = capfd.readouterr()
     assert "a check that nobody catches" in said.err
     assert "opinfo: ended with -9 after" in said.out
+
+
+def test_counts_are_of_what_ended_was_made_and_was_planned(tmp_path: Path) -> None:
+    made = {"planned": ["a", "b", "c"], "checks": [{}, {}]}
+    (tmp_path / "opinfo.json").write_text(json.dumps(made))
+    (tmp_path / "load.json").write_text(json.dumps({"planned": ["a"], "checks": [{}]}))
+    (tmp_path / "models.json").write_text("{")
+
+    said = progress(tmp_path, ("load", "opinfo", "models", "golden"), ("load",), ("opinfo",))
+
+    assert said == "progress: 1/4 sessions ended, 3/4 checks made; opinfo"
+
+
+def test_counts_are_printed_while_sessions_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_by_side, "_PROGRESS_SECONDS", 0.01)
+    handler = signal.getsignal(signal.SIGALRM)
+    signal.setitimer(signal.ITIMER_REAL, 600)
+
+    def run(_name: str) -> int:
+        # A fork inherits no timer; the parent counts until this one may end.
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        while not (tmp_path / "printed").exists():
+            os.sched_yield()
+        return 0
+
+    def counted(*_: object) -> str:
+        (tmp_path / "printed").touch()
+        return "progress: counted"
+
+    monkeypatch.setattr(side_by_side, "progress", counted)
+    codes = run_side_by_side(
+        ("golden",), run, (), device="cpu", results=tmp_path, import_module=lambda _name: None
+    )
+    assert codes == {"golden": 0}
+    assert "progress: counted\n" in capfd.readouterr().out
+    assert signal.getsignal(signal.SIGALRM) == handler
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 500, "the timer of others runs on"
 
 
 def test_what_runs_other_peoples_code_begins_when_all_others_have_ended(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_an_unpinned_base_is_a_warning_that_says_why() -> None:
 
 
 def test_torch_that_comes_with_the_base_is_left_alone() -> None:
-    text = HEAD.replace('python: "3.11"', 'python: "3.12"').replace("3.11\n", "3.12\n")
+    text = HEAD.replace("3.11", "3.12")
     row = "  - {vendor: gaudi, toolkit: '1.24.1', targets: [gaudi2, gaudi3], torch: '2.11.0'}\n"
     (cell,) = read(f"{text}rows:\n{row}").cells
     assert (cell.stack, cell.index, cell.requirements) == ((), None, ())
@@ -313,7 +313,10 @@ def test_torch_that_comes_with_the_base_is_left_alone() -> None:
         ),
         (
             "{vendor: cpu, targets: x86_64, torch: '2.13.0', python: '3.12'}",
-            "base `deb` has python 3.11, not 3.12 | bases with it: none",
+            (
+                "base `deb` has python 3.11, not 3.12 | no base has it: add one of "
+                "docker.io/library/python:3.12-slim-bookworm with its digest, "
+            ),
         ),
         (
             "{vendor: cpu, targets: x86_64, torch: '2.13.0', images: [troch]}",
@@ -725,6 +728,18 @@ def test_the_documented_matrices_are_read() -> None:
     (compiler,) = read(compilers + whole).compilers
     assert (compiler.name, compiler.targets[0]) == ("hip-trixie", "gfx90a")
     assert len(read(whole[: whole.index("rows:")] + filtered).cells) == 6
+
+
+def test_the_documented_second_python_is_a_base_that_rows_can_name() -> None:
+    (whole,), (bases,) = documented("whole"), documented("pythons")
+    text = whole.replace("bases:\n", bases)
+    text = text.replace('    torch: "2.13.0"', '    torch: "2.13.0"\n    python: "3.12"')
+    assert (
+        "base `debian-12` has python 3.11, not 3.12 | bases with it: debian-12-py312"
+        in (refused(text)[0])
+    )
+    (cell,) = read(f"{text.rstrip()}\n    base: debian-12-py312\n").cells
+    assert (cell.python, cell.base.interpreter) == ("3.12", "python3.12")
 
 
 def test_an_image_names_the_source_tree_that_it_is_for() -> None:

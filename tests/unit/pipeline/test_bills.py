@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from bills import A_CONTENTS, CREATED
 from builders import a_built_image, a_check, a_lock, a_verification, a_wheel
 from invoke.exceptions import Exit
+from standins import stand_in_wheel
 
 from warpfront.doors.tasks import namespace
 from warpfront.errors import BlockedError
@@ -152,9 +152,9 @@ def in_wheelhouse(workspace: Workspace, *names: str) -> None:
     for wheel in (one for one in the_lock(cell).wheels if one.name in names):
         path = workspace.folders.wheelhouse.path(wheel)
         path.parent.mkdir(parents=True)
-        with zipfile.ZipFile(path, "w") as archive:
-            text = f"Name: {wheel.name}\nVersion: 1\nRequires-Dist: numpy>=1\nRequires-Dist: x\n"
-            archive.writestr(f"{wheel.name}-1.dist-info/METADATA", text)
+        requires = ["numpy>=1", "x"]
+        made = stand_in_wheel(path.parent, wheel.name, wheel.version, requires=requires)
+        made.rename(path)
 
 
 def test_who_asked_is_read_from_the_wheels(workspace: Workspace) -> None:

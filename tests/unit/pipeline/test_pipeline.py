@@ -41,7 +41,7 @@ from warpfront.model import (
 )
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.locking import lock_cells
-from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.verifying import RunOptions, verify_cells
 from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -403,7 +403,7 @@ def verified(
         engine=engine,
         site=Site,
         watch=Quiet(),
-        again=again,
+        options=RunOptions(again=again),
     )
     return found[0]
 
@@ -605,6 +605,20 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     assert isinstance(result, Failed)
     assert result.reason == "its lock no longer fits the matrix"
     assert engine.requests == []
+
+
+def test_a_row_that_was_never_built_has_the_reason_of_its_lock_or_its_parents(
+    workspace: Workspace,
+) -> None:
+    cells, store = images(workspace), workspace.folders.store
+    parent = cells["torch"]
+    failed = Failed(cell_id=parent.id, step="lock", reason="no torch 9 in the index", exit_code=4)
+    store.save(parent.id, "lock", failed)
+    rows = pipeline.report(workspace, Selection(vendor="cpu"))
+    assert {row.build for row in rows} == {"-"}
+    assert {row.reason for row in rows} == {"no torch 9 in the index"}
+    assert {row.kind for row in rows} == {"resolution"}
+    assert {row.repeat for row in rows} == {f"invoke lock --only {parent.id}"}
 
 
 def test_a_cell_whose_build_was_blocked_is_blocked_for_the_same_reason(

@@ -78,6 +78,25 @@ def test_a_proven_image_gets_its_tags_and_what_was_proven_goes_with_it(world: Wo
     assert admission(evidence, a_channel(), now=NOW).admitted
 
 
+@pytest.mark.parametrize("key", [True, False])
+def test_signed_is_said_of_what_is_signed_alone(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    key: bool,  # noqa: FBT001 - a case
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(Quiet, "step", lambda _watch, _cell, text: steps.append(text))
+    world.build()
+    if key:
+        world.signer = a_signer(FakeCosign())
+    done = world.published()
+
+    said = f"{describe(done)} {' '.join(steps)}".split()
+    signed = {"signed", "signed,"} & {*said}
+    assert (bool(signed), "unsigned" in f"{said}") == (key, not key)
+    assert describe(done).partition(", ")[2].startswith("signed by " if key else "unsigned;")
+
+
 def test_a_second_run_sends_nothing_and_changes_nothing(world: World) -> None:
     world.build()
     first, public = world.published(), world.public
@@ -798,7 +817,7 @@ def test_the_ledger_says_how_far_a_run_that_died_had_come(world: World) -> None:
     with pytest.raises(Killed):
         world.publish()
     (publication,) = world.ledger().publications
-    assert publication.stage is Stage.SIGNED
+    assert publication.stage is Stage.UNSIGNED, "there is no key"
     assert [(one.tag, one.done) for one in publication.tags] == [
         (FIXED, True),
         ("2.13.0-cpu", False),

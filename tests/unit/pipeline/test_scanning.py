@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 from rule_files import read_examples
 
 from warpfront.doors import tasks
-from warpfront.errors import MatrixError, NothingSelectedError
+from warpfront.errors import MatrixError, NothingSelectedError, UndeterminedError
 from warpfront.pipeline.beside import scanning
 from warpfront.pipeline.beside.scanning import ScanRequest, scan, scan_tree
 from warpfront.port.finding_forms import (
@@ -30,6 +30,7 @@ from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.engines import Scope, scan_source
 from warpfront.port.scan.findings import Context, Severity, SourceText
 from warpfront.port.scan.targets import read_target
+from warpfront.system.trees import LINE_LIMIT
 
 MI300X = read_target("gfx942")
 SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())
@@ -250,6 +251,15 @@ def test_a_target_without_rules_is_refused(name: str) -> None:
         read_target(name)
 
 
+@pytest.mark.parametrize("name", ["bmg", "pvc", "gfx11-generic"])
+def test_a_vendors_target_that_no_rule_is_for_is_not_determined(name: str) -> None:
+    with pytest.raises(
+        UndeterminedError, match=r"not determined: no rules for \w+ targets"
+    ) as caught:
+        read_target(name)
+    assert caught.value.exit_code == 33
+
+
 def test_what_may_be_wrong_in_the_arm_for_amd_was_a_decision() -> None:
     text = "import torch\nif torch.version.hip:\n    torch.set_float32_matmul_precision('high')\n"
     (finding,) = judge_text(text).findings
@@ -334,7 +344,7 @@ def test_the_text_is_grouped_by_rule_with_what_to_do() -> None:
     assert f"fix: {catalogue()['PY014'].fix}" in text
     assert "note PY009" in findings_text(FORMS.findings, catalogue(), everything=True)
     assert counted(FORMS.findings) == "1 error, 1 warning, 1 note"
-    assert scan_summary(FORMS, FORMS.findings[:1]).startswith("1 error for gfx942 in 1 files")
+    assert scan_summary(FORMS, FORMS.findings[:1]).startswith("1 error for gfx942 in 1 file")
 
 
 def test_annotations_are_escaped_and_errors_come_first() -> None:
@@ -398,10 +408,33 @@ def test_errors_end_with_15_warnings_with_0_and_no_such_target_with_3(tmp_path: 
     a_tree(tmp_path, a__py="import pynvml\n")
     assert run_scan(tmp_path) == 15
     assert run_scan(tmp_path, target="sm_90") == 3
-    assert run_scan(tmp_path, exclude="a.py") == 0
+    assert run_scan(tmp_path, exclude="a.py") == 16
     a_tree(tmp_path, a__py="import bitsandbytes\n")
     assert run_scan(tmp_path) == 0
     assert run_scan(tmp_path / "missing") == 13
+
+
+def test_what_cannot_be_read_or_parsed_is_not_determined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_tree(tmp_path, a__py="import torch\nprint 'python 2'\n")
+    assert run_scan(tmp_path) == 33
+    assert capsys.readouterr().out.startswith("not determined: could not read or parse 1 file\n")
+    assert run_scan(tmp_path, allow_undetermined=True) == 0
+    a_tree(tmp_path, a__py="import torch\n" + "x" * (LINE_LIMIT + 1))
+    assert run_scan(tmp_path) == 33
+    a_tree(tmp_path, b__py="import pynvml\n")
+    assert run_scan(tmp_path) == 15
+
+
+def test_what_is_left_out_by_choice_is_determined_by_the_rest(tmp_path: Path) -> None:
+    folder = tmp_path / "third_party"
+    folder.mkdir()
+    (folder / "a.py").write_text("import torch\nprint 'python 2'\n")
+    assert run_scan(tmp_path) == 16
+    a_tree(tmp_path, a__py="import torch\n")
+    assert run_scan(tmp_path) == 0
+    assert run_scan(tmp_path, vendored=True) == 33
 
 
 def test_files_asked_for_are_written_and_a_dry_run_writes_none(

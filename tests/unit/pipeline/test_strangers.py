@@ -18,6 +18,7 @@ from warpfront.inside.checks.effort import Effort
 from warpfront.model import BuiltImage, Verification
 from warpfront.pipeline.beside.adopting import is_locked_by, read_digest
 from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
+from warpfront.pipeline.verifying import RunOptions
 from warpfront.pipeline.workspace import Folders
 from warpfront.release.registry import attaching
 from warpfront.release.registry.contract import Artifact
@@ -114,7 +115,7 @@ def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
         sessions=("load",),
         effort=Effort(),
         watch=Quiet(),
-        again=2,
+        options=RunOptions(again=2),
     )
     assert isinstance(found, Verification)  # in this engine nothing runs, which is no pass
     assert (row.cell_id, row.lock, row.verify) == (CPU.id, "not here", "error")

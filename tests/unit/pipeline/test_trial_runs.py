@@ -159,6 +159,7 @@ def test_a_program_that_lacks_nothing_is_told_how_the_image_runs_it_by_hand(plac
     (place.repo / "src/net.py").write_text("")
     trial = place.tried(Program("net"))
     assert trial.by_hand[-3:] == (place.cell.local_reference, "python", "train.py")
+    assert trial.by_hand[5:7] == ("--shm-size", "1g")
     assert trial.by_hand[7:9] == ("--env", "PYTHONPATH=/repo/src")
     assert f"{place.repo}:/repo" in trial.by_hand
     access = DeviceAccess(nodes=("/dev/kfd",), groups=(44,), runtime="habana", gpus=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import InputError
+from warpfront.inside.checks.architectures.roster import Architecture
+from warpfront.pipeline.beside import model_writing
 from warpfront.pipeline.beside.model_writing import write_model_test
 
 
@@ -45,6 +47,25 @@ def test_the_file_stands_alone_and_knows_its_architecture(tmp_path: Path) -> Non
 def test_what_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no name of an architecture"):
         write_model_test(name, tmp_path / "test_x.py")
+
+
+def test_an_architecture_that_no_release_has_writes_nothing(tmp_path: Path) -> None:
+    test = tmp_path / "test_x.py"
+    with pytest.raises(InputError, match="'nosuch' is no model_type of transformers") as caught:
+        write_model_test("nosuch", test)
+    assert "--allow-undetermined" in caught.value.hint
+    with pytest.raises(InputError) as near:
+        write_model_test("lama", test)
+    assert near.value.hint.startswith("did you mean `llama`?")
+    assert not test.exists()
+    assert write_model_test("nosuch", test, allow_undetermined=True) == test
+
+
+def test_the_installed_librarys_own_tables_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = (Architecture(name="ours", kind="causal", model="Ours"),)
+    monkeypatch.setattr(model_writing, "architectures", lambda: own)
+    monkeypatch.setattr(model_writing, "library_version", lambda: "9.0")
+    assert model_writing.model_types() == ({"ours"}, "transformers 9.0")
 
 
 @pytest.mark.timeout(20)

@@ -58,7 +58,16 @@ def test_a_session_that_was_not_run_was_not_passed() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.ERROR])
 def test_a_failure_is_against_it_whatever_the_channel_allows(outcome: Outcome) -> None:
-    everything = ("unavailable", "skipped", "quick", "profile", "relaxed", "bootstrap")
+    everything = (
+        "unavailable",
+        "emulated",
+        "undetermined",
+        "skipped",
+        "quick",
+        "profile",
+        "relaxed",
+        "bootstrap",
+    )
     found = verdict(with_checks(Outcome.PASSED, outcome), targets="any", allow=everything)
     assert found.against == (f"x86-64: load/{outcome} 1: {outcome}: ",)
 
@@ -76,7 +85,9 @@ def test_a_failure_counts_in_a_session_that_nobody_demands() -> None:
     assert found.against == ("x86-64: golden/torch imports: failed: ",)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.UNAVAILABLE, Outcome.SKIPPED])
+@pytest.mark.parametrize(
+    "outcome", [Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED, Outcome.SKIPPED]
+)
 def test_what_did_not_run_is_let_pass_only_by_name_and_is_noted(outcome: Outcome) -> None:
     evidence = with_checks(Outcome.PASSED, outcome)
     reason = f"x86-64: load/{outcome} 1: {outcome}: "
@@ -85,9 +96,19 @@ def test_what_did_not_run_is_let_pass_only_by_name_and_is_noted(outcome: Outcome
     assert (found.against, found.noted) == ((), (reason,))
 
 
-def test_an_image_is_not_named_after_a_target_that_was_not_there() -> None:
-    evidence = with_checks(Outcome.PASSED, Outcome.UNAVAILABLE)
-    assert verdict(evidence, allow=("unavailable",)).targets == ()
+@pytest.mark.parametrize("outcome", [Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED])
+def test_an_image_is_not_named_after_a_target_that_was_not_there(outcome: Outcome) -> None:
+    evidence = with_checks(Outcome.PASSED, outcome)
+    assert verdict(evidence, allow=(outcome.value,)).targets == ()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.EMULATED, Outcome.UNDETERMINED])
+def test_an_emulated_device_counts_in_a_session_that_the_channel_does_not_demand(
+    outcome: Outcome,
+) -> None:
+    checks = (a_check(), a_check(outcome, session="golden"))
+    found = verdict(some_evidence(None, *checks))
+    assert found.against == (f"x86-64: golden/torch imports: {outcome}: ",)
 
 
 def test_of_four_targets_the_two_that_were_verified_are_named() -> None:

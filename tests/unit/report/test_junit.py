@@ -49,16 +49,19 @@ def test_each_outcome_has_its_own_element() -> None:
         "check error": ["error"],
         "check skipped": ["skipped"],
         "check unavailable": ["skipped"],
+        "check emulated": ["skipped"],
+        "check undetermined": ["skipped"],
     }
-    skipped = cases["check unavailable"].find("skipped")
-    assert skipped is not None
-    assert (skipped.get("type"), skipped.get("message")) == ("unavailable", "because")
+    for outcome in ("unavailable", "emulated", "undetermined"):
+        skipped = cases[f"check {outcome}"].find("skipped")
+        assert skipped is not None
+        assert (skipped.get("type"), skipped.get("message")) == (outcome, "because")
 
 
 def test_the_counts_are_right_and_unavailable_is_counted_by_itself() -> None:
     suite, empty = suites(*map(check, Outcome), check(Outcome.UNAVAILABLE))
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": "6", "failures": "1", "errors": "1", "skipped": "3"}
+    assert counts == {"tests": "8", "failures": "1", "errors": "1", "skipped": "5"}
     properties = {p.get("name"): p.get("value") for p in suite.iter("property")}
     assert properties["outcome.unavailable"] == "2"
     assert properties["outcome"] == "error"

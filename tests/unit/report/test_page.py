@@ -88,12 +88,14 @@ def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
         ({"verify": "error"}, "error"),
         ({"verify": "skipped"}, "skipped"),
         ({"verify": "unavailable"}, "unavailable"),
+        ({"verify": "emulated"}, "emulated"),
+        ({"verify": "undetermined"}, "undetermined"),
         ({"verify": "-"}, "missing"),
+        ({"effort": "quick"}, "quick"),
+        ({"effort": "quick torch, 2 sessions proven before"}, "quick"),
+        ({"effort": "torch, 2 sessions proven before"}, "passed"),
         ({"build": "blocked", "verify": "-"}, "blocked"),
         ({"build": "failed", "verify": "passed"}, "failed"),
-        ({"effort": "quick"}, "in-part"),
-        ({"effort": "loose"}, "in-part"),
-        ({"effort": "quick", "verify": "failed"}, "failed"),
     ],
 )
 def test_a_state_is_a_shape_and_a_word(changes: dict[str, str], state: str) -> None:
@@ -103,13 +105,6 @@ def test_a_state_is_a_shape_and_a_word(changes: dict[str, str], state: str) -> N
     assert tile["aria-label"] == f"torch on x86_64: {state}"
     assert state in (tile["class"] or "")
     assert len(set(STATES.values())) == len(STATES)
-
-
-def test_what_passed_in_part_is_written_out_and_says_by_what() -> None:
-    page = page_of(a_report_row(effort="quick"))
-    assert "What is not a pass (1)" in page.text
-    assert "no result" not in page.text
-    assert json.loads(page.scripts[0])[0]["facts"]["why"] == "passed by quick checks alone"
 
 
 def test_nobodys_text_is_markup() -> None:
@@ -154,6 +149,28 @@ def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> N
         a_report_row(cell_id=f"c{number}", verify="failed") for number in range(MOST_LISTED + 5)
     ]
     assert "and 5 more, in the grid" in page_of(*many).text
+
+
+def test_each_row_that_is_no_pass_has_a_reason_and_a_quick_one_is_no_whole_one() -> None:
+    rows = [
+        a_report_row(cell_id="a", build="-", verify="-", lock="stale", reason="no index answers"),
+        a_report_row(cell_id="b", build="-", verify="-"),
+        a_report_row(cell_id="c", build="-", verify="-", lock="torch changed"),
+        a_report_row(cell_id="d", build="reused", verify="-"),
+        a_report_row(cell_id="e", effort="quick"),
+    ]
+    page = page_of(*rows)
+    facts = [entry["facts"] for entry in json.loads(page.scripts[0])]
+    assert [one["why"] for one in facts] == [
+        "no index answers",
+        "never built; its lock is fresh",
+        "never built; its lock: torch changed",
+        "reused, and never verified with this content",
+        "",
+    ]
+    assert "What is not a pass (4)" in page.text
+    assert all(str(one["why"]) in page.text for one in facts)
+    assert "◐ 1 quick" in page.text
 
 
 def test_history_is_one_line_a_run_and_a_broken_line_is_counted() -> None:

@@ -51,17 +51,6 @@ def test_nothing_done_is_a_dash() -> None:
     assert (row.lock, row.build, row.verify) == ("never built: it has no lock yet", "-", "-")
 
 
-def test_what_was_never_built_has_the_reason_that_the_lock_left() -> None:
-    unlocked = Failed(
-        cell_id="c", step="lock", reason="no torch==2.99.0", exit_code=4, repeat="invoke lock"
-    )
-    facts = CellFacts(cell=GPU, lock="no lock", build=None, verifications={}, unlocked=unlocked)
-    row = report_rows([facts], target="sm_90")[0]
-    assert (row.build, row.reason, row.repeat) == ("-", "no torch==2.99.0", "invoke lock")
-    assert row.kind == "resolution"
-    assert a_row(lock="it has no lock yet").reason == "lock: it has no lock yet"
-
-
 def test_a_verification_of_another_content_does_not_count() -> None:
     old = a_verification(content_hash="0" * 64, target="sm_90")
     assert a_row(build=a_built_image(GPU), verifications={"sm_90": old}).verify == "-"

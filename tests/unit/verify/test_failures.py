@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from builders import a_check, a_verification
 
+from warpfront.doors.tasks.showing import raise_failure
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,
+    EmulatedError,
     LockError,
     NotVerifiedError,
     UnavailableError,
+    UndeterminedError,
     WarpfrontError,
 )
 from warpfront.model import Blocked, Failed, Outcome, Verification
@@ -23,6 +26,8 @@ PASSED = a_verification(a_check(Outcome.PASSED))
 UNAVAILABLE = a_verification(a_check(), a_check(Outcome.UNAVAILABLE, name="device"))
 WRONG = a_verification(a_check(), a_check(Outcome.FAILED, name="mlp"))
 ERROR = a_verification(a_check(Outcome.ERROR))
+EMULATED = a_verification(a_check(), a_check(Outcome.EMULATED, name="device"))
+UNDETERMINED = a_verification(a_check(), a_check(Outcome.UNDETERMINED, name="device"))
 SKIPPED = a_verification(a_check(), a_check(Outcome.SKIPPED))
 EMPTY = a_verification().__class__(
     cell_id="c",
@@ -47,12 +52,26 @@ EMPTY = a_verification().__class__(
         ([EMPTY], NotVerifiedError),
         ([BLOCKED, UNAVAILABLE, PASSED], BlockedError),
         ([UNAVAILABLE, PASSED], UnavailableError),
+        ([EMULATED, UNAVAILABLE], UnavailableError),
+        ([UNDETERMINED, EMULATED, PASSED], EmulatedError),
+        ([PASSED, UNDETERMINED], UndeterminedError),
+        ([EMULATED, WRONG], NotVerifiedError),
     ],
 )
 def test_the_worst_outcome_is_the_failure(
     results: list[Blocked | Failed | Verification], expected: type[WarpfrontError]
 ) -> None:
     assert type(failure_of(results)) is expected
+
+
+def test_who_accepts_what_could_not_be_determined_accepts_nothing_else() -> None:
+    raise_failure([PASSED, UNDETERMINED], allow_undetermined=True)
+    with pytest.raises(UndeterminedError, match="could not be determined for"):
+        raise_failure([PASSED, UNDETERMINED])
+    with pytest.raises(EmulatedError):
+        raise_failure([UNDETERMINED, EMULATED], allow_undetermined=True)
+    with pytest.raises(NotVerifiedError):
+        raise_failure([UNDETERMINED, WRONG], allow_undetermined=True)
 
 
 def test_only_passes_are_a_success() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpfront.inside.checks.results import OUTCOMES
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     Unreadable,
@@ -134,7 +135,7 @@ def test_a_session_without_a_plan_and_without_checks_proves_nothing() -> None:
         (results(check(), checks=[7]), "a check is not an object"),
         (results(check(), checks=[{1: 2}]), "a check is not an object"),
         (results(check("a", "fine")),
-         "outcome 'fine' is none of passed, failed, skipped, unavailable, error"),
+         f"outcome 'fine' is none of {', '.join(OUTCOMES)}"),
         (results(check() | {"outcome": None}), "outcome is NoneType, not str"),
         (results(check(), checks=[check() | {"name": 3}]), "name is int, not str"),
         (results(check(reason=None)), "reason is NoneType, not str"),
@@ -276,6 +277,8 @@ def test_every_outcome_is_counted_worst_first() -> None:
         (Outcome.ERROR, 0),
         (Outcome.FAILED, 0),
         (Outcome.UNAVAILABLE, 0),
+        (Outcome.EMULATED, 0),
+        (Outcome.UNDETERMINED, 0),
         (Outcome.SKIPPED, 1),
         (Outcome.PASSED, 2),
     ]

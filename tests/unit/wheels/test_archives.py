@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.errors import CommandFailedError, StoreError
+from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system import process
 from warpfront.wheels.archives import archive_commit, archive_folder, folder_sha256, unpack
 from warpfront.wheels.wheelhouse import sha256_of
@@ -73,7 +73,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path) -> Non
     bad = tmp_path / "bad.tar"
     with tarfile.open(bad, "w") as archive:
         archive.addfile(tarfile.TarInfo("../outside"))
-    with pytest.raises(StoreError, match="not an archive of sources"):
+    with pytest.raises(LockError, match="not an archive of sources"):
         unpack(bad, tmp_path / "back")
 
 

@@ -31,7 +31,7 @@ from warpfront.wheels.patching import LARGEST_BYTES, PatchTool
 from warpfront.wheels.rebuilding import Patching, patched_wheel
 from warpfront.wheels.sources import Site
 from warpfront.wheels.unpacked import read_unpacked
-from warpfront.wheels.wheelhouse import read_requires
+from warpfront.wheels.wheelhouse import read_wheel_metadata
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 
@@ -268,7 +268,7 @@ def test_a_patched_wheel_is_a_wheel_of_another_version_and_its_record_is_true(
     assert len(version) == len("1.0+wf.p") + 8
     # Which holds RECORD against the bytes.
     assert {"pkg/adapter.py", "pkg/a,b.py"} <= set(read_unpacked(made))
-    assert read_requires(made) == ("torch>=2",)
+    assert read_wheel_metadata(made).requires == ("torch>=2",)
     with zipfile.ZipFile(made) as archive:
         assert archive.read("pkg/adapter.py").decode() == PORTED
         assert f"Version: {version}\n" in archive.read(f"pkg-{version}.dist-info/METADATA").decode()

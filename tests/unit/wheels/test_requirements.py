@@ -10,13 +10,15 @@ from warpfront.wheels.requirements import RequirementList, read_requirements
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "ab" * 32
+OUTSIDE = ("images/app/leads-out.txt", "images/app/linked", "/srv/x-1.0-py3-none-any.whl", "/srv/x")
 FILE = "images/app/requirements.txt"
 
 
 def read(text: str, **others: str) -> RequirementList:
     """`others` are files beside it, by the stems of their names."""
     files = {f"images/app/{name}.txt": content for name, content in others.items()}
-    return read_requirements(FILE, lambda path: {**files, FILE: text}[path])
+    texts = {**files, FILE: text}
+    return read_requirements(FILE, texts.__getitem__, inside=lambda path: path not in OUTSIDE)
 
 
 def the_source(line: str) -> Source:
@@ -124,6 +126,11 @@ def test_files_that_include_each_other_are_refused_with_the_circle() -> None:
         ("--index-url https://example.test/simple", "--index-url is an option"),
         ("--extra-index-url=https://user:canary@example.test", "--extra-index-url is an option"),
         ("-r ../../../more.txt", "outside the project"),
+        ("-r /srv/more.txt", "outside the project"),
+        ("-r leads-out.txt", "leads-out.txt is outside the project, or a link"),
+        ("./linked", "./linked is outside the project, or a link"),
+        (f"file:///srv/x-1.0-py3-none-any.whl#sha256={SHA256}", "outside the project"),
+        (f"x @ git+file:///srv/x@{COMMIT}", "outside the project"),
         ("-r https://example.test/more.txt", "outside the project"),
         ("-r requirements.txt", "includes itself"),
         ("numpy>>1", "not a requirement"),

@@ -253,3 +253,19 @@ def test_what_wants_a_torch_of_its_own_beside_the_bases_is_named(
             on_line=lambda _: None,
             wheelhouse=Wheelhouse(tmp_path / "house"),
         )
+
+
+def test_an_extra_for_the_stacks_own_toolkit_is_the_way_out(locks: Locks, pypi: Index) -> None:
+    folder = pypi.folder
+    stand_in_wheel(
+        folder,
+        "jax",
+        "0.10",
+        requires=["plugin-12; extra == 'cuda12'", "plugin-13; extra == 'cuda13'"],
+        extras=["cuda12", "cuda13"],
+    )
+    stand_in_wheel(folder, "plugin-12", "0.10", requires=["torch==2.9.0"])
+    stand_in_wheel(folder, "plugin-13", "0.10", requires=["torch==2.8.0"])
+    error = locks.refusal("jax[cuda12]>=0.9")
+    assert "jax[cuda12] 0.10 -> plugin-12 0.10 -> torch==2.9.0" in error.message
+    assert error.hint.startswith("jax[cuda13]>=0.9 would leave the stack as it is")

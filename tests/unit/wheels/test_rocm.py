@@ -12,21 +12,21 @@ from standins import ROCM_DEVICES, stand_in_rocm_sdist
 
 from warpfront.errors import LockError
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.wheelhouse import read_requires
+from warpfront.wheels.wheelhouse import read_wheel_metadata
 
 TARGETS = ("gfx90a", "gfx942")
 
 
 def demands_of(wheel: Path, extra: str) -> set[str]:
     end = f'extra == "{extra}"'
-    return {one.split("=")[0] for one in read_requires(wheel) if one.endswith(end)}
+    return {one.split("=")[0] for one in read_wheel_metadata(wheel).requires if one.endswith(end)}
 
 
 def test_what_torch_asks_for_is_the_device_code_of_the_targets(tmp_path: Path) -> None:
     wheel = rocm_wheel(stand_in_rocm_sdist(tmp_path), tmp_path / "made", TARGETS)
     assert demands_of(wheel, "device-all") == {f"rocm-sdk-device-{one}" for one in TARGETS}
     assert demands_of(wheel, "libraries") == {"rocm-sdk-libraries"}
-    assert "rocm-sdk-core==7.14.0" in read_requires(wheel)
+    assert "rocm-sdk-core==7.14.0" in read_wheel_metadata(wheel).requires
 
 
 def test_another_gpu_can_still_be_asked_for_by_its_name(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_post_release_keeps_its_own_version_and_its_parts_theirs(tmp_path: Pat
     sdist = stand_in_rocm_sdist(tmp_path, "7.14.0.post1", parts="7.14.0")
     wheel = rocm_wheel(sdist, tmp_path / "made", TARGETS)
     assert wheel.name == "rocm-7.14.0.post1-py3-none-any.whl"
-    assert "rocm-sdk-core==7.14.0" in read_requires(wheel)
+    assert "rocm-sdk-core==7.14.0" in read_wheel_metadata(wheel).requires
 
 
 def test_the_order_of_the_targets_changes_no_byte(tmp_path: Path) -> None:

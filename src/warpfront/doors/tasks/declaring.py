@@ -25,6 +25,7 @@ from invoke.tasks import Task, task
 from warpfront.doors.display import Display
 from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE, WarpfrontError
 from warpfront.inside.checks.effort import EFFORT_OPTIONS, Effort, read_effort
+from warpfront.inside.guard.visible import visible, visible_output
 from warpfront.model import Selection
 from warpfront.system.process import terminable
 
@@ -108,7 +109,7 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
     @functools.wraps(body)
     def invoked(_context: object, **options: Any) -> None:
-        with _errors_as_exit_codes(), terminable(), Display() as display:
+        with visible_output(), _errors_as_exit_codes(), terminable(), Display() as display:
             values = {name: _made(group, options) for name, group in groups.items()}
             body(**({"display": display} if is_told else {}), **values)
 
@@ -196,7 +197,12 @@ def _made(group: Options, options: Mapping[str, Any]) -> Any:
     try:
         return group.make(**{n: options.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
-        raise Exit(f"error: {error}", code=WRONG_OPTION_EXIT_CODE) from None
+        raise _exit(f"error: {error}", WRONG_OPTION_EXIT_CODE) from None
+
+
+def _exit(message: str, code: int) -> Exit:
+    """The end of a task. invoke prints the message, when the streams are its own again."""
+    return Exit(visible(message), code=code)
 
 
 @contextlib.contextmanager
@@ -209,9 +215,9 @@ def _errors_as_exit_codes() -> Iterator[None]:
         sys.stdout.flush()
     except WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
-        raise Exit(f"error: {error.message}{hint}", code=error.exit_code) from None
+        raise _exit(f"error: {error.message}{hint}", error.exit_code) from None
     except KeyboardInterrupt:
-        raise Exit("interrupted", code=INTERRUPTED_EXIT_CODE) from None
+        raise _exit("interrupted", INTERRUPTED_EXIT_CODE) from None
     except Exit:
         raise
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
@@ -219,8 +225,8 @@ def _errors_as_exit_codes() -> Iterator[None]:
             # The interpreter writes what is left once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=UNREAD_EXIT_CODE) from None
-        raise Exit(
-            f"this is a bug in warpfront\n{traceback.format_exc()}", code=BUG_EXIT_CODE
+        raise _exit(
+            f"this is a bug in warpfront\n{traceback.format_exc()}", BUG_EXIT_CODE
         ) from None
 
 

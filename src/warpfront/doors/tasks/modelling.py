@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, Json, Option, Options, command
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    Json,
+    Option,
+    Options,
+    command,
+)
 from warpfront.doors.tasks.showing import (
     print_json,
     print_unfinished,
@@ -44,6 +51,7 @@ def models(
     asked: Asked,
     write: Annotated[str, Option("the file to write, test_qwen3.py say")] = "",
     architecture: Annotated[str, Option("a model_type of transformers: qwen3, llama, t5")] = "",
+    allow_undetermined: AllowUndetermined = False,
     json: Json = False,
 ) -> None:
     """Run a library's architectures in images, or write a test of one of them.
@@ -72,7 +80,8 @@ def models(
             "a file and an architecture are needed, or a library",
             hint="invoke models --write test_qwen3.py --architecture qwen3",
         )
-    display.say(f"wrote {write_model_test(architecture, Path(write))}")
+    path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
+    display.say(f"wrote {path}")
 
 
 def _lines(found: Verification) -> Iterator[str]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, DryRun, HowMuch, Json, Locked, Option, command
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    DryRun,
+    HowMuch,
+    Json,
+    Locked,
+    Option,
+    command,
+)
 from warpfront.doors.tasks.showing import (
     finish,
     print_json,
@@ -116,6 +126,24 @@ def build(
     finish(results, json=json)
 
 
+@dataclass(frozen=True)
+class Running:
+    """How containers of `verify` are run: the fields of `pipeline.verifying.RunOptions`."""
+
+    again: Annotated[
+        int, Option("how many times, with other seeds each; a check that flips has failed")
+    ] = 1
+    limit_seconds: Annotated[
+        int, Option("stop a container after so many seconds (1200 if not given)")
+    ] = 1200
+    user: Annotated[
+        str, Option("uid or uid:gid that the checks run as, as `docker run --user` (yours)")
+    ] = ""
+    fresh: Annotated[
+        bool, Option("run every session, also those that an interrupted run has proven")
+    ] = False
+
+
 @command
 def verify(
     display: Display,
@@ -125,19 +153,17 @@ def verify(
     dry_run: Annotated[bool, Option("print what is known of each cell, and run nothing")] = False,
     effort: HowMuch,
     selftest: Annotated[bool, Option("also seed faults, each of which has to be caught")] = False,
-    again: Annotated[
-        int, Option("how many times, with other seeds each; a check that flips has failed")
-    ] = 1,
+    running: Running,
     digest: Annotated[
         str, Option("pull this image (repository@sha256:...), and verify it as its cell's own")
     ] = "",
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Run the checks inside each selected cell's image, as `nox -s verify` does."""
     from warpfront import pipeline
+    from warpfront.pipeline.verifying import RunOptions
 
-    workspace = workspace_here()
-    if again < 1:
-        raise InputError(f"--again {again} is not a number from 1 on", hint="--again 3")
+    workspace, options = workspace_here(), RunOptions(**vars(running))
     if digest:
         from warpfront.pipeline.beside.adopting import adopt
 
@@ -146,22 +172,27 @@ def verify(
             from warpfront.pipeline.beside.strangers import verify_stranger
 
             found, rows = verify_stranger(
-                workspace, cells, display, digest, effort=effort, selftest=selftest, again=again
+                workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
-            _print_verified(found, lambda: rows, json=json)
+            _print_verified(found, lambda: rows, json=json, allowed=allow_undetermined)
             return
         cells = replace(cells, only=own.id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
     results = pipeline.verify(
-        workspace, cells, display, effort=effort, selftest=selftest, again=again
+        workspace, cells, display, effort=effort, selftest=selftest, options=options
     )
-    _print_verified(results, lambda: pipeline.report(workspace, cells), json=json)
+    reported = functools.partial(pipeline.report, workspace, cells)
+    _print_verified(results, reported, json=json, allowed=allow_undetermined)
 
 
 def _print_verified(
-    results: tuple[Verified, ...], rows: Callable[[], tuple[ReportRow, ...]], *, json: bool
+    results: tuple[Verified, ...],
+    rows: Callable[[], tuple[ReportRow, ...]],
+    *,
+    json: bool,
+    allowed: bool,
 ) -> None:
     if json:
         print_json(results)
@@ -169,7 +200,7 @@ def _print_verified(
         print_report(rows(), json=False)
         print_unfinished(results)
         _print_profiles(results)
-    raise_failure(results)
+    raise_failure(results, allow_undetermined=allowed)
 
 
 @command

@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from warpfront import __version__
+from warpfront.determination import require_determined
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, Json, Option, command, selecting
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    Json,
+    Option,
+    command,
+    selecting,
+)
 from warpfront.doors.tasks.showing import (
     print_json,
     print_result,
@@ -247,6 +255,7 @@ def scan(
     phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
     summary: Annotated[bool, Option("where to begin and what it costs, not every place")] = False,
     by: Annotated[str, Option("a line for each folder, rule or phase, not every place")] = "",
+    allow_undetermined: AllowUndetermined = False,
     fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
     apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
 ) -> None:
@@ -259,6 +268,11 @@ def scan(
 
     asked = _scan_request(source, scanned, dry_run=forms.dry_run)
     found, new = scanning.scan(asked, display)
+    if not found.files and all(one.left_out for one in found.unread):
+        raise InputError(
+            f"{asked.repo}: nothing to determine: no file is of a kind that a rule reads",
+            hint="name the root of a source tree with --repo; --vendored reads third parties too",
+        )
     view = _view_of(asked, new, by, summary=summary)
     _show_findings(found, new, forms, everything=everything, view=view)
     if phases:
@@ -266,7 +280,7 @@ def scan(
     if fix or apply:
         patch = "" if forms.dry_run else fix
         display.say(_fixed(asked, patch, apply=apply and not forms.dry_run))
-    _raise_errors(found, new)
+    _raise_errors(found, new, allow_undetermined=allow_undetermined)
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> ScanRequest:
@@ -296,6 +310,7 @@ def _show_findings(
 
     rules = catalogue()
     unread = [f"{item.path}: {item.reason}" for item in found.unread]
+    undetermined = finding_forms.undetermined_files(found)
     if forms.sarif and not forms.dry_run:
         text = finding_forms.findings_sarif(new, rules, unread=unread, version=__version__)
         write_text(Path(forms.sarif), text)
@@ -306,9 +321,20 @@ def _show_findings(
         totals = {**scan_views.totals(new), "suppressed": found.suppressed}
         listed = finding_forms.findings_json(new, rules)
         facts = {"files": found.files, "lines": found.lines, **totals}
-        print_json({"target": found.target, "totals": facts, "unread": unread, "findings": listed})
+        print_json(
+            {
+                "target": found.target,
+                "totals": facts,
+                "unread": unread,
+                "undetermined": undetermined,
+                "findings": listed,
+            }
+        )
     else:
         text = view or finding_forms.findings_text(new, rules, everything=everything)
+        if undetermined:
+            count = finding_forms.files_of(len(undetermined))
+            print(f"not determined: could not read or parse {count}")
         print(text, end="")
         print(finding_forms.scan_summary(found, new), end="")
     if forms.annotations:
@@ -357,11 +383,16 @@ def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
-def _raise_errors(found: Scan, new: tuple[ScanFinding, ...]) -> None:
-    from warpfront.port.finding_forms import counted
+def _raise_errors(found: Scan, new: tuple[ScanFinding, ...], *, allow_undetermined: bool) -> None:
+    from warpfront.port.finding_forms import counted, undetermined_files
 
     if any(finding.severity == "error" for finding in new):
         raise FindingsError(f"{counted(new)} for {found.target}")
+    require_determined(
+        undetermined_files(found),
+        allow_undetermined=allow_undetermined,
+        hint="correct these files, or leave them out with --exclude",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

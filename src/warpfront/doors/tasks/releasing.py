@@ -32,7 +32,7 @@ def publish(
     to: To = "",
     key: Key = "",
 ) -> None:
-    """Give proven images their tags, with the proof attached and signed.
+    """Give proven images their tags, attach the proof, and sign it with a key.
 
     Nothing that a channel's demands are not met for is sent; docs/release.md.
     """

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpfront.doors.display import text_width
+from warpfront.errors import UndeterminedError
+from warpfront.inside.guard.visible import terminal_of, visible_json
 from warpfront.model import Blocked, Failed
 
 if TYPE_CHECKING:
@@ -59,19 +62,19 @@ def _said(result: object) -> str:
             return describe(result)
 
 
-def raise_failure(results: Iterable[object]) -> None:
+def raise_failure(results: Iterable[object], *, allow_undetermined: bool = False) -> None:
     """Raise the worst of what is not a success."""
     from warpfront.verify.failures import failure_of
 
     failure = failure_of(results)
-    if failure is not None:
+    if failure is not None and not (allow_undetermined and isinstance(failure, UndeterminedError)):
         raise failure
 
 
 def print_json(value: object) -> None:
     from warpfront.system.store import as_json
 
-    print(json.dumps(as_json(value), indent=2, sort_keys=True))
+    print(visible_json(json.dumps(as_json(value), indent=2, sort_keys=True)))
 
 
 def print_result(value: object, text: str, *, json: bool) -> None:
@@ -102,13 +105,13 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 def _show(table: Table) -> None:
     """To stdout, as wide as the terminal; elsewhere without what only fills a line."""
-    from rich.console import Console
+    from warpfront.report.text import Visible, plain_console
 
-    console = Console(highlight=False)
+    console = plain_console(terminal_of(sys.stdout))
     if console.is_terminal:
-        console.print(table)
+        console.print(Visible(table))
         return
-    console = Console(highlight=False, width=text_width())
+    console = plain_console(width=text_width())
     with console.capture() as captured:
-        console.print(table)
+        console.print(Visible(table))
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -6,8 +6,16 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront.determination import require_determined
 from warpfront.doors.display import Display, text_width
-from warpfront.doors.tasks.declaring import Chosen, Json, Option, Options, command
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    Json,
+    Option,
+    Options,
+    command,
+)
 from warpfront.doors.tasks.showing import (
     print_result,
     print_unfinished,
@@ -235,9 +243,10 @@ def nights(
         str, Option("fail if an operation became slower for good by more than this, 5% or 0.05")
     ] = _NO_NUMBER,
     json: Json = False,
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Say which operations took another time for good, over benches of many nights."""
-    from warpfront.bench.nights import shifts_of, shifts_text
+    from warpfront.bench.nights import shifts_of, shifts_text, too_few_nights
     from warpfront.pipeline.beside import measurements
 
     if add:
@@ -251,6 +260,11 @@ def nights(
         worst = max(slower, key=lambda shift: shift.ratio)
         message = f"{len(slower)} operations became slower for good, {worst.case} the most"
         raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
+    require_determined(
+        too_few_nights(found),
+        allow_undetermined=allow_undetermined,
+        hint="--add records of further nights",
+    )
 
 
 @command

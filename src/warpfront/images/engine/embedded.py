@@ -4,7 +4,8 @@ containerd, from unpacked distribution packages. Edge.
 It runs in the host's network namespace, because registries, proxies and indexes on loopback must be
 reachable from builds, but shares nothing with another dockerd there: not docker0 (moby's PR 26989
 has `--bridge none` delete it), not its iptables chains. Builds reach the network through one
-nftables table of our own, which disappears as a whole.
+nftables table of our own, which disappears as a whole. Published ports are served by docker-proxy,
+a process of dockerd's for each, which ends with it.
 """
 
 from __future__ import annotations
@@ -248,7 +249,9 @@ def _daemon_settings(place: EnginePlace, tree: PackageTree) -> dict[str, object]
         "ip6tables": False,
         "ip-masq": False,
         "ip-forward": False,
-        "userland-proxy": False,
+        # Published ports: without rules of its own in the host's tables there is no other way.
+        "userland-proxy": True,
+        "userland-proxy-path": str(tree.program("docker-proxy")),
         "features": {"cdi": True, "containerd-snapshotter": True},
         "cdi-spec-dirs": [str(place.cdi), "/etc/cdi", "/var/run/cdi"],
         "init-path": str(tree.program("tini-static")),

@@ -25,6 +25,7 @@ from warpfront.inside.checks.effort import (
 from warpfront.inside.checks.hardware import Machine, read_hardware
 from warpfront.inside.checks.results import Recorder, write_json
 from warpfront.inside.checks.side_by_side import ENDINGS, run_side_by_side
+from warpfront.inside.guard.visible import visible_output
 
 
 def main(arguments: list[str]) -> int:
@@ -78,7 +79,11 @@ def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
         # What a session that cannot be a fork is started with.
         alone = ["--claims", str(options.claims), "--results", str(options.results)]
         codes = run_side_by_side(
-            options.sessions, run, (*alone, *effort.arguments()), device=claims.device
+            options.sessions,
+            run,
+            (*alone, *effort.arguments()),
+            device=claims.device,
+            results=options.results,
         )
     write_json(options.results / ENDINGS, codes)
     return int(any(codes.values()))
@@ -114,4 +119,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with visible_output():
+        sys.exit(main(sys.argv[1:]))

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpfront.inside.checks.claimed_device import BUILDS
+from warpfront.inside.checks.claimed_device import BUILDS, judge_device
+from warpfront.inside.checks.claims import Claims
 from warpfront.inside.checks.hardware import Hardware, Machine, MachineReader, read_hardware
 from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
+from warpfront.inside.checks.results import PASSED
 from warpfront.inside.checks.torch_devices import TorchFacts, environment_of, read_facts
 
 _MEMORY_SLACK = 0.1
@@ -27,7 +29,8 @@ _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cp
 @dataclass(frozen=True, kw_only=True)
 class Detection:
     """`hardware` is the machine, `facts` torch's view of it (None without torch, `no_torch` says
-    why), `dtypes` what was probed on the device, `disagreements` where the two differ.
+    why), `dtypes` what was probed on the device, `disagreements` where the two differ, `reality`
+    the outcome of the check `device` with its reason ("" where torch sees no device).
     """
 
     hardware: Hardware
@@ -36,6 +39,7 @@ class Detection:
     environment: Mapping[str, object]
     dtypes: Mapping[str, str]
     disagreements: tuple[str, ...]
+    reality: str = ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -60,6 +64,7 @@ class Detection:
             "name": (device.name if device else "") or (first.name if first else ""),
             "devices": len(self.hardware.accelerators),
             "devices_torch_sees": len(seen) if self.facts else None,
+            "device_check": self.reality or None,
             "torch_build": self.facts.build if self.facts else None,
             "memory_bytes": device.memory_bytes if device else self.hardware.processor.memory_bytes,
             "cores": (device.cores or (first.cores if first else None))
@@ -94,7 +99,17 @@ def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True
         environment=environment,
         dtypes=dtypes,
         disagreements=disagreements(hardware, facts) if facts else (),
+        reality=_reality(hardware, facts) if facts and facts.devices else "",
     )
+
+
+def _reality(hardware: Hardware, facts: TorchFacts) -> str:
+    """The check `device`, for the first device that torch sees."""
+    vendor = next(name for name, build in BUILDS.items() if build == facts.build)
+    target, device = facts.devices[0].arch, _DEVICE_TYPES[facts.build]
+    claims = Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
+    found = judge_device(claims, facts, hardware)
+    return f"{found.outcome}: {found.reason}" if found else PASSED
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:

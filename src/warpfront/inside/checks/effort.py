@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -120,13 +120,15 @@ class EffortOption:
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     """`quick` keeps every operation and drops sizes, dtypes and repetitions; `profile` decides.
-    `run` is the id of the whole verification, from which every session draws the same seeds.
+    `run` is the id of the whole verification, from which every session draws the same seeds;
+    `chosen` is False where the id was drawn and not given.
     """
 
     quick: bool = False
     profile: str = STRICT
     seeds: tuple[int, ...] = (0,)
     run: str = DEVELOPMENT
+    chosen: bool = field(default=True, compare=False)
 
     def arguments(self) -> tuple[str, ...]:
         """As options of a command line."""
@@ -165,6 +167,7 @@ def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> Eff
         profile=_read_profile(profile),
         seeds=drawn_seeds(named, _read_seeds(str(seeds))),
         run=named,
+        chosen=bool(run),
     )
 
 

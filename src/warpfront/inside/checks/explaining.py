@@ -11,24 +11,44 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+from warpfront.inside.checks.results import (
+    FAILED,
+    CheckRecord,
+    ResultsError,
+    read_results,
+    surroundings,
+)
 
 CHECKS = Path(__file__).parent
 PACKAGE = "warpfront.inside.checks"
 # Read from files beside the sources, which a script does not have; profiles are no part of a case.
 STAND_INS = {"tolerances": "def tolerances():\n    return {}"}
-_OPERATOR = re.compile(r"^(?P<dtype>\w+), (?P<case>.+), seed (?P<seed>\d+): ")
-_ROW = re.compile(r"^(?P<case>.+), (?P<dtype>\w+), seed (?P<seed>\d+): ")
-_SAMPLE = re.compile(r"^(?P<case>.+), sample (?P<sample>\d+), seed (?P<seed>\d+): ")
-_SEED = re.compile(r"seed (?P<seed>\d+)")
-_GOLDEN = re.compile(r"^[^:]+: (?P<case>.+) (?P<dtype>\w+)$")
+DEVICES = ("cpu", "cuda", "hpu", "xpu")
+DIRECTIONS = ("", "backward", "otherwise")
+# Every dtype that a check may name; a test compares them with torch's.
+DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float64", "float32", "float16", "bfloat16", "complex128", "complex64", "complex32"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+)
+_DTYPE = rf"(?P<dtype>{'|'.join(sorted(DTYPES, key=len, reverse=True))})"
+_SEEDED = r"seed (?P<seed>[0-9]{1,20})"
+_OPERATOR = re.compile(rf"^{_DTYPE}, (?P<case>.+), {_SEEDED}: ")
+_ROW = re.compile(rf"^(?P<case>.+), {_DTYPE}, {_SEEDED}: ")
+_SAMPLE = re.compile(rf"^(?P<case>.+), sample (?P<sample>[0-9]{{1,20}}), {_SEEDED}: ")
+_SEED = re.compile(_SEEDED)
+_SWEEP = re.compile(rf"^{_DTYPE} ?(?P<how>{'|'.join(DIRECTIONS)})\Z")
+_GOLDEN = re.compile(rf"^[^:]+: (?P<case>.+) {_DTYPE}\Z")
 _DEVICE = re.compile(
-    r"^(?P<place>\w+(:\d+)?): (?P<case>.+) (?P<dtype>\w+) (out|grad/\d+): [\d.e+]+ times"
+    rf"^(?P<place>({'|'.join(DEVICES)})(:[0-9]{{1,4}})?): (?P<case>.+) {_DTYPE}"
+    r" (out|grad/[0-9]+): [0-9.e+]+ times"
 )
 _WAY = re.compile(
-    r"^(?P<dtype>\w+) width (?P<width>\d+), (?P<mask>\w+), (?P<heads>grouped|equal heads),"
+    rf"^{_DTYPE} width (?P<width>[0-9]{{1,6}}), (?P<mask>\w+), (?P<heads>grouped|equal heads),"
     r" (?P<way>\w+): wrong"
 )
+_SHOWN = 2000
 
 
 class UnexplainedError(Exception):
@@ -37,38 +57,79 @@ class UnexplainedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Root:
-    """What a script does, and the definitions it begins with: (module below checks, name)."""
+    """The end of a script, and the definitions that it needs: (module below checks, name).
+
+    A results file is foreign text. Everything of it is one of `values`, which a script has as
+    constants; `body` consists of texts of this module and names of these sources.
+    """
 
     wanted: tuple[tuple[str, str], ...]
+    values: Mapping[str, str | int]
     body: str
 
 
 def explained(result: Path, check: str) -> str:
-    """The script that repeats the first failure of a check. Raises `UnexplainedError`."""
-    document = json.loads(result.read_text(encoding="utf-8"))
-    found = [one for one in document.get("checks", ()) if one["name"] == check]
-    if not found:
-        names = ", ".join(one["name"] for one in document.get("checks", ())) or "none"
+    """Return the script that repeats the first failure of a check.
+
+    Raises `UnexplainedError` where no script can, and `ResultsError` for any other file.
+    """
+    try:
+        document = json.loads(result.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ResultsError("it is nested too deeply") from None
+    named = document if isinstance(document, dict) else {}
+    session, target = str(named.get("session")), str(named.get("target"))
+    found = read_results(document, session=session, target=target).checks
+    one = next((one for one in found if one.name == check), None)
+    if one is None:
+        names = ", ".join(one.name for one in found) or "none"
         raise UnexplainedError(f"{result} has no check {check!r}\nhint: it has {names}")
-    if found[0]["outcome"] != "failed":
-        raise UnexplainedError(f"{check} is {found[0]['outcome']}: no case of it failed")
-    told = found[0]["details"]
-    faults = told.get("faults") or told.get("bad") or [found[0].get("reason", "")]
-    device = document["environment"].get("device") or _device(document)
-    effort = document["environment"].get("effort", {})
-    root = _root(document["session"], check, str(faults[0]), device)
-    quick, seed = bool(effort.get("quick")), next(iter(effort.get("drawn", ())), 0)
-    said = f'"""{check}: {faults[0]}"""'.replace("\\", "/")
-    body = root.body.replace("QUICK", repr(quick)).replace("DRAWN", repr(seed))
-    return "\n\n".join([said, *Shaken().script(root.wanted), body]) + "\n"
+    if one.outcome != FAILED:
+        raise UnexplainedError(f"{check} is {one.outcome}: no case of it failed")
+    fault = _first_fault(one)
+    environment = surroundings(document, session=session)
+    root = _root(session, check, fault, _device(environment, target))
+    return _script(f"{check}: {fault[:_SHOWN]}", root, _drawn(environment))
 
 
-def _device(document: Mapping[str, Any]) -> str:
-    target = str(document.get("target", "cpu"))
-    if target in {"cpu", document["environment"].get("machine")}:
+def _script(title: str, root: Root, drawn: Mapping[str, int]) -> str:
+    """Return a script whose foreign texts are constants: each is written by `repr`."""
+    values = {**drawn, **root.values}
+    if any(type(value) not in {str, int, bool} for value in values.values()):
+        raise UnexplainedError("a value of the case is no constant")
+    constants = "\n".join(f"{name} = {value!r}" for name, value in values.items())
+    return "\n\n".join([repr(title), *_definitions_of(root.wanted), constants, root.body]) + "\n"
+
+
+@cache
+def _definitions_of(wanted: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    return tuple(Shaken().script(wanted))
+
+
+def _first_fault(one: CheckRecord) -> str:
+    for name in ("faults", "bad"):
+        listed = one.details.get(name)
+        if isinstance(listed, list) and listed:
+            return str(listed[0])
+    return one.reason
+
+
+def _drawn(environment: Mapping[str, object]) -> dict[str, int]:
+    """How much was checked, and the seed that was drawn for it."""
+    effort = environment.get("effort")
+    effort = effort if isinstance(effort, dict) else {}
+    drawn = effort.get("drawn")
+    first = drawn[0] if isinstance(drawn, list) and drawn else 0
+    return {"quick": bool(effort.get("quick")), "drawn": first if type(first) is int else 0}
+
+
+def _device(environment: Mapping[str, object], target: str) -> str:
+    if (known := environment.get("device")) in DEVICES:
+        return str(known)
+    if target in {"cpu", environment.get("machine")}:
         return "cpu"
-    known = {"sm_": "cuda", "gfx": "cuda", "gaudi": "hpu"}
-    return next((name for begins, name in known.items() if target.startswith(begins)), "xpu")
+    by_target = {"sm_": "cuda", "gfx": "cuda", "gaudi": "hpu"}
+    return next((name for begins, name in by_target.items() if target.startswith(begins)), "xpu")
 
 
 def _root(session: str, check: str, fault: str, device: str) -> Root:
@@ -77,8 +138,9 @@ def _root(session: str, check: str, fault: str, device: str) -> Root:
         return _row_root(home, match, device)
     if session == "operators" and (match := _OPERATOR.match(fault)):
         return _operator_root(check, match, device)
-    if session == "opinfo" and (match := _SAMPLE.match(fault)):
-        return _sample_root(check, match, device)
+    how = _SWEEP.match(check)
+    if session == "opinfo" and how and (match := _SAMPLE.match(fault)):
+        return _sample_root(how, match, device)
     if session in {"models", "numerics"} and (match := _SEED.match(fault)):
         return _network_root(session, check, int(match["seed"]), device)
     return _tensors_root(session, check, fault, device)
@@ -94,20 +156,25 @@ def _tensors_root(session: str, check: str, fault: str, device: str) -> Root:
     raise UnexplainedError(f"{session}: {check}: no script repeats {fault.partition(':')[0]!r}")
 
 
+def _case(match: re.Match[str], device: str, **others: str | int) -> dict[str, str | int]:
+    """The values that a fault names."""
+    named = match.groupdict()
+    known = {key: named[key] for key in ("dtype", "case") if named.get(key)}
+    numbers = {key: int(named[key]) for key in ("seed", "sample", "width") if named.get(key)}
+    return {"device": device, **known, **numbers, **others}
+
+
 def _operator_root(check: str, match: re.Match[str], device: str) -> Root:
     home = _home_of(check)
     wanted = [("operators.cases", n) for n in ("make_maker", "execute_case")]
     wanted += [("operators.verdicts", n) for n in ("expect", "_pairs", "_alone", "_judge_tensor")]
-    if home is None:
-        wanted.append(("operators.fused", "pattern_cases"))
-        cases = f"pattern_cases({check!r}, maker)"
-    else:
-        wanted.append(home)
-        cases = f"{home[1]}.cases[{check!r}](maker)"
-    body = f"""
-dtype, device, seed = torch.{match["dtype"]}, {device!r}, {match["seed"]}
-maker = make_maker(dtype, seed, quick=QUICK)
-case = next(case for case in {cases} if case.name == {match["case"]!r})
+    if home is None and check not in _keys("operators.fused", "PATTERNS"):
+        raise UnexplainedError(f"there is no operation called {check!r}")
+    wanted.append(home or ("operators.fused", "pattern_cases"))
+    cases = f"{home[1]}.cases[name](maker)" if home else "pattern_cases(name, maker)"
+    body = f"""failed, dtype = False, getattr(torch, dtype)
+maker = make_maker(dtype, seed, quick=quick)
+case = next(one for one in {cases} if one.name == case)
 expected = expect(case, dtype, device, seed)
 found = execute_case(case, expected.cotangent, device)
 alone = _alone(case, dtype, device)
@@ -117,108 +184,103 @@ for name, x, budgeted, cpu in _pairs(found, expected, alone=alone):
     print("  reference", budgeted.reference.flatten()[:5], "bound", budgeted.bound.flatten()[:5])
     if faults:
         failed = True
-"""
-    return Root(wanted=tuple(wanted), body="failed = False" + body + "print('failed:', failed)")
+print('failed:', failed)"""
+    return Root(wanted=tuple(wanted), values=_case(match, device, name=check), body=body)
 
 
 def _row_root(home: tuple[str, str], match: re.Match[str], device: str) -> Root:
     module, table = home
-    body = f"""
-seed = {match["seed"]}
-row = next(row for row in {table}.hazards if row.name == {match["case"]!r})
+    body = f"""failed, dtype = False, getattr(torch, dtype)
+row = next(row for row in {table}.hazards if row.name == case)
 generator = torch.Generator().manual_seed(seed)
-ground = Ground({device!r}, torch.{match["dtype"]}, seed, generator, quick=QUICK)
+ground = Ground(device=device, dtype=dtype, seed=seed, generator=generator, quick=quick)
 for answer in row.answers(ground):
     fault, share = answer_fault(answer)
     if fault:
         failed = True
         print(fault, "; allowed", answer.ulps, "units in the last place and", answer.slack)
-"""
+print('failed:', failed)"""
     names = ("Ground", "answer_fault")
     wanted = ((module, table), *(("hazards.answers", name) for name in names))
-    body = body.replace("Ground(", "Ground(device=", 1).replace(", torch.", ", dtype=torch.", 1)
-    body = body.replace(", seed, generator, quick", ", seed=seed, generator=generator, quick")
-    return Root(wanted=wanted, body="failed = False" + body + "print('failed:', failed)")
+    return Root(wanted=wanted, values=_case(match, device), body=body)
 
 
-def _sample_root(check: str, match: re.Match[str], device: str) -> Root:
-    dtype, _, how = check.partition(" ")
-    body = f"""
-backward, seed = {how == "backward"}, {match["seed"]}
-entry = next(entry for entry in load_database() if entry.name == {match["case"]!r})
-samples = samples_for(entry, torch.{dtype}, device={device!r}, how={how!r}, quick=QUICK)
-sample = list(samples)[{match["sample"]}]
-expected = expect_sample(entry, sample, torch.{dtype}, seed, backward=backward)
-failed = False
-for asked in asked_as(entry, sample, {match["sample"]}, torch.{dtype}):
-    found = execute_entry(entry, asked, expected.cotangents, {device!r})
-    verdict = expected.judge(found, {device!r})
+def _sample_root(check: re.Match[str], match: re.Match[str], device: str) -> Root:
+    body = """require_full_precision()
+failed, dtype = False, getattr(torch, dtype)
+entry = next(entry for entry in load_database() if entry.name == case)
+samples = list(samples_for(entry, dtype, device=device, how=how, quick=quick))
+expected = expect_sample(entry, samples[sample], dtype, seed, backward=how == "backward")
+for asked in asked_as(entry, samples[sample], sample, dtype):
+    found = execute_entry(entry, asked, expected.cotangents, device)
+    verdict = expected.judge(found, device)
     failed = failed or bool(verdict.faults)
     print("RMS ratio", verdict.rms_ratio, "element", verdict.budget_used, *verdict.faults, sep="; ")
-print('failed:', failed)
-"""
+print('failed:', failed)"""
     sweep = ("asked_as", "samples_for")
     wanted = (*(("opinfo.sweep", name) for name in sweep), ("opinfo.adapter", "load_database"))
     wanted += (("opinfo.expecting", "expect_sample"),)
     wanted += (("opinfo.entry_verdicts", "execute_entry"), ("precision", "require_full_precision"))
-    return Root(wanted=wanted, body="require_full_precision()" + body)
+    values = _case(match, device, dtype=check["dtype"], how=check["how"])
+    return Root(wanted=wanted, values=values, body=body)
 
 
 def _network_root(session: str, check: str, seed: int, device: str) -> Root:
-    family, _, mode = check.partition(" ")
+    name, _, mode = check.partition(" ")
     table = "NETWORKS" if session == "numerics" else "FAMILIES"
-    body = f"""
-family = next(family for family in {table} if family.name == {family!r})
-rows = judge_mode(family, {mode!r}, Proving(device={device!r}, seed={seed}))
+    if name not in _keys("models.families", table):
+        raise UnexplainedError(f"there is no network of ours called {name!r}")
+    body = f"""require_full_precision()
+family = next(family for family in {table} if family.name == name)
+rows = judge_mode(family, mode, Proving(device=device, seed=seed))
 print(*(row.fault for row in rows if row.fault), sep="\\n")
-print('failed:', any(row.fault for row in rows))
-"""
+print('failed:', any(row.fault for row in rows))"""
     wanted = [("models.families", table)]
     wanted += [("models.modes", name) for name in ("judge_mode", "Proving")]
+    values: dict[str, str | int] = {"device": device, "name": name, "mode": mode, "seed": seed}
     own = (*wanted, ("precision", "require_full_precision"))
-    return Root(wanted=own, body="require_full_precision()" + body)
+    return Root(wanted=own, values=values, body=body)
 
 
 def _golden_root(match: re.Match[str], place: str, seed: str) -> Root:
     """A case of the golden suite; its inputs are made by its own number, or that of `devices`."""
-    body = f"""
-name, dtype, place = {match["case"]!r}, torch.{match["dtype"]}, {place!r}
+    body = f"""require_full_precision()
+name, dtype = case, getattr(torch, dtype)
 case, seed, failed = BY_NAME[name], {seed}, False
 inputs, cotangent = case.make(dtype, seed)
-budgets = case.expect(inputs, cotangent, torch.device(place).type)
-for part, x in compute(case.operation, inputs, cotangent, place).items():
+budgets = case.expect(inputs, cotangent, torch.device(device).type)
+for part, x in compute(case.operation, inputs, cotangent, device).items():
     share, fault = element_fault(part, x.detach().cpu().double(), budgets[part])
     failed = failed or bool(fault)
     print(part, "share of the bound", share, fault, sep="; ")
-print('failed:', failed)
-"""
+print('failed:', failed)"""
     wanted = [("golden.suite", "BY_NAME"), ("golden.suite", "compute"), ("judge", "element_fault")]
     wanted += [("precision", "require_full_precision")]
     wanted += [("devices.roll_call", "SEED")] if seed == "SEED" else []
-    return Root(wanted=tuple(wanted), body="require_full_precision()" + body)
+    return Root(wanted=tuple(wanted), values=_case(match, place), body=body)
 
 
 def _attention_root(tier: str, match: re.Match[str], device: str) -> Root:
-    asked = {key: match[key] for key in ("dtype", "mask")} | {"width": int(match["width"])}
-    asked |= {"device": device, "backward": match["way"] == "backward"}
-    heads = "GROUPED" if match["heads"] == "grouped" else "HEADS"
-    body = f"""
-item = {{**{asked!r}, "batch": BATCH, "heads": HEADS, "grouped": {heads}}}
-own = _CaseInputs({{**item, "length": LENGTHS[{device!r}], "seed": DRAWN}})
+    way = _way(tier)
+    values = _case(match, device, mask=match["mask"], grouped=match["heads"] == "grouped")
+    values["backward"] = match["way"] == "backward"
+    body = f"""require_full_precision()
+item = dict(dtype=dtype, mask=mask, width=width, device=device, backward=backward)
+item |= dict(batch=BATCH, heads=HEADS, grouped=GROUPED if grouped else HEADS)
+own = _CaseInputs(dict(item, length=LENGTHS[device], seed=drawn))
 how = Arithmetic(dtype=own.dtype, device=own.device)
 inputs, failed = [x.double() for x in own.tensors], False
 budgets = expected(inputs, own.cotangent.double(), own.allowed, how)
-for name, x, budgeted in zip(("output", "q", "k", "v"), own.run({_way(tier)}), budgets):
+for name, x, budgeted in zip(("output", "q", "k", "v"), own.run({way}), budgets):
     share, fault = element_fault(name, x.detach().cpu().double(), budgeted)
     failed = failed or bool(fault)
     print(name, "share of the bound", share, fault, sep="; ")
-print('failed:', failed)
-"""
+print('failed:', failed)"""
     wanted = [("attention.tier_session", n) for n in ("BATCH", "HEADS", "GROUPED", "LENGTHS")]
     wanted += [("attention.at_tier", name) for name in ("_CaseInputs", "expected")]
     wanted += [("operations", "Arithmetic"), ("judge", "element_fault")]
-    wanted += [("attention.tiers", _way(tier)), ("precision", "require_full_precision")]
-    return Root(wanted=tuple(wanted), body="require_full_precision()" + body)
+    wanted += [("attention.tiers", way), ("precision", "require_full_precision")]
+    return Root(wanted=tuple(wanted), values=values, body=body)
 
 
 def _way(tier: str) -> str:
@@ -233,10 +295,24 @@ def _way(tier: str) -> str:
 def _home_of(check: str) -> tuple[str, str] | None:
     """The family that makes an operation's cases: the module and the name of its table."""
     for name in ("elementwise", "reductions", "products", "norms", "moves"):
-        for table, node in _tables(f"operators.{name}", "OperatorFamily"):
-            if any(isinstance(n, ast.Constant) and n.value == check for n in ast.walk(node)):
+        for table, _ in _tables(f"operators.{name}", "OperatorFamily"):
+            if check in _keys(f"operators.{name}", table):
                 return (f"operators.{name}", table)
     return None
+
+
+def _keys(module: str, table: str) -> frozenset[str]:
+    """The names that a table of these sources has: keys of its dictionaries, or each entry's `name`
+    or first argument.
+    """
+    nodes = [n for node in _definitions(module).get(table, []) for n in ast.walk(node)]
+    keys = [key for n in nodes if isinstance(n, ast.Dict) for key in n.keys]
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    keys += [k.value for n in calls for k in n.keywords if k.arg == "name"]
+    keys += [n.args[0] for n in calls if n.args]
+    return frozenset(
+        k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)
+    )
 
 
 def _class_of(check: str) -> tuple[str, str] | None:

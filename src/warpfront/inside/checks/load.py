@@ -31,7 +31,13 @@ from warpfront.inside.checks.guarded import check_guard
 from warpfront.inside.checks.image_contents import read_contents
 from warpfront.inside.checks.image_facts import stack_facts
 from warpfront.inside.checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront.inside.checks.stack.installed_code import (
+    added_to,
+    find_lacking_libraries,
+    find_other_numpy,
+)
 from warpfront.inside.checks.torch_devices import environment_of, read_arch_list
+from warpfront.inside.checks.user_home import check_user
 from warpfront.inside.guard.places import places_of_this_python
 from warpfront.inside.guard.policy import normalized, read_policy
 
@@ -101,6 +107,7 @@ def _claimed_checks(
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
+    own, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
     return [
         ("python version", python, lambda: match_python(claims)),
@@ -111,7 +118,10 @@ def _claimed_checks(
         ("one toolkit", "", lambda: find_foreign_toolkit(claims, installed)),
         ("arch list", archs, lambda: cover_target(claims)),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
+        ("libraries", no_lock, lambda: find_lacking_libraries(own, claims.vendor, claims.smoke)),
+        *([("numpy", no_lock, lambda: find_other_numpy(own))] if numpy else []),
         ("guard", no_guard, lambda: check_guard(claims.guard)),
+        ("user", no_guard, check_user),
         *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
     ]
 

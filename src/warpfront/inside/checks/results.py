@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import TypeVar
 
 SCHEMA = 1
+# How a line of counts begins, in what sessions side by side print.
+PROGRESS = "progress: "
 PASSED = "passed"
 FAILED = "failed"
 SKIPPED = "skipped"
 UNAVAILABLE = "unavailable"
+EMULATED = "emulated"
+UNDETERMINED = "undetermined"
 ERROR = "error"
-OUTCOMES = (PASSED, FAILED, SKIPPED, UNAVAILABLE, ERROR)
+OUTCOMES = (PASSED, FAILED, SKIPPED, UNAVAILABLE, EMULATED, UNDETERMINED, ERROR)
 _T = TypeVar("_T")
 
 

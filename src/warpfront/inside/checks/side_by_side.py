@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from signal import SIGKILL
+from signal import ITIMER_REAL, SIGALRM, SIGKILL, setitimer, signal
 from typing import Any, NoReturn
 
 from warpfront.inside.checks.effort import CHECK_SESSIONS
 from warpfront.inside.checks.forks import fork
 from warpfront.inside.checks.nursery import open_nursery
+from warpfront.inside.checks.results import PROGRESS
 
 ENDINGS = "endings.json"
 # What most sessions import, before any of them; of GPUs nothing that may ask a driver.
@@ -31,6 +33,7 @@ _ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DIE_WITH_PARENT = 1
+_PROGRESS_SECONDS = 30.0
 
 
 def run_side_by_side(
@@ -39,10 +42,12 @@ def run_side_by_side(
     alone: Sequence[str],
     *,
     device: str,
+    results: Path | None = None,
     import_module: Callable[[str], object] = importlib.import_module,
 ) -> dict[str, int]:
     """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
-    options with which this module's package runs one session.
+    options with which this module's package runs one session. With the folder of their `results`,
+    a line of counts every 30 s.
     """
     row = CHECK_SESSIONS
     waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
@@ -65,15 +70,54 @@ def run_side_by_side(
     for name in _IMPORTED.get(device, _PLAINLY):
         with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
             import_module(name)
-    while waiting or running:
-        while waiting and len(running) < most and not (running and row[waiting[0]].last):
-            begin(waiting.pop(0))
-        pid, status, used = os.wait4(-1, 0)
-        if pid in running:
-            name, began = running.pop(pid)
-            codes[name] = os.waitstatus_to_exitcode(status)
-            _say(name, codes[name], time.monotonic() - began, used)
+
+    def counts(folder: Path) -> str:
+        return progress(folder, sessions, tuple(codes), [name for name, _ in running.values()])
+
+    with _telling(results, counts):
+        while waiting or running:
+            while waiting and len(running) < most and not (running and row[waiting[0]].last):
+                begin(waiting.pop(0))
+            pid, status, used = os.wait4(-1, 0)
+            if pid in running:
+                name, began = running.pop(pid)
+                codes[name] = os.waitstatus_to_exitcode(status)
+                _say(name, codes[name], time.monotonic() - began, used)
     return codes
+
+
+@contextlib.contextmanager
+def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[None]:
+    """Print `counts` every 30 s. A fork inherits no timer, so no session is interrupted by it."""
+    if results is None:
+        yield
+        return
+
+    def tell(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # another line is being written: next time
+            sys.stdout.write(f"{counts(results)}\n")
+            sys.stdout.flush()
+
+    handler = signal(SIGALRM, tell)
+    timer = setitimer(ITIMER_REAL, _PROGRESS_SECONDS, _PROGRESS_SECONDS)
+    try:
+        yield
+    finally:
+        setitimer(ITIMER_REAL, *timer)
+        signal(SIGALRM, handler)
+
+
+def progress(
+    results: Path, sessions: Sequence[str], ended: Sequence[str], running: Sequence[str]
+) -> str:
+    """Count sessions that ended, and checks that were made of those planned so far."""
+    made = planned = 0
+    for name in sessions:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            document = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+            made, planned = made + len(document["checks"]), planned + len(document["planned"])
+    counts = f"{len(ended)}/{len(sessions)} sessions ended, {made}/{planned} checks made"
+    return f"{PROGRESS}{counts}; {', '.join(running)}"
 
 
 def places(cores: int, memory_bytes: int, device: str) -> int:

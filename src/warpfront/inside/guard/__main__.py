@@ -20,17 +20,19 @@ from .relaxing import read_reasons, relax
 from .sealing import seal
 from .standing import sentence
 from .verification import Depth, verify
+from .visible import visible_json, visible_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is well, 1 findings, 2 the command cannot be done."""
     options = _parser().parse_args(arguments)
     places = places_of_this_python(options.home, options.etc)
-    try:
-        return int(options.act(options, places))
-    except GuardError as error:
-        sys.stderr.write(f"warpfront-guard: {error}\n")
-        return 2
+    with visible_output():
+        try:
+            return int(options.act(options, places))
+        except GuardError as error:
+            sys.stderr.write(f"warpfront-guard: {error}\n")
+            return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,7 +84,7 @@ def _verify(options: argparse.Namespace, places: Places) -> int:
     start = read_start(places.manifest)
     findings = verify(places, _given_environment(), start=start, depth=depth)
     if options.json:
-        print(json.dumps([vars(finding) for finding in findings], indent=1))
+        print(visible_json(json.dumps([vars(finding) for finding in findings], indent=1)))
         return int(bool(findings))
     for finding in findings:
         print(finding)

@@ -1,8 +1,8 @@
 """Run at every start of the interpreter, through the .pth: as little as can be, so it imports
 `os` and `sys` only, which every Python has loaded by then.
 
-Puts the channels back where an environment was cleared, and watches the imports of
-the protected packages.
+Puts the channels back where an environment was cleared, watches the imports of
+the protected packages, and gives a user of whom the image knows nothing a name and a home.
 """
 
 import os
@@ -209,3 +209,16 @@ def start(packages: str = "") -> None:
     finders: list[object] = [*sys.meta_path]
     others = [finder for finder in finders if not isinstance(finder, Watcher)]
     sys.meta_path[:] = [Watcher(), *others]  # type: ignore[list-item]
+    _provide_for_user()
+
+
+def _provide_for_user() -> None:
+    """Whatever goes wrong with a home, the watch stands."""
+    try:
+        from .user_environment import provide  # noqa: PLC0415
+
+        sentence = provide(os.environ, os.getuid())
+    except Exception as error:  # noqa: BLE001 - as the docstring has it
+        sentence = f"no home for uid {os.getuid()}: {error}"
+    if sentence and sys.stderr is not None:
+        print(f"warpfront guard: {sentence}", file=sys.stderr)

@@ -79,7 +79,11 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
             "use Docker 23 or newer, or `invoke engine --start`",
         )
     free = features.free_bytes
-    if free is not None:
+    if free is None:
+        hint = "the engine stores images on another machine: look there"
+        text = f"not determined: {features.root} is no folder of this machine"
+        yield _observed("disk", Outcome.UNAVAILABLE, text, hint)
+    else:
         enough = free >= ROOM_BYTES
         yield _observed(
             "disk",

@@ -13,7 +13,7 @@ from warpfront.images.engine import Engine, connect
 from warpfront.inside.checks.effort import SESSIONS, Effort
 from warpfront.model import Blocked, Failed, Selection, Verification
 from warpfront.pipeline.beside.adopting import part_here, pull, take_in
-from warpfront.pipeline.verifying import Verified, Verifying, toolbox_for
+from warpfront.pipeline.verifying import RunOptions, Verified, Verifying, toolbox_for
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
@@ -37,7 +37,7 @@ def verify_stranger(
     *,
     effort: Effort | None = None,
     selftest: bool = False,
-    again: int = 1,
+    options: RunOptions | None = None,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """The checks inside an image that nobody here knows, on each target that it says it serves, or
     on the selected one; and the same as a report. Raises `InputError` for one that says nothing.
@@ -63,7 +63,7 @@ def verify_stranger(
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
         effort=effort or Effort(),
         watch=watch,
-        again=again,
+        options=options,
     )
 
 
@@ -93,7 +93,7 @@ def verify_claimed(
     sessions: tuple[str, ...],
     effort: Effort,
     watch: Watch,
-    again: int = 1,
+    options: RunOptions | None = None,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     engine.reap()
     began, image = time.monotonic(), pull(named, engine, watch)
@@ -115,7 +115,7 @@ def verify_claimed(
             toolbox=toolbox,
             sessions=sessions,
             effort=effort,
-            again=again,
+            options=options or RunOptions(),
         )
         results.append(verifying.run(engine, engine.host_devices(), watch))
     verifications: Mapping[str, Verification] = {

@@ -207,7 +207,8 @@ class _Trying:
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
             *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
-            *("--env", "HOME=/tmp", *path, *device_flags(self.access)),
+            # As here: with Docker's 64 MB, worker processes of a DataLoader die.
+            *("--shm-size", "1g", *path, *device_flags(self.access)),
             *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
             *(self.cell.local_reference, *self.asking.argv),
         )

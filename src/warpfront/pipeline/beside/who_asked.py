@@ -14,7 +14,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
+from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
 Asked = tuple[tuple[str, str, str], ...]
 
@@ -51,7 +51,7 @@ def _asked(
             hint=f"invoke build --only {cell.id}",
         )
     asking = Asking(
-        requires={name: read_requires(path) for name, path in paths.items()},
+        requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
         roots=roots_of(chain, requirements),
         python=cell.python,
         machine=cell.machine,

@@ -25,7 +25,7 @@ from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.matrix.nodes import CACHE_VARIABLE
-from warpfront.matrix.plan import leaves
+from warpfront.matrix.plan import leaves, with_parents
 from warpfront.matrix.reading import Matrix
 from warpfront.model import (
     BaseSource,
@@ -38,6 +38,7 @@ from warpfront.model import (
 )
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.budgets import within_budget
+from warpfront.pipeline.within.checked_wheels import check_wheels
 from warpfront.pipeline.within.composing import Composer
 from warpfront.pipeline.within.preparing import (
     Prepared,
@@ -54,6 +55,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
 from warpfront.wheels.layer_store import LayerStore
+from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
@@ -107,7 +109,9 @@ def build_cells(
         else:
             to_build.append(item)
     if to_build:
-        results |= _Building(matrix, folders, engine, site(), watch, layers=layers).build(to_build)
+        asked = material.requirements
+        building = _Building(matrix, folders, engine, site(), watch, asked=asked, layers=layers)
+        results |= building.build(to_build)
     by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
         if isinstance(result, BuiltImage):
@@ -194,9 +198,12 @@ class _Building:
         site: Site,
         watch: Watch,
         *,
+        asked: Mapping[str, RequirementList],
         layers: bool,
     ) -> None:
         self._layers = layers
+        self._cells = matrix.cells
+        self._requirements = asked
         self._project = matrix.project
         self._references = {cell.id: cell.local_reference for cell in matrix.cells}
         self._store = folders.store
@@ -286,6 +293,8 @@ class _Building:
     def _fetch_one(self, item: Prepared) -> None:
         wheels = item.rendered.wheels
         self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        chain = with_parents([item.cell], self._cells)
+        check_wheels(chain, item.lock, self._requirements, self._wheelhouse)
 
     def _seal_one(self, item: Prepared) -> None:
         cell = item.cell

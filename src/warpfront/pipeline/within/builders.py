@@ -15,10 +15,11 @@ from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, bake, local_context
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.render import DOCKERFILE, Templates
+from warpfront.images.render import DOCKERFILE
+from warpfront.images.template_process import RenderRequest, render_templates
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.reading import Matrix
-from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, WheelLock, digest_of
+from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, ImageFile, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
@@ -169,6 +170,10 @@ def _baked(
 
 
 def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
-    sources = read_tree(root / IMAGES_FOLDER)
-    templates = Templates({**sources, f"{_NAME}/Dockerfile.j2": _TEMPLATE})
-    return templates.rendered(_NAME, {"from_reference": ground.reference, "apt": apt})
+    own = ImageFile(content=_TEMPLATE.encode())
+    sources = {**read_tree(root / IMAGES_FOLDER), f"{_NAME}/Dockerfile.j2": own}
+    variables = {"from_reference": ground.reference, "apt": apt}
+    (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
+    if not isinstance(text, str):
+        raise text
+    return text

@@ -10,6 +10,7 @@ from pathlib import Path
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.engine import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.inside.checks.results import PROGRESS
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.system.foreign import read_json
 from warpfront.system.progress import Watch
@@ -82,12 +83,17 @@ class Output:
 def run_told(
     engine: Engine, request: RunRequest, watch: Watch, cell_id: str
 ) -> tuple[RunResult, Output]:
-    """A container from its start to its end, told line by line; how it ended, what it printed."""
-    output = Output()
+    """Run a container to its end, with each line and the last counts of its checks to `watch`.
+    Return how it ended, and what it printed.
+    """
+    output, counts = Output(), ""
 
     def heard(line: str) -> None:
+        nonlocal counts
         output.add(line)
-        watch.line(cell_id, line)
+        if line.startswith(PROGRESS):
+            counts = f"{line.removeprefix(PROGRESS)}; "
+        watch.line(cell_id, counts + line.removeprefix(PROGRESS))
 
     return engine.run(request, on_line=heard), output
 

@@ -10,6 +10,7 @@ from warpfront.matrix.plan import NEVER_BUILT, LockState, with_parents
 from warpfront.model import Blocked, Cell, Failed, LockInputs, Patch, WheelLock
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.workspace import Folders
+from warpfront.system.confinement import inside_root
 from warpfront.system.store import read_text
 from warpfront.wheels.archives import folder_sha256
 from warpfront.wheels.lock import lock_inputs, read_written_lock, staleness
@@ -41,6 +42,11 @@ def read_state(
 ) -> LockState:
     """The committed lock of a cell and whether it still fits what the matrix asks for."""
     path = folders.lock_path(inputs.cell_id)
+    if not inside_root(path, folders.root):
+        raise LockError(
+            f"{path.relative_to(folders.root)}: a link that leads out of the project",
+            hint=f"remove it, then: invoke lock --only {inputs.cell_id}",
+        )
     try:
         text = read_text(path, missing_ok=True)
     except StoreError as error:  # of this cell alone
@@ -72,6 +78,8 @@ def inputs_of(
 def _unfit(root: Path, patch: Patch) -> str:
     """Why the file of a patch is not the one that the matrix names; "" where it is."""
     path = root / patch.file
+    if not inside_root(path, root):
+        return f"{patch.file}: a link that leads out of the project"
     if not path.is_file():
         return f"{patch.file}: no such file"
     found = sha256_of(path)

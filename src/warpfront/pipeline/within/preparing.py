@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from warpfront.errors import BlockedError, RenderError
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
-from warpfront.images.render import render
+from warpfront.images.render import ContextParts, context_parts, rendered_image
+from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.matrix.plan import content_hash
 from warpfront.model import Blocked, Cell, Failed, RenderedImage, ResolvedBase, StepName, WheelLock
 from warpfront.pipeline.within.attempt import attempt
@@ -41,7 +43,7 @@ def render_cells(
     cells = tuple(cells)
     by_id = {cell.id: cell for cell in cells}
 
-    def one(cell: Cell) -> RenderedImage:
+    def parts_of(cell: Cell) -> ContextParts:
         parent = by_id[cell.parent] if cell.parent else None
         parent_lock = locks[cell.parent] if cell.parent else None
         lock = locks[cell.id]
@@ -50,11 +52,33 @@ def render_cells(
             if parent_lock
             else guard_files(guard_policy(cell, lock, material.compat), material.guard)
         )
-        return render(
-            cell, lock, material.templates, parent=parent, parent_lock=parent_lock, guard=guard
-        )
+        return context_parts(cell, lock, parent=parent, parent_lock=parent_lock, guard=guard)
 
-    return {cell.id: attempt(cell.id, "render", one, cell) for cell in cells}
+    def finished(parts: ContextParts, text: Rendered) -> RenderedImage:
+        if isinstance(text, RenderError | BlockedError):
+            raise text
+        return rendered_image(parts, material.templates, text)
+
+    results: dict[str, ContextParts | Blocked | Failed] = {
+        cell.id: attempt(cell.id, "render", parts_of, cell) for cell in cells
+    }
+    ready = [one for one in results.values() if isinstance(one, ContextParts)]
+    texts = render_templates(material.templates.sources, [_request(one) for one in ready])
+    images = {
+        parts.cell.id: attempt(parts.cell.id, "render", finished, parts, text)
+        for parts, text in zip(ready, texts, strict=True)
+    }
+    return {
+        cell_id: images[cell_id] if isinstance(one, ContextParts) else one
+        for cell_id, one in results.items()
+    }
+
+
+def _request(parts: ContextParts) -> RenderRequest:
+    cell = parts.cell
+    return RenderRequest(
+        folder=cell.template, variables=parts.variables, label=f" (cell {cell.id})"
+    )
 
 
 def prepare_cells(

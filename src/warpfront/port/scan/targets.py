@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from warpfront.errors import NothingSelectedError
+from warpfront.errors import NothingSelectedError, UndeterminedError
+from warpfront.matrix.vendors import VENDORS
 
 _GFX = re.compile(r"gfx(?P<generation>9|1[0-2])[0-9a-f]{2}\Z")
 _GAUDI = re.compile(r"(?:gaudi[0-9]?|hpu)\Z")
@@ -32,8 +33,9 @@ class ScanTarget:
 
 def read_target(name: str, toolkit: str = "") -> ScanTarget:
     """The target that `name` means: `gfx942`, `gaudi3`, `hpu`, `cpu`; `toolkit` is the version of
-    ROCm it is built with, where that is known. Raises `NothingSelectedError`: there is nothing to
-    find for `sm_90`, the code was written for it.
+    ROCm it is built with, where that is known. Raise `NothingSelectedError` for `sm_90`, which the
+    code was written for, and for what is no target; `UndeterminedError` for a vendor's target that
+    no rule is for.
     """
     gfx = _GFX.match(name)
     if gfx is not None:
@@ -45,10 +47,13 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
         return ScanTarget(name=name, classes=tuple(dict.fromkeys((name, "hpu"))))
     if name == "cpu":
         return ScanTarget(name=name, classes=("cpu",))
-    raise NothingSelectedError(
-        f"no rules for target {name!r}",
-        hint="scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu",
-    )
+    hint = "scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu"
+    vendor = next((one.name for one in VENDORS.values() if one.accepts_target(name)), "")
+    if vendor and vendor != "nvidia":
+        raise UndeterminedError(
+            f"not determined: no rules for {vendor} targets ({name})", hint=hint
+        )
+    raise NothingSelectedError(f"no rules for target {name!r}", hint=hint)
 
 
 def _release(toolkit: str) -> tuple[str, ...]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from warpfront.release.bill.licences import Licence, LicenceClass, class_of
 from warpfront.release.bill.parts import Bill, Part
+from warpfront.system.markdown import markdown_text
 
 SCHEMA = 1
-# What Markdown would read as more than text.
-_MARKUP = re.compile(r"([\\`*_\[\]|~])")
-_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +66,7 @@ def licence_markdown(bill: Bill) -> str:
     counts = Counter(row.asks.name for row in rows)
     return "\n".join(
         [
-            f"# Licences in {_text(bill.name)}:{_text(bill.tag)}",
+            f"# Licences in {markdown_text(bill.name)}:{markdown_text(bill.tag)}",
             "",
             f"{len(rows)} packages; {len(undecided)} need a decision before it is passed on.",
             "",
@@ -113,11 +109,5 @@ def _packages(rows: Iterable[LicenceRow]) -> list[str]:
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, tuple("---" for _ in head), *(tuple(map(_text, row)) for row in rows)]
+    lines = [head, tuple("---" for _ in head), *(tuple(map(markdown_text, row)) for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _text(text: str) -> str:
-    """Somebody else's words as nothing but words."""
-    plain = _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
-    return _MARKUP.sub(r"\\\1", html.escape(plain, quote=False))

@@ -19,6 +19,7 @@ from warpfront.model import (
     Patch,
     PatchedWheel,
     ResolvedBase,
+    Source,
     WheelLock,
 )
 from warpfront.release.bill.askers import Asking, asked_for
@@ -140,11 +141,15 @@ def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList])
     for cell in chain:
         file = requirements[cell.requirements_file] if cell.requirements_file else None
         tools = cell.compiler.requirements if cell.compiler else ()
-        named = [source.name for source in file.sources if source.name] if file else []
+        named = [_with_extras(source) for source in file.sources if source.name] if file else []
         texts = file.requirements if file else ()
         asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
         asked.update(dict.fromkeys((*tools, *texts, *named)))
     return tuple(asked)
+
+
+def _with_extras(source: Source) -> str:
+    return f"{source.name}[{','.join(source.extras)}]" if source.extras else source.name
 
 
 def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:

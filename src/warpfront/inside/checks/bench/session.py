@@ -30,8 +30,9 @@ from warpfront.inside.checks.bench.state import here, noisy, read_state
 from warpfront.inside.checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront.inside.checks.bench.timer import Work
 from warpfront.inside.checks.bench.work import work_of
+from warpfront.inside.checks.claimed_device import judge_device
 from warpfront.inside.checks.claims import Claims, ClaimsError, read_claims
-from warpfront.inside.checks.hardware.machine_reader import Machine
+from warpfront.inside.checks.hardware import Machine, read_hardware
 from warpfront.inside.checks.hardware.processor import read_processor
 from warpfront.inside.checks.precision import precision_settings, require_full_precision
 from warpfront.inside.checks.results import write_json
@@ -91,12 +92,23 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
             "results": results,
             "training": training,
             "findings": [
-                {"level": "warning", "message": f"noisy: {reason}"}
-                for reason in noisy(before, after)
+                {"level": "warning", "message": message}
+                for message in (
+                    *(f"noisy: {reason}" for reason in noisy(before, after)),
+                    *_doubts(claims),
+                )
             ],
         },
     )
     return path
+
+
+def _doubts(claims: Claims) -> tuple[str, ...]:
+    """Why these times may be no hardware's."""
+    if claims.device == "cpu":
+        return ()
+    doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
+    return (f"{doubtful.outcome}: {doubtful.reason}",) if doubtful else ()
 
 
 class TorchBench:

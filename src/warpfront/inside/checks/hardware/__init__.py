@@ -8,6 +8,7 @@ from __future__ import annotations
 from warpfront.inside.checks.hardware.amd_devices import read_amd
 from warpfront.inside.checks.hardware.gaudi_devices import read_gaudi
 from warpfront.inside.checks.hardware.intel_devices import read_intel
+from warpfront.inside.checks.hardware.kernel_view import read_kernel
 from warpfront.inside.checks.hardware.machine_reader import Machine, MachineReader, Noting
 from warpfront.inside.checks.hardware.nvidia_devices import read_nvidia
 from warpfront.inside.checks.hardware.processor import read_processor
@@ -48,4 +49,5 @@ def read_hardware(reader: MachineReader) -> Hardware:
         visibility=visibility,
         problems=tuple(problems),
         evidence=noting.evidence,
+        kernel={vendor: read_kernel(reader, vendor) for vendor in _VENDORS},
     )

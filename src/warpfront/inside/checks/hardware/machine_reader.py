@@ -79,8 +79,11 @@ class Machine:
             return ()
 
     def access(self, path: str) -> bool | None:
-        """By permission bits only: opening a Gaudi's node would take it from another process."""
-        return os.access(path, os.R_OK | os.W_OK) if Path(path).exists() else None
+        """By permission bits only: opening a Gaudi's node would take it from another process. A
+        file that is no character device is no node.
+        """
+        place = Path(path)
+        return os.access(path, os.R_OK | os.W_OK) if place.is_char_device() else None
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
         program = (*_OWN_PROGRAMS.get(argv[0], argv[:1]), *argv[1:])

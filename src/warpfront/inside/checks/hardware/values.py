@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from warpfront.inside.checks.hardware.kernel_view import KernelView
 from warpfront.inside.checks.hardware.machine_reader import Testimony
 
 
@@ -74,7 +75,8 @@ class Detected:
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
     """The machine without torch. `problems` are contradictions between sources and things that
-    stand in a device's way; `evidence` is every source that was asked.
+    stand in a device's way; `evidence` is every source that was asked; `kernel` is what plain files
+    show of each vendor's devices.
     """
 
     accelerators: tuple[Accelerator, ...]
@@ -84,6 +86,7 @@ class Hardware:
     visibility: Mapping[str, Visibility]
     problems: tuple[str, ...]
     evidence: tuple[Testimony, ...]
+    kernel: Mapping[str, KernelView] = field(default_factory=dict)
 
     def of(self, vendor: str) -> tuple[Accelerator, ...]:
         return tuple(one for one in self.accelerators if one.vendor == vendor)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,6 +61,15 @@ def starts() -> Mapping[str, str]:
     """Files that run code at every start of Python and are known, each with its text's pattern."""
     document: Mapping[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))["starts"]
     return {name: str(one["text"]) for name, one in document.items()}
+
+
+def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Patterns of compiled files that need not load on a vendor's devices: the table's, and those
+    of `smoke:` entries.
+    """
+    table = json.loads(TABLE.read_text(encoding="utf-8"))["optional"]
+    known = (name for name, one in table.items() if vendor in one.get("vendors", (vendor,)))
+    return (*known, *(str(one) for entry in smoke for one in entry.get("optional", ())))
 
 
 def names() -> tuple[str, ...]:

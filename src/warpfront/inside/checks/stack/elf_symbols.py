@@ -1,17 +1,36 @@
-"""What a compiled extension needs and does not find here: libraries, and symbols of those that are
-there. Reads the file's own tables; the loader itself stops at the first.
+"""Libraries and symbols that a compiled file needs and does not find here.
+
+Reads the file's own tables; the loader itself stops at the first.
+
+`lacking` loads a file, as an import would. `LoaderPaths` loads nothing: it looks for the names that
+a file lists where ld.so(8) would look, so it also serves for plug-ins that a package loads later.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import glob
+import importlib.machinery
+import mmap
 import os
+import re
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-_SHT_DYNSYM, _SHT_DYNAMIC, _DT_NEEDED, _STB_GLOBAL = 11, 6, 1, 1
+_SHT_DYNSYM, _STB_GLOBAL = 11, 1
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+_TRUSTED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu")
+_ALTERNATIVE = re.compile(
+    r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)[\d_]*(?=[a-z.-])"
+)
+_CACHE = Path("/etc/ld.so.cache")
+# Libraries of a driver that is the host's: the container toolkit mounts them into an image.
+DRIVERS: Mapping[str, str] = {"nvidia": r"lib(cuda|nvcuvid|cudadebugger|nvidia-[\w-]+)\.so\.1"}
 _NAME_LIMIT_BYTES = 1 << 16
 _MAPS = Path("/proc/self/maps")
 
@@ -57,34 +76,170 @@ def loaded_files() -> frozenset[str]:
     return frozenset(line.split(maxsplit=5)[-1] for line in lines if ".so" in line)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Dynamic:
+    """What an ELF file tells the loader: libraries that it needs, and folders to look in first."""
+
+    machine: str = ""
+    needed: tuple[str, ...] = ()
+    soname: str = ""
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderPaths:
+    """Where the loader of an image finds libraries. `packaged` are the names of all libraries that
+    installed distributions bring: a package may load them before by ctypes, as torch does, or
+    import the package that has them. `driver` is a pattern of what the host brings.
+    """
+
+    folders: tuple[str, ...] = ()
+    cached: frozenset[str] = frozenset()
+    packaged: frozenset[str] = frozenset()
+    driver: str = ""
+    machine: str = field(default_factory=lambda: os.uname().machine)
+
+    def unserved(self, path: Path) -> tuple[str, ...]:
+        """The libraries that a file needs and no path of this image serves; none for what is no
+        ELF file of this machine.
+        """
+        found = dynamic_of(path)
+        if found.machine != self.machine:
+            return ()
+        own = [one.replace("${ORIGIN}", "$ORIGIN") for one in found.folders]
+        own = [one.replace("$ORIGIN", str(path.parent)) for one in own]
+        return tuple(name for name in found.needed if not self._serves(name, own))
+
+    def _serves(self, name: str, own: Iterable[str]) -> bool:
+        if "/" in name:
+            return Path(name).is_file()
+        if name in self.cached or name in self.packaged or re.match(r"ld-linux|ld64", name):
+            return True
+        if self.driver and re.fullmatch(self.driver, name):
+            return True
+        return any(Path(folder, name).is_file() for folder in (*own, *self.folders))
+
+
+def loader_paths(
+    packaged: Iterable[Path], vendor: str, environment: Mapping[str, str] = os.environ
+) -> LoaderPaths:
+    """Return the paths of this image: LD_LIBRARY_PATH, ld.so.cache and the loader's own folders."""
+    listed = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one]
+    trusted = [folder for pattern in _TRUSTED for folder in sorted(glob.glob(pattern))]  # noqa: PTH207 - of the whole system
+    cache = _CACHE.read_bytes() if _CACHE.is_file() else b""
+    cached = (os.fsdecode(one) for one in cache.split(b"\0") if one.startswith(b"/"))
+    files = [*packaged]
+    return LoaderPaths(
+        folders=(*listed, *trusted),
+        cached=frozenset(os.path.basename(one) for one in cached if os.path.isfile(one)),  # noqa: PTH119, PTH113 - thousands
+        packaged=frozenset([*(one.name for one in files), *(dynamic_of(f).soname for f in files)]),
+        driver=DRIVERS.get(vendor, ""),
+    )
+
+
+def lacking_libraries(
+    files: Iterable[Path], paths: LoaderPaths, optional: Iterable[str] = ()
+) -> dict[Path, tuple[str, ...]]:
+    """Return the files that need libraries which no path serves, with the names of these.
+
+    Alternatives (`libx_cpu.so`, `libx_cuda126.so`) count only where none of them is served.
+    `optional` are patterns of files that a package is known to do without.
+    """
+    found = {path: paths.unserved(path) for path in files}
+    served = {_family(path) for path, names in found.items() if not names}
+    return {
+        path: names
+        for path, names in found.items()
+        if names
+        and (_is_module(path) or _family(path) not in served)
+        and not any(path.match(one) for one in optional)
+    }
+
+
+def _family(path: Path) -> tuple[str, str]:
+    """The folder, and the name without what tells alternatives apart: devices and versions."""
+    return str(path.parent), re.sub(r"\d+", "*", _ALTERNATIVE.sub("*", path.name))
+
+
+def _is_module(path: Path) -> bool:
+    return path.name.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES[:-1]))
+
+
+def is_shared_object(name: str) -> bool:
+    return re.search(r"\.so(\.\d+)*\Z", name) is not None
+
+
+@functools.cache
+def dynamic_of(path: Path) -> Dynamic:
+    """What a file tells the loader; nothing where it cannot be read."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return read_dynamic(data)
+    except (OSError, ValueError):
+        return Dynamic()
+
+
+def read_dynamic(data: bytes | mmap.mmap) -> Dynamic:
+    """What a 64-bit little-endian ELF file tells the loader; nothing of anything else, nor of one
+    that is cut short or says nonsense.
+    """
+    try:
+        return _dynamic(data) if data[:6] == b"\x7fELF\x02\x01" else Dynamic()
+    except (struct.error, ValueError, OverflowError, StopIteration):
+        return Dynamic()
+
+
+def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
+    machine, (start,) = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<IIQQQQQQ", data, start + n * size) for n in range(count)]
+    name = _MACHINES.get(machine, f"ELF machine {machine}")
+    tables = [one for one in headers if one[0] == _PT_DYNAMIC]
+    if not tables:
+        return Dynamic(machine=name)
+    content = data[tables[0][2] : tables[0][2] + tables[0][5] // 16 * 16]
+    entries = list(struct.iter_unpack("<QQ", content))
+    address = next(value for tag, value in entries if tag == _DT_STRTAB)
+    texts = next(
+        one[2] + address - one[3]
+        for one in headers
+        if one[0] == _PT_LOAD and one[3] <= address < one[3] + one[5]
+    )
+    told: dict[int, list[str]] = {}
+    for tag, value in entries:
+        if tag in {_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH}:
+            told.setdefault(tag, []).append(_text(data, texts + value))
+    folders = told.get(_DT_RUNPATH) or told.get(_DT_RPATH) or []
+    return Dynamic(
+        machine=name,
+        needed=tuple(told.get(_DT_NEEDED, ())),
+        soname=next(iter(told.get(_DT_SONAME, ())), ""),
+        folders=tuple(one for text in folders for one in text.split(":") if one),
+    )
+
+
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(libraries that are needed, symbols that somebody else has to define) of a 64-bit little-
+    """(libraries that are needed, symbols that another file has to define) of a 64-bit little-
     endian ELF file; nothing of anything else, nor of one that is cut short or says nonsense.
     """
     try:
-        return _read(data) if data[:6] == b"\x7fELF\x02\x01" else ((), ())
+        wanted = tuple(_wanted(data)) if data[:6] == b"\x7fELF\x02\x01" else ()
     except (struct.error, ValueError, OverflowError):
         return (), ()
+    return read_dynamic(data).needed, wanted
 
 
-def _read(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _wanted(data: bytes) -> Iterator[str]:
     sections = list(_sections(data))
-    needed: list[str] = []
-    wanted: list[str] = []
     for section in sections:
-        if section.link >= len(sections):
+        if section.link >= len(sections) or section.kind != _SHT_DYNSYM:
             continue
         texts = sections[section.link].offset
-        if section.kind == _SHT_DYNAMIC:
-            for tag, value in struct.iter_unpack("<QQ", _content(data, section, 16)):
-                needed += [_text(data, texts + value)] if tag == _DT_NEEDED else []
-        elif section.kind == _SHT_DYNSYM:
-            for name, info, _, index, _, _ in struct.iter_unpack(
-                "<IBBHQQ", _content(data, section, 24)
-            ):
-                if index == 0 and info >> 4 == _STB_GLOBAL:
-                    wanted.append(_text(data, texts + name))
-    return tuple(needed), tuple(wanted)
+        for name, info, _, index, _, _ in struct.iter_unpack(
+            "<IBBHQQ", _content(data, section, 24)
+        ):
+            if index == 0 and info >> 4 == _STB_GLOBAL:
+                yield _text(data, texts + name)
 
 
 def _sections(data: bytes) -> Iterator[_Section]:
@@ -100,8 +255,15 @@ def _content(data: bytes, section: _Section, entry: int) -> bytes:
     return data[section.offset : section.offset + section.size // entry * entry]
 
 
-def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at, at + _NAME_LIMIT_BYTES)].decode("utf-8", "replace")
+def _text(data: bytes | mmap.mmap, at: int) -> str:
+    return _ended(data, at).decode("utf-8", "replace")
+
+
+def _ended(data: bytes | mmap.mmap, at: int) -> bytes:
+    end = data.find(b"\0", at, at + _NAME_LIMIT_BYTES)
+    if at < 0 or end < 0:
+        raise ValueError(f"no text at {at}")
+    return data[at:end]
 
 
 def _opens(library: str) -> bool:

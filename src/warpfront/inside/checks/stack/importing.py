@@ -15,7 +15,6 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import re
 import sys
 import time
 import traceback
@@ -29,8 +28,8 @@ _SHOWN = 300
 
 def main(wanted: Mapping[str, Any], told_to: int) -> None:
     """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
-    process), `attributes` to read, `diagnose`: whether to look at every extension, and `word`,
-    by which its report is known.
+    process), `attributes` to read, `diagnose`: whether to look at every extension, `vendor` and
+    `optional` for that, and `word`, by which its report is known.
     """
     own, dumps = os.getpid(), json.dumps
     told: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
@@ -53,7 +52,7 @@ def main(wanted: Mapping[str, Any], told_to: int) -> None:
     for name in wanted["compiled"]:
         say(f"while {name} was looked for")
         told["compiled"][name] = _compiled(name, wanted["imports"])
-    told["extensions"] = _extensions(wanted["imports"], say, diagnose=wanted["diagnose"])
+    told["extensions"] = _extensions(wanted, say)
     say()
     for path in wanted["attributes"]:
         told["attributes"][path] = _attribute(path)
@@ -75,10 +74,11 @@ def _imported(name: str) -> dict[str, object]:
     try:
         module = importlib.import_module(name)
     except BaseException as error:  # noqa: BLE001 - SystemExit at an import is an answer, too
-        where = traceback.extract_tb(error.__traceback__)[-1:]
+        where, owner = traceback.extract_tb(error.__traceback__)[-1:], _distribution(name)
         return {
             "error": f"{type(error).__name__}: {error}"[:_SHOWN],
             "missing": getattr(error, "name", None),
+            "distribution": owner.metadata["Name"] if owner else None,
             "at": f"{where[0].filename}:{where[0].lineno}" if where else "",
         }
     owner, file = _distribution(name), getattr(module, "__file__", None)
@@ -142,39 +142,48 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
     return {"file": None} if not files else {}
 
 
-def _extensions(
-    imports: list[str], say: Callable[[str], None], *, diagnose: bool
-) -> dict[str, object]:
-    """Of the compiled files of these packages: those in this process, and, where asked, why each
-    Python extension that is not would not load. What is loaded runs code: `say` is told before.
+def _extensions(wanted: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
+    """Of the compiled files of these packages: those in this process, and, to `diagnose`, why each
+    Python extension that is not would not load, and which libraries the others need in vain: a
+    plug-in is loaded later, or never. What is loaded runs code: `say` is called before.
     """
 
     def lacking(path: Path) -> dict[str, object]:
         say(f"while {path} was loaded")
         return _lacking(path)
 
-    files, suffixes = _files(imports), tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    files, suffixes = _files(wanted["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    diagnose, optional = wanted["diagnose"], wanted["optional"]
     mapped = _symbols().loaded_files()
     loaded = {path for path in files if str(path) in mapped}
     others = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
     named = [path for path in others if path.name.count(".") > 1 or path.name.startswith("_")]
+    named = [path for path in named if not any(path.match(one) for one in optional)]
     return {
         "loaded": sorted(map(str, loaded)),
         "others": sorted(str(path) for path in files if path not in loaded),
         "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
+        "unserved": _unserved(files, wanted) if diagnose else {},
     }
+
+
+def _unserved(files: list[Path], wanted: Mapping[str, Any]) -> dict[str, list[str]]:
+    every = (one for owner in importlib.metadata.distributions() for one in _shared_objects(owner))
+    paths = _symbols().loader_paths(every, wanted["vendor"])
+    found = _symbols().lacking_libraries(files, paths, wanted["optional"])
+    return {str(path): list(names) for path, names in found.items()}
 
 
 def _files(imports: list[str]) -> list[Path]:
     """The shared objects that the imported packages' distributions brought."""
     owners = {one.metadata["Name"]: one for name in imports if (one := _distribution(name))}
-    every = [
-        Path(str(one.locate_file(file))).resolve()
-        for one in owners.values()
-        for file in one.files or ()
-        if re.search(r"\.so(\.\d+)*$", file.name)
-    ]
-    return [path for path in every if path.is_file()]
+    return [path for one in owners.values() for path in _shared_objects(one)]
+
+
+def _shared_objects(one: importlib.metadata.Distribution) -> list[Path]:
+    named = (file for file in one.files or () if _symbols().is_shared_object(file.name))
+    paths = (Path(str(one.locate_file(file))).resolve() for file in named)
+    return [path for path in paths if path.is_file()]
 
 
 def _lacking(path: Path) -> dict[str, object]:

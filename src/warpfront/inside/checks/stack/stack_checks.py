@@ -36,7 +36,12 @@ from warpfront.inside.checks.results import (
     passed,
     unavailable,
 )
-from warpfront.inside.checks.stack.descriptions import Description, description
+from warpfront.inside.checks.stack.descriptions import (
+    Description,
+    description,
+    optional_files,
+)
+from warpfront.inside.checks.stack.installed_code import told_of_numpy
 from warpfront.inside.checks.stack.starts import nothing_starts
 
 SECONDS = 300.0
@@ -123,7 +128,7 @@ def checks_of(
         yield from _described(str(entry["uses"]), claims, told)
     if entry.get("imports"):
         modules = tuple(map(str, entry["imports"]))
-        say = _once(name, told, lambda: imported(modules, diagnose=True))
+        say = _once(name, told, lambda: imported(modules, diagnose=claims))
         yield Check(name=f"{name}: imports", find=lambda: all_imported(say()))
         yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
     if entry.get("run"):
@@ -142,7 +147,10 @@ def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) 
         name,
         told,
         lambda: imported(
-            known.imports, compiled=known.compiled, attributes=attributes, diagnose=nothing
+            known.imports,
+            compiled=known.compiled,
+            attributes=attributes,
+            diagnose=claims if nothing else None,
         ),
     )
     yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), known))
@@ -182,15 +190,17 @@ def imported(
     *,
     compiled: tuple[str, ...] = (),
     attributes: tuple[str, ...] = (),
-    diagnose: bool = False,
+    diagnose: Claims | None = None,
     seconds: float = SECONDS,
 ) -> ImportReport:
-    """What a process that imports these says of them."""
+    """What a process that imports these says of them; with claims it diagnoses every extension."""
     wanted = {
         "imports": list(modules),
         "compiled": list(compiled),
         "attributes": list(attributes),
-        "diagnose": diagnose,
+        "diagnose": diagnose is not None,
+        "vendor": diagnose.vendor if diagnose else "",
+        "optional": optional_files(diagnose.vendor, diagnose.smoke) if diagnose else (),
         "word": secrets.token_hex(),
     }
     with tempfile.TemporaryFile() as answer:
@@ -245,7 +255,8 @@ def all_imported(told: ImportReport, known: Description | None = None) -> CheckF
     if wrong:
         name, error = next(iter(wrong.items()))
         more = f"; {told.ending}" if told.ending else ""
-        return failed(f"import {name}: {error}{more}", output=tail(told.ended.output), **details)
+        advice = told_of_numpy(error, told.imports[name])
+        return failed(f"import {name}: {advice}{more}", output=tail(told.ended.output), **details)
     if told.ended.left:
         return failed(outlived(told.ended), **details)
     if told.ending and not told.said.get("imported"):
@@ -280,16 +291,23 @@ def why_not(said: Mapping[str, Any]) -> str:
 
 
 def extensions_load(told: ImportReport) -> CheckFinding:
-    """Of a package that nobody described: every extension that it brings for this Python loads.
-    What runs although one does not takes a way around it.
+    """Of a package without a description: every extension that it brings for this Python loads, and
+    the libraries that its plug-ins need are there. What runs without one takes a way around it.
     """
-    if told.ending or "extensions" not in told.said:
-        return failed(f"not known: {told.ending or 'nothing was said'}")
+    lost = [name for name, one in told.imports.items() if one.get("error")]
+    if told.ending or lost or "extensions" not in told.said:
+        why = told.ending or (f"{lost[0]} was not imported" if lost else "nothing was said")
+        return failed(f"not known: {why}")
     found = told.said["extensions"]
     wrong = [
         f"{Path(file).name}: {why_not({**one, 'error': one['said']})}"
         for file, one in found["lacking"].items()
         if one["said"]
+    ]
+    wrong += [
+        f"{Path(file).name}: lacks {', '.join(names)}"
+        for file, names in found["unserved"].items()
+        if file not in found["lacking"]
     ]
     if wrong:
         return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=found)

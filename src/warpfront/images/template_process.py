@@ -1,0 +1,185 @@
+"""Templates rendered in a child process, so that none of them can take the time or the memory of
+whoever renders them: a pull request may change a template. Edge.
+
+One child renders all cells of a run. A limit ends it, and another child goes on with the rest;
+the template that broke the limit is not rendered again in that run.
+"""
+
+from __future__ import annotations
+
+import base64
+import copyreg
+import io
+import json
+import pickle
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from warpfront.errors import BlockedError, CommandFailedError, RenderError
+from warpfront.model import ImageFile, Refused, frozen
+from warpfront.system.process import Command, Completed, run
+
+# Rendering waits for nothing, so that a child that takes no processor time is stopped or swapped.
+_WALL_SECONDS = 600.0
+_HINT = "simplify the template: it may loop over a cell's own values, and repeat nothing else"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one Dockerfile may take of the processor, and a child of memory (address space)."""
+
+    cpu_seconds: int = 5
+    memory_bytes: int = 512 << 20
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderRequest:
+    """One Dockerfile to render: the folder of its template and what the template sees. `label`
+    ends the message of an error.
+    """
+
+    folder: str
+    variables: Mapping[str, object]
+    label: str = ""
+
+
+Rendered = str | RenderError | BlockedError
+
+
+def render_templates(
+    sources: Mapping[str, ImageFile | Refused],
+    requests: Sequence[RenderRequest],
+    limits: Limits = LIMITS,
+) -> list[Rendered]:
+    """Return the text of each request, or why there is none. A template that breaks a limit fails
+    its own requests and no other.
+    """
+    done: dict[int, Rendered] = {}
+    broken: dict[str, str] = {}
+    while pending := [at for at in range(len(requests)) if at not in done]:
+        for at in pending:
+            if why := broken.get(requests[at].folder):
+                done[at] = _error(requests[at], f"{why} for another cell")
+        pending = [at for at in pending if at not in done]
+        if not pending:
+            break
+        completed = _completed(sources, [requests[at] for at in pending], limits)
+        # What follows the last line's end was cut off.
+        answers = [json.loads(line) for line in completed.stdout.split("\n")[:-1]]
+        for at, answer in zip(pending, answers, strict=False):
+            done[at] = _read(answer)
+        if len(answers) < len(pending):
+            at = pending[len(answers)]
+            broken[requests[at].folder] = why = _why_ended(completed, limits)
+            done[at] = _error(requests[at], why)
+    return [done[at] for at in range(len(requests))]
+
+
+def _completed(
+    sources: Mapping[str, ImageFile | Refused], requests: Sequence[RenderRequest], limits: Limits
+) -> Completed:
+    stream = io.BytesIO()
+    pickler = pickle.Pickler(stream)
+    reduced: dict[type, Callable[[Any], Any]] = {MappingProxyType: _reduced}
+    pickler.dispatch_table = copyreg.dispatch_table | reduced
+    pickler.dump(({name: _sent(one) for name, one in sources.items()}, list(requests), limits))
+    return run(
+        Command(
+            # -P: nothing of the project's own folder is imported.
+            argv=(sys.executable, "-P", "-m", __name__),
+            stdin=base64.b64encode(stream.getvalue()).decode(),
+            timeout_seconds=_WALL_SECONDS,
+        )
+    )
+
+
+def _sent(file: ImageFile | Refused) -> ImageFile | Refused:
+    """A file of an image as the child gets it: what is too long for a template stays here."""
+    if isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE:
+        return Refused(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
+    return file
+
+
+def _reduced(mapping: Mapping[str, str]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return frozen, (dict(mapping),)
+
+
+def _read(answer: Mapping[str, str]) -> Rendered:
+    """The child's answer: JSON alone, since it ran somebody's template."""
+    if "text" in answer:
+        return str(answer["text"])
+    kind = BlockedError if answer.get("kind") == "blocked" else RenderError
+    return kind(str(answer.get("message")), hint=str(answer.get("hint", "")))
+
+
+def _error(request: RenderRequest, why: str) -> RenderError:
+    return RenderError(f"images/{request.folder}/Dockerfile.j2: {why}{request.label}", hint=_HINT)
+
+
+def _why_ended(completed: Completed, limits: Limits) -> str:
+    """Why a child ended in the middle of a template. Raise `CommandFailedError` where no template
+    can be the reason.
+    """
+    code = completed.returncode
+    if code == -signal.SIGXCPU:
+        return f"it takes more than {limits.cpu_seconds} s"
+    if code == _OUT_OF_MEMORY:
+        return f"it takes more than {limits.memory_bytes >> 20} MiB of memory"
+    if code < 0:
+        return f"it crashes the interpreter ({signal.Signals(-code).name})"
+    raise CommandFailedError(
+        f"templates could not be rendered: {completed.stderr.strip()[-1000:]}",
+        hint="is this warpfront installed whole?",
+    )
+
+
+_OUT_OF_MEMORY = 3
+_LONGEST_TEMPLATE = 1 << 20
+_LONGEST_MESSAGE = 2000
+
+
+def main() -> None:
+    """Render what comes on stdin, one line of JSON for each request, in order."""
+    from warpfront.images.templating import Renderer  # noqa: PLC0415 - the parent needs no Jinja2
+
+    sources, requests, limits = pickle.loads(base64.b64decode(sys.stdin.buffer.read()))  # noqa: S301
+    renderer = Renderer(sources)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_AS, limits.memory_bytes)
+    for request in requests:
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.cpu_seconds)
+        try:
+            line = json.dumps(_answer(renderer, request))
+        except MemoryError:
+            sys.exit(_OUT_OF_MEMORY)
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def _lower(which: int, wanted: int) -> None:
+    """Set a limit, or leave the machine's own where that is lower."""
+    _, most = resource.getrlimit(which)
+    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(which, (soft, most))
+
+
+def _answer(renderer: object, request: RenderRequest) -> dict[str, str]:
+    try:
+        text = renderer.render(request.folder, request.variables, label=request.label)  # type: ignore[attr-defined]
+    except (RenderError, BlockedError) as error:
+        kind = "blocked" if isinstance(error, BlockedError) else "render"
+        return {"kind": kind, "message": error.message[:_LONGEST_MESSAGE], "hint": error.hint}
+    return {"text": text}
+
+
+if __name__ == "__main__":
+    main()

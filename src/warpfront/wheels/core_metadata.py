@@ -1,0 +1,182 @@
+"""The METADATA of a wheel (core metadata, PEP 566 and later) and the rules that tie it to the
+wheel's file name. Words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, parse_tag
+from packaging.utils import canonicalize_name, canonicalize_version, parse_wheel_filename
+
+from warpfront.wheels.requirement_lines import readable_requirement
+
+_INFO = ".dist-info"
+_EGG = ".egg-info"
+_AT_HOME = ("purelib", "platlib")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelMetadata:
+    """The fields of METADATA that decide what is installed together."""
+
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+    requires_python: str = ""
+    extras: tuple[str, ...] = ()
+
+
+def parse_metadata(text: str) -> WheelMetadata:
+    """Return the fields of a METADATA text. Raise `ValueError` where Name or Version is missing or
+    given twice: installers would differ on which counts.
+    """
+    from packaging.metadata import parse_email  # noqa: PLC0415 - email takes longer than a plan may
+
+    raw, unparsed = parse_email(text)
+    for field in ("name", "version", "requires-python"):
+        if len(unparsed.get(field, ())) > 1:
+            raise ValueError(f"METADATA has {field.title()} {len(unparsed[field])} times")
+    if not raw.get("name") or not raw.get("version"):
+        raise ValueError("METADATA has no Name or no Version")
+    return WheelMetadata(
+        name=raw["name"],
+        version=raw["version"],
+        requires=tuple(raw.get("requires_dist", ())),
+        requires_python=raw.get("requires_python", ""),
+        extras=tuple(raw.get("provides_extra", ())),
+    )
+
+
+def requires_of(text: str) -> tuple[str, ...]:
+    """Return Requires-Dist of a METADATA text, whatever else is wrong with it."""
+    from packaging.metadata import parse_email  # noqa: PLC0415 - see `parse_metadata`
+
+    return tuple(parse_email(text)[0].get("requires_dist", ()))
+
+
+def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str, str, str], ...]:
+    """Return (field, text of `first`, text of `second`) for each field that means something else,
+    whatever the spelling and order.
+    """
+    pythons = _specifiers(first.requires_python), _specifiers(second.requires_python)
+    pairs = (
+        ("Name", canonicalize_name(first.name), canonicalize_name(second.name)),
+        ("Version", canonicalize_version(first.version), canonicalize_version(second.version)),
+        ("Requires-Dist", _demands(first.requires), _demands(second.requires)),
+        ("Requires-Python", *pythons),
+        ("Provides-Extra", _names(first.extras), _names(second.extras)),
+    )
+    return tuple(
+        (field, *_only_different(one, other)) for field, one, other in pairs if one != other
+    )
+
+
+def accepts_python(metadata: WheelMetadata, python: str) -> bool:
+    """Return whether Requires-Python accepts some release of Python `python` (X.Y)."""
+    try:
+        accepted = SpecifierSet(metadata.requires_python)
+    except InvalidSpecifier:
+        return True  # as pip and uv take it
+    return any(accepted.contains(f"{python}.{micro}") for micro in range(100))
+
+
+def info_folder(filename: str, members: Collection[str]) -> str:
+    """Return the name of the wheel's one dist-info folder. Raise `ValueError` where the members
+    would install another distribution beside it, or one that the file name does not name.
+    """
+    tops = {installed_path(one).partition("/")[0] for one in members}
+    infos = sorted(top for top in tops if top.casefold().endswith(_INFO))
+    if len(infos) != 1:
+        raise ValueError(f"holds {len(infos)} dist-info folders, not one: {', '.join(infos)}")
+    if not any(one.startswith(f"{infos[0]}/") for one in members):
+        raise ValueError(f"installs {infos[0]} from its .data folder")
+    name, version, _, _ = parse_wheel_filename(filename)
+    stem, _, release = infos[0][: -len(_INFO)].partition("-")
+    found = (canonicalize_name(stem), canonicalize_version(release.replace("_", "-")))
+    if found != (name, canonicalize_version(version)):
+        raise ValueError(f"its dist-info folder is {infos[0]}")
+    for top in sorted(tops):
+        of = canonicalize_name(top[: -len(_EGG)].partition("-")[0])
+        if top.casefold().endswith(_EGG) and of != name:
+            raise ValueError(f"holds the metadata of another distribution: {top}")
+    inside = Counter(one.casefold() for one in members if one.startswith(f"{infos[0]}/"))
+    member, times = inside.most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"holds {member} {times} times")
+    return infos[0]
+
+
+def check_identity(filename: str, metadata: WheelMetadata, wheel_text: str) -> None:
+    """Raise `ValueError` where METADATA or WHEEL is of another distribution, version or platform
+    than the file name says.
+    """
+    name, version, _, tags = parse_wheel_filename(filename)
+    if canonicalize_name(metadata.name) != name:
+        raise ValueError(f"its METADATA says Name: {metadata.name}")
+    if canonicalize_version(metadata.version) != canonicalize_version(version):
+        raise ValueError(f"its METADATA says Version: {metadata.version}")
+    written = [line.partition(":") for line in wheel_text.splitlines()]
+    named = [value.strip() for key, _, value in written if key.strip().casefold() == "tag"]
+    built = {tag for text in named for tag in parse_tag(text)}
+    if not any(_same_build(tag, other) for tag in tags for other in built):
+        raise ValueError(f"its WHEEL says Tag: {', '.join(named) or 'nothing'}")
+
+
+def installed_path(member: str) -> str:
+    """Return the path of a wheel's member below site-packages; "" for programs, headers, data."""
+    top, _, rest = member.partition("/")
+    if not top.endswith(".data"):
+        return member
+    scheme, _, below = rest.partition("/")
+    return below if scheme in _AT_HOME else ""
+
+
+def as_texts(found: Iterable[tuple[str, str, str]], first: str, second: str) -> Iterator[str]:
+    """Yield lines that show both sides of `differences`."""
+    for field, one, other in found:
+        yield f"{field}: {first}: {one or 'nothing'}"
+        yield f"{field}: {second}: {other or 'nothing'}"
+
+
+def _same_build(named: Tag, built: Tag) -> bool:
+    """Whether WHEEL's tag is that of the file name. Projects give a file that was built as `linux`
+    or `any` the name of a manylinux level, and leave WHEEL as it was (ray, playwright).
+    """
+    same = (named.interpreter, named.abi) == (built.interpreter, built.abi)
+    return same and (built.platform == "any" or _machine(named) == _machine(built))
+
+
+def _machine(tag: Tag) -> str:
+    """The platform without the level of its C library."""
+    system, _, rest = tag.platform.partition("_")
+    if not system.startswith(("linux", "manylinux", "musllinux")):
+        return tag.platform
+    parts = rest.split("_")
+    return "_".join(parts[2:] if parts[0].isdigit() and len(parts) > 2 else parts)
+
+
+def _specifiers(text: str) -> str:
+    return ",".join(sorted(one.replace(" ", "") for one in text.split(",") if one.strip()))
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({str(canonicalize_name(one)) for one in names}))
+
+
+def _demands(requires: Iterable[str]) -> tuple[str, ...]:
+    found = ((one, readable_requirement(one)) for one in requires)
+    return tuple(sorted({_normal(text) if one is None else str(one) for text, one in found}))
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _only_different(one: str | tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, str]:
+    if isinstance(one, str) or isinstance(other, str):
+        return str(one), str(other)
+    return "; ".join(sorted({*one} - {*other})), "; ".join(sorted({*other} - {*one}))

@@ -1,0 +1,89 @@
+"""What reaches a terminal passes one place: `visible_output` of `inside.guard.visible`, in which
+tasks, sessions, checks and the guard run. No other module prints.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "warpfront"
+# Programs, and what runs in them: each begins with `visible_output` (the tests of each show it), or
+# is a start-up shim of the guard, whose sentences name files and packages of the image.
+PROGRAMS = ("doors", "inside")
+ALONE = {"matrix/__main__.py"}  # its own schema, as JSON
+STARTS = {
+    "__main__.py",
+    "doors/sessions.py",
+    "doors/tasks/declaring.py",
+    "inside/checks/__main__.py",
+    "inside/guard/__main__.py",
+}
+# Streams of their own, which end as text: no terminal.
+CONSOLES = {"bench/forms.py", "report/text.py"}
+EXITS = {"doors/tasks/declaring.py"}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls(tree: ast.Module, *names: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+        for node in ast.walk(tree)
+    )
+
+
+def prints(tree: ast.Module) -> bool:
+    """Whether a module calls print, or names one of the streams of a process."""
+    streams = any(
+        isinstance(node, ast.Attribute)
+        and node.attr in {"stdout", "stderr", "__stdout__", "__stderr__"}
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "sys"
+        for node in ast.walk(tree)
+    )
+    return streams or calls(tree, "print")
+
+
+@pytest.mark.parametrize(
+    "text", ["print(1)", "import sys\nsys.stdout.write(x)", "f(file=sys.stderr)", "sys.__stdout__"]
+)
+def test_a_module_that_prints_is_seen(text: str) -> None:
+    assert prints(ast.parse(text))
+
+
+def test_only_programs_print() -> None:
+    found = {name for name, tree in modules() if prints(tree)}
+    elsewhere = {name for name in found if name.partition("/")[0] not in PROGRAMS}
+    assert elsewhere == ALONE
+
+
+def test_every_program_makes_its_output_visible() -> None:
+    found = {name for name, tree in modules() if calls(tree, "visible_output")}
+    assert found == STARTS
+
+
+def test_only_one_module_ends_a_task_with_a_message_and_cleans_it() -> None:
+    found = {name for name, tree in modules() if calls(tree, "Exit")}
+    assert found == EXITS
+
+
+def test_consoles_of_rich_take_no_markup_of_foreign_text() -> None:
+    for name, tree in modules():
+        made = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "Console"
+        ]
+        assert bool(made) == (name in CONSOLES), name
+        for node in made:
+            given = {one.arg: ast.unparse(one.value) for one in node.keywords}
+            assert (given.get("markup"), given.get("emoji")) == ("False", "False"), name

@@ -1,0 +1,35 @@
+"""Rendering in this process: the renderer of `template_process`, without its child and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpfront.errors import BlockedError, RenderError
+from warpfront.images.render import Templates, context_parts, rendered_image
+from warpfront.images.template_process import Rendered, RenderRequest
+from warpfront.images.templating import Renderer
+from warpfront.model import Cell, ImageFile, Refused, RenderedImage, WheelLock
+
+
+def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> RenderedImage:
+    """The build context of a cell; `more` as in `context_parts`."""
+    parts = context_parts(cell, lock, **more)
+    renderer, label = Renderer(templates.sources), f" (cell {cell.id})"
+    text = renderer.render(cell.template, parts.variables, label=label)
+    return rendered_image(parts, templates, text)
+
+
+def render_here(
+    sources: Mapping[str, ImageFile | Refused], requests: Sequence[RenderRequest]
+) -> list[Rendered]:
+    """A stand-in for `render_templates`: unit tests start no program."""
+    renderer = Renderer(sources)
+
+    def one(request: RenderRequest) -> Rendered:
+        try:
+            return renderer.render(request.folder, request.variables, label=request.label)
+        except (RenderError, BlockedError) as error:
+            return error
+
+    return [one(request) for request in requests]
