@@ -2,4 +2,6 @@
 # Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke job --step build --name "$NAME" --cells "$CELLS" --runner "$RUNNER"
+SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
+export SOURCE_DATE_EPOCH WARPFRONT_BUILD_CACHE=ghcr.io/warpfront/build-cache
+exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke job --step build --images "${IMAGES:-}" --name "$NAME" --cells "$CELLS" --runner "$RUNNER"

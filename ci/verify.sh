@@ -2,4 +2,4 @@
 # Made by `invoke ci --write`; `invoke ci --check` says when it is stale.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke job --step verify --on "$TARGET" --name "$NAME" --cells "$CELLS" --runner "$RUNNER"
+exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke job --step verify --on "$TARGET" --name "$NAME" --cells "$CELLS" --runner "$RUNNER" --after "${AFTER:-}"

@@ -4,6 +4,7 @@ that they use. A job has a copy of the repository and nothing else of the jobs b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,22 +12,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import artifact_store
+import action_standins
 
 from warpfront.ci.actions import pinned_actions
 
 REPOSITORY_NAME = "me/mine"
 ACT = Path(sys.executable).parent / "act"
-# What a job of these workflows gives to any of the actions.
-_INPUTS = (
-    *("name", "path", "pattern", "overwrite", "retention-days"),
-    *("persist-credentials", "fetch-depth", "python-version"),
-)
-_STORES = {"upload-artifact": "name", "download-artifact": "pattern"}
 _ENDED = re.compile(r"^\[[^/\]]+/(?P<job>[^\]]+?) *\] 🏁  Job (?P<how>\w+)$", re.MULTILINE)
 
 
@@ -37,6 +32,20 @@ class Acted:
     code: int
     said: str
     store: Path
+
+    def artifact(self, name: str) -> Path:
+        """What the newest artifact of a name holds."""
+        return action_standins.artifact(self.store, name).files
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What the plan gave to the other jobs."""
+        found = re.findall(r"::set-output:: ([\w-]+)=(.*)$", self.said, re.MULTILINE)
+        return dict(found)
+
+    @property
+    def artifacts(self) -> set[str]:
+        return {one.name for one in action_standins.artifacts(self.store)}
 
     @property
     def jobs(self) -> dict[str, str]:
@@ -61,17 +70,30 @@ class LocalForge:
     secrets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def run(self, event: str, payload: object | None = None, timeout: float = 240) -> Acted:
-        """Everything that an event starts."""
+    def run(
+        self,
+        event: str,
+        payload: object | None = None,
+        timeout: float = 240,
+        *,
+        attempt: int = 1,
+        workflow: str = "warpfront",
+    ) -> Acted:
+        """What an event starts of one workflow: act knows no types of events. An `attempt` after
+        the first finds the artifacts of those before it, as a run does that is started again.
+        """
         store = self.folder / "store"
-        shutil.rmtree(store, ignore_errors=True)
-        store.mkdir(parents=True)
+        if attempt == 1:
+            shutil.rmtree(store, ignore_errors=True)
+        store.mkdir(parents=True, exist_ok=True)
         file = self.folder / "event.json"
         file.write_text(json.dumps(payload or {}), encoding="utf-8")
         asked = [str(ACT), event, "--eventpath", str(file), "--action-offline-mode"]
+        asked += ["--no-skip-checkout", "--workflows", f".github/workflows/{workflow}.yml"]
         asked += [f"--platform={label}=-self-hosted" for label in _labels(self.root)]
         jobs = {
             "WARPFRONT_PYTHON": str(self.program),
+            "GITHUB_RUN_ATTEMPT": str(attempt),
             **_of_jobs({**os.environ, **self.environment}),
         }
         asked += [f"--env={name}={text}" for name, text in jobs.items()]
@@ -82,26 +104,71 @@ class LocalForge:
         asked += ["--secret-file", str(hidden)]
         asked += self._stubs(store)
         own = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
-        ran = subprocess.run(
-            asked,
-            cwd=self.root,
-            env={**os.environ, **self.environment, **own},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        with _without_queues(self.root):
+            ran = subprocess.run(
+                asked,
+                cwd=self.root,
+                env={**os.environ, **self.environment, **own},
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
         return Acted(code=ran.returncode, said=ran.stdout + ran.stderr, store=store)
+
+    def run_again(self, event: str, payload: object | None, first: Acted, *failed: str) -> Acted:
+        """Run again what failed: the plan and what succeeded stay as they are, and of the works
+        those that are named `failed` run, with `report` and `required` after them. act cannot do
+        it: the plan says here what it said, without the works that are done.
+        """
+        outputs = {
+            name: json.dumps(
+                [
+                    {**shard, "jobs": [job for job in shard["jobs"] if job["name"] in failed]}
+                    for shard in json.loads(text)
+                    if any(job["name"] in failed for job in shard["jobs"])
+                ]
+            )
+            if text.startswith("[")
+            else text
+            for name, text in first.outputs.items()
+        }
+        said = self.folder / "outputs-again"
+        said.write_text("".join(f"{name}={text}\n" for name, text in outputs.items()))
+        plan = self.folder / "plan-again"
+        shutil.rmtree(plan, ignore_errors=True)
+        shutil.copytree(first.artifact("plan"), plan)
+        again = self.folder / "program-again"
+        keeps = f'cat {said} >>"$GITHUB_OUTPUT"; mkdir left; cp -r {plan}/. left/; exit 0'
+        again.write_text(
+            f'#!/bin/bash\ncase "$*" in *--plan*) {keeps} ;; esac\nexec {self.program} "$@"\n'
+        )
+        again.chmod(0o755)
+        return dataclasses.replace(self, program=again).run(event, payload, attempt=2)
 
     def _stubs(self, store: Path) -> list[str]:
         words = []
         for name, (uses, _) in pinned_actions().items():
             folder = self.folder / "actions" / name
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "action.yml").write_text(json.dumps(_action(name, store)), encoding="utf-8")
+            text = json.dumps(_action(name, store, self.root))
+            (folder / "action.yml").write_text(text, encoding="utf-8")
             place, _, commit = uses.partition("@")
             words += ["--local-repository", f"{place}@{commit}={folder}"]
         return words
+
+
+@contextlib.contextmanager
+def _without_queues(root: Path) -> Iterator[None]:
+    """act has no `concurrency.queue` and refuses it. Jobs have the files as they are committed."""
+    texts = {path: path.read_text() for path in (root / ".github/workflows").glob("*.yml")}
+    try:
+        for path, text in texts.items():
+            path.write_text(re.sub(r"^ +queue: max\n", "", text, flags=re.MULTILINE))
+        yield
+    finally:
+        for path, text in texts.items():
+            path.write_text(text)
 
 
 def _of_jobs(environment: Mapping[str, str]) -> dict[str, str]:
@@ -110,23 +177,28 @@ def _of_jobs(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if name.startswith(names)}
 
 
-def _action(name: str, store: Path) -> dict[str, object]:
+def _action(name: str, store: Path, root: Path) -> dict[str, object]:
+    """The stand-in of an action: tests/action_standins.py, given what the workflow gives."""
+    script = Path(action_standins.__file__)
     step: dict[str, object] = {"shell": "bash", "run": "true"}
-    if name in _STORES:
-        script, verb = Path(artifact_store.__file__), name.partition("-")[0]
-        step["run"] = f'{sys.executable} {script} {verb} {store} "$WHAT" "$WHERE"'
-        what = f"${{{{ inputs.{_STORES[name]} }}}}"
-        step["env"] = {"WHAT": what, "WHERE": "${{ inputs.path }}"}
+    if name in action_standins.ACTIONS:
+        step["run"] = f"{sys.executable} {script} {name} {store}"
+        remote = f"https://github.com/{REPOSITORY_NAME}"
+        step["env"] = {"GIVEN": "${{ toJSON(inputs) }}", "SOURCE": str(root), "REMOTE": remote}
+    inputs = action_standins.INPUTS.get(name, {})
     return {
         "name": name,
-        "inputs": {name: {"required": False} for name in _INPUTS},
+        "inputs": {key: {"required": False, "default": text} for key, text in inputs.items()},
         "runs": {"using": "composite", "steps": [step]},
     }
 
 
 def _labels(root: Path) -> set[str]:
+    """Every label that a workflow names, also in an expression that chooses one."""
     text = "".join(path.read_text() for path in (root / ".github/workflows").glob("*.yml"))
-    return set(re.findall(r"^    runs-on: (\S+)$", text, re.MULTILINE))
+    places = re.findall(r"^    runs-on: (.+)$", text, re.MULTILINE)
+    chosen = {label for one in places for label in re.findall(r'"([^"]+)"', one)}
+    return chosen | {one for one in places if re.fullmatch(r"\S+", one)}
 
 
 def with_forge(

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.system.progress import Line
 
+_IMAGES = "images.json"
+"""Where `FakeEngine.save` keeps what it knows of its images."""
 Program = Callable[[RunRequest, Line], int]
 
 
@@ -127,6 +130,8 @@ class FakeEngine:
         found = self.image(image_id)
         if found is None:
             raise EngineError(f"{self.name}: No such image: {image_id}")
+        if reference in found.references:
+            return
         self._untag(reference)
         found = self.stored[found.id]
         self._put(found, (*found.references, reference))
@@ -187,6 +192,50 @@ class FakeEngine:
         folder.mkdir(parents=True)
         (folder / "index.json").write_text(json.dumps({"manifests": [{"digest": image.id}]}))
         return image.id
+
+    def save(self, references: Iterable[str], archive: Path) -> None:
+        """As docker does, but for the blobs: the images themselves are a file of their own."""
+        self._answer()
+        found = {reference: self.image(reference) for reference in references}
+        if missing := [name for name, image in found.items() if image is None]:
+            raise EngineError(f"{self.name}: No such image: {missing[0]}")
+        images = {name: image for name, image in found.items() if image is not None}
+        configs = {name: digest_of_bytes(self.parts[one.id][1]) for name, one in images.items()}
+        listed = [
+            {"Config": f"blobs/{config.replace(':', '/')}", "RepoTags": [name]}
+            for name, config in configs.items()
+        ]
+        index = [
+            {"digest": one.id, "annotations": {"io.containerd.image.name": name}}
+            for name, one in images.items()
+        ]
+        parts = [
+            {"id": one.id, "name": name, "labels": dict(one.labels), "size": one.size_bytes}
+            for name, one in images.items()
+        ]
+        documents = {
+            "manifest.json": listed,
+            "index.json": {"manifests": index},
+            _IMAGES: parts,
+        }
+        with tarfile.open(archive, "w:gz") as tar:
+            for name, document in documents.items():
+                body = json.dumps(document).encode()
+                entry = tarfile.TarInfo(name)
+                entry.size = len(body)
+                tar.addfile(entry, io.BytesIO(body))
+
+    def load(self, archive: Path) -> None:
+        self._answer()
+        with tarfile.open(archive) as tar:
+            stream = tar.extractfile(_IMAGES)
+            assert stream is not None
+            images = json.load(stream)
+        for one in images:
+            image = StoredImage(
+                id=one["id"], references=(), labels=one["labels"], size_bytes=one["size"]
+            )
+            self._put(self.stored.get(image.id, image), (one["name"],))
 
     def push(self, reference: str, on_progress: Progress) -> int:
         self._answer()

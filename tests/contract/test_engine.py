@@ -34,6 +34,7 @@ from warpfront.errors import EngineError
 from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
 from warpfront.images.engine.docker import DockerEngine
 from warpfront.model import Bootstrap, DeviceAccess
+from warpfront.pipeline.beside.image_handover import identities
 from warpfront.system import process
 
 IMAGE = "localhost/warpfront/contract:image"
@@ -176,6 +177,30 @@ def test_an_image_leaves_as_a_layout_and_is_built_on_where_it_is(
         engine.export("localhost/x/never:1", tmp_path / "none")
     assert engine.builds_elsewhere is False
     engine.remove("localhost/x/a:1")
+
+
+def test_images_go_to_another_engine_as_one_archive(engine: Engine, tmp_path: Path) -> None:
+    """What the archive calls each of them is what this engine calls it."""
+    names = ("localhost/x/a:1", "localhost/x/b:1")
+    made = {
+        name: engine.import_rootfs(small_tar(tmp_path / "a.tar"), name, {LABEL: name})
+        for name in names
+    }
+    archive = tmp_path / "images.tar.gz"
+    engine.save(names, archive)
+    known = identities(archive)
+    for name, image in made.items():
+        assert image.id in known[name]
+        engine.remove(name)
+        assert engine.image(image.id) is None
+    engine.load(archive)
+    for name, image in made.items():
+        found = engine.image(image.id)
+        assert found is not None
+        assert found.labels[LABEL] == name
+        engine.remove(name)
+    with pytest.raises(EngineError):
+        engine.save(["localhost/x/never:1"], tmp_path / "none")
 
 
 def test_a_missing_image_is_none_and_its_removal_no_error(engine: Engine) -> None:

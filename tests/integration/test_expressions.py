@@ -24,6 +24,7 @@ from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront.pipeline.beside.workflows import packaged_limits
 
 pytestmark = pytest.mark.process
 
@@ -31,7 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 TOLD = tomllib.loads((ROOT / "tests/forge/events.toml").read_text(encoding="utf-8"))
 SECRETS = {
     name: f"the secret {name}"
-    for name in ("REGISTRY_TOKEN", "COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
+    for name in (
+        *("REGISTRY_TOKEN", "REGISTRY_READ_TOKEN"),
+        *("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD"),
+    )
 }
 
 
@@ -103,14 +107,18 @@ class Forge:
         if not self._runs(job, given):
             return
         for one in self.evaluator.filled(job["strategy"]["matrix"], given)["include"]:
-            filled = self.evaluator.filled(dict(job), {**given, "matrix": one})
+            full = {**given, "matrix": one}
+            steps = [step for step in job["steps"] if self._runs(step, full)]
+            filled = self.evaluator.filled({**job, "steps": steps}, full)
             self.runs.setdefault(name, []).append(filled)
             if "environment" in filled:
                 self.environments.add(filled["environment"])
 
 
 def the_flow(matrix: Matrix) -> Flow:
-    return make_flow(matrix.runners, installs=("x",), repository="registry.example.com/mine")
+    served = [(cell.vendor, cell.machine) for cell in matrix.cells]
+    repository = "registry.example.com/mine"
+    return make_flow(matrix.runners, served=served, installs=("x",), repository=repository)
 
 
 def planned(matrix: Matrix, scope: str) -> Schedule:
@@ -137,12 +145,12 @@ def a_forge(
         "actor": "somebody",
         "token": "the job's token",
     }
-    files = workflows(the_flow(matrix), pinned_actions())
+    files = workflows(the_flow(matrix), pinned_actions(), packaged_limits())
     return Forge(
         evaluator=evaluator,
         files={path: yaml.safe_load(text) for path, text in files.items()},
         github=github,
-        outputs=outputs(plan, matrix.runners),
+        outputs=outputs(plan, the_flow(matrix).jobs, packaged_limits()),
         **how,
     ).decide()
 
@@ -171,12 +179,14 @@ def test_what_starts_a_run_decides_which_jobs_there_are(
     forge = a_forge(matrix, evaluator, event, plan)
     assert set(forge.runs) == set(event["expected"])
     assert forge.environments == set(event.get("environments", ()))
-    of_work = {name: len(works) for name, works in plan.verify.items()}
-    for runner, count in of_work.items():
-        jobs = forge.runs.get(f"verify-{runner}", [])
-        assert len(jobs) == (count if f"verify-{runner}" in event["expected"] else 0)
+    rows = {"ubuntu": "cpu", "h100": "nvidia-own", "arc": "amd-own"}
+    for runner, works in plan.verify.items():
+        name = f"verify-{rows[runner]}"
+        jobs = forge.runs.get(name, [])
+        assert len(jobs) == (len(works) if name in event["expected"] else 0)
     with_secrets = {name for name, jobs in forge.runs.items() if secrets_in(jobs)}
-    assert with_secrets == set(event["expected"]) & {"candidate-ubuntu", "publish"}
+    kinds = ("candidate-", "publish-", *(("verify-", "bench-") if plan.channel else ()))
+    assert with_secrets == {name for name in event["expected"] if name.startswith(kinds)}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +210,10 @@ def test_a_plan_that_lies_brings_no_stranger_to_our_machines(
     [
         ({"status": "cancelled"}, {"report", "required"}),
         ({"plan_ended": "failure", "status": "failure"}, {"report", "required"}),
-        ({"status": "failure"}, {"candidate-ubuntu", "verify-h100", "publish", "required"}),
+        (
+            {"status": "failure"},
+            {"candidate-cpu", "verify-nvidia-own", "publish-cpu", "required"},
+        ),
     ],
     ids=["cancelled", "no plan", "a job failed"],
 )
@@ -212,7 +225,7 @@ def test_a_run_that_goes_wrong_is_still_judged(
     forge = a_forge(matrix, evaluator, event, planned(matrix, "release"), **how)
     found = set(forge.runs) - {"plan"}
     assert runs <= found
-    assert ("publish" in found) == ("publish" in runs)
+    assert ("publish-cpu" in found) == ("publish-cpu" in runs)
     (required,) = forge.runs["required"]
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"]["PLANNED"] == how.get("plan_ended", "success")
@@ -257,12 +270,12 @@ def test_nothing_to_do_makes_no_job(matrix: Matrix, evaluator: Expressions) -> N
 def test_a_guard_that_is_lost_is_found(matrix: Matrix, evaluator: Expressions) -> None:
     event = next(one for one in TOLD["event"] if "fork's" in one["title"])
     forge = a_forge(matrix, evaluator, event, planned(matrix, "release"))
-    assert "verify-h100" not in forge.runs
+    assert "verify-nvidia-own" not in forge.runs
     files = json.loads(json.dumps(forge.files))
-    files[f"{FOLDER}/{MAIN}.yml"]["jobs"]["verify-h100"]["if"] = "${{ !cancelled() }}"
-    files[f"{FOLDER}/{MAIN}-verify-h100.yml"]["jobs"]["verify-h100"].pop("if")
+    files[f"{FOLDER}/{MAIN}.yml"]["jobs"]["verify-nvidia-own"]["if"] = "${{ !cancelled() }}"
+    files[f"{FOLDER}/{MAIN}-verify-own.yml"]["jobs"]["verify-own"].pop("if")
     forge.runs, forge.files = {}, files
-    assert "verify-h100" in forge.decide().runs
+    assert "verify-nvidia-own" in forge.decide().runs
 
 
 def test_of_a_pull_request_the_newest_push_counts_and_nothing_else_is_cancelled(

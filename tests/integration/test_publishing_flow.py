@@ -6,6 +6,7 @@ check. Each job installs the program from its wheel, as ci/setup.sh says.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -80,7 +81,17 @@ class Ran:
     public_key: Path
 
 
-def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
+def a_wheel(folder: Path) -> str:
+    """This repository as a wheel, and the lines that install it and all that it needs by hash."""
+    words = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder))
+    subprocess.run((sys.executable, *words, str(REPOSITORY)), check=True)
+    (wheel,) = folder.glob("*.whl")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    others = (REPOSITORY / "ci" / "requirements.txt").read_text()
+    return f"{others}\nwarpfront @ {wheel.as_uri()} --hash=sha256:{digest}\n"
+
+
+def a_project(root: Path, host: str, environment: dict[str, str], locked: str) -> Path:
     """What `warpfront init` makes, with a runner, locked, published to `host`."""
     root.mkdir()
     mine = Project(root=root, environment=environment)
@@ -91,6 +102,9 @@ def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
     # A name of its own: others on this engine build images of a project just made.
     matrix["project"] |= {"name": PROJECT, "repository": f"{host}/demo"}
     matrix |= {"runners": {"ubuntu": UBUNTU}, "release": {"nightly": NIGHTLY, "release": RELEASE}}
+    matrix |= {"install": {"requirements": "ci/locked.txt"}}
+    (root / "ci").mkdir()
+    (root / "ci" / "locked.txt").write_text(locked)
     (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
     for words in (("lock",), ("ci", "--write")):
         mine.invoke(*words).expect(0)
@@ -99,21 +113,23 @@ def a_project(root: Path, host: str, environment: dict[str, str]) -> Path:
 
 def a_forge(root: Path, folder: Path, variables: dict[str, str]) -> LocalForge:
     """One whose environments hold a login and a key, as docs/ci.md says; `docker login` is real,
-    and so is the installation, from an index that has the program.
+    and so is the installation, by hash.
     """
     pair = ("cosign", "generate-key-pair", "--output-key-prefix", str(folder / "mine"))
     keyed = {**variables, "COSIGN_PASSWORD": KEY_PASSWORD}
     subprocess.run(pair, env=keyed, check=True, capture_output=True)
-    wheels = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder / "wheels"))
-    subprocess.run((sys.executable, *wheels, str(REPOSITORY)), check=True)
-    links = f"{variables.get('PIP_FIND_LINKS', '')} {folder / 'wheels'}"
-    found = {**variables, "PIP_FIND_LINKS": links, "PYTHONPATH": ""}
+    found = {**variables, "PYTHONPATH": ""}
     forge = with_forge(root, folder / "forge", PROGRAM, installs=True, logs_in=True, **found)
     return dataclasses.replace(
         forge,
-        variables={"REGISTRY_USER": USER, "COSIGN_KEY": "env://COSIGN_PRIVATE_KEY"},
+        variables={
+            "REGISTRY_USER": USER,
+            "REGISTRY_READ_USER": USER,
+            "COSIGN_KEY": "env://COSIGN_PRIVATE_KEY",
+        },
         secrets={
             "REGISTRY_TOKEN": PASSWORD,
+            "REGISTRY_READ_TOKEN": PASSWORD,
             "COSIGN_PRIVATE_KEY": (folder / "mine.key").read_text(),
             "COSIGN_PASSWORD": KEY_PASSWORD,
         },
@@ -142,7 +158,8 @@ def ran(
             "DOCKER_CONFIG": str(folder / "docker"),
             "PATH": f"{strangers_program('cosign').parent}:{os.environ['PATH']}",
         }
-        root = a_project(folder / "project", registry.host, variables)
+        locked = a_wheel(folder / "wheels")
+        root = a_project(folder / "project", registry.host, variables, locked)
         forge = a_forge(root, folder, variables)
         acted = forge.run("schedule", timeout=2400)
         yield Ran(
@@ -168,7 +185,8 @@ def test_the_cpu_cell_goes_from_the_plan_to_a_registry(
     assert {"plan", "candidate", "verify", "bench", "publish", "report", "required"} <= kinds
     assert "green: 0 failed, 0 unavailable, 1 passed" in said
     assert "no release to hold it against" in said
-    build = ran.acted.store / f"build-{CELL}" / "build" / CELL
+    name = f"build-{CELL}"
+    build = ran.acted.artifact(name) / name / "build" / CELL
     sent = json.loads((build / "build-candidate.json").read_text())["value"]["reference"]
     digest = sent.partition("@")[2]
     pulled = client.images.pull(
@@ -208,12 +226,14 @@ def test_a_night_that_is_slower_than_the_last_release_is_red_by_its_name(ran: Ra
     acted = ran.forge.run("schedule", timeout=2400).expect(1)
     assert "once more, in turns" in acted.said
     assert "slower than the last release" in acted.said
-    found = json.loads((acted.store / f"bench-{CELL}-x86_64/build" / CELL / STANDING).read_text())
+    name = f"bench-{CELL}-x86_64"
+    found = json.loads((acted.artifact(name) / name / "build" / CELL / STANDING).read_text())
     slower = found["value"]["slower"]
     # Without wide instructions: on some machines products keep theirs, which MKL chooses by itself.
     assert any(one.startswith(("mm/", "sigmoid/")) for one in slower), slower
     # act ends the run with the first workflow that fails; a forge goes on to the judgement.
     handed = ran.root / "handover"
-    shutil.copytree(acted.store, handed, dirs_exist_ok=True)
+    for one in acted.artifacts - {"report"}:
+        shutil.copytree(acted.artifact(one), handed, dirs_exist_ok=True)
     judged = mine.invoke("ci", "--judge").expect(SlowerError.exit_code)
     assert f"slower: {CELL} on x86_64: slower than the last release" in judged.stdout

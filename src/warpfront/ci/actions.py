@@ -1,9 +1,10 @@
-"""The actions and images that CI uses, pinned, from data/actions.toml and pods.toml. Edge."""
+"""The actions and images that CI uses, pinned, and the limits of CI services, from data/. Edge."""
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from warpfront.system.store import read_text
@@ -11,12 +12,44 @@ from warpfront.system.store import read_text
 
 def pinned_actions() -> Mapping[str, tuple[str, str]]:
     """Name -> `owner/action@commit`, and the version that the commit is."""
-    text = read_text(Path(__file__).parents[1] / "data" / "actions.toml") or ""
-    rows = tomllib.loads(text)
+    rows = tomllib.loads(_data("actions.toml"))
     return {name: (row["uses"], row["version"]) for name, row in rows.items()}
+
+
+_PIN = re.compile(
+    r"^\s*(?:- )?uses: ([\w./-]+)@([0-9a-f]{40}) # v(\d+(?:\.\d+)*)\s*$", re.MULTILINE
+)
+
+
+def kept_pins(
+    packaged: Mapping[str, tuple[str, str]], texts: Iterable[str]
+) -> Mapping[str, tuple[str, str]]:
+    """The pins of `packaged`, each replaced by a newer one that a project's own workflows have: a
+    commit with the version beside it, as Dependabot and Renovate write them.
+    """
+    kept = dict(packaged)
+    names = {uses.partition("@")[0]: name for name, (uses, _) in packaged.items()}
+    for text in texts:
+        for action, commit, version in _PIN.findall(text):
+            name = names.get(action)
+            if name and _numbers(version) > _numbers(kept[name][1]):
+                kept[name] = (f"{action}@{commit}", f"v{version}")
+    return kept
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.removeprefix("v").split("."))
 
 
 def pinned_images() -> Mapping[str, str]:
     """What a pod is for -> its image, by digest."""
-    text = read_text(Path(__file__).parents[1] / "data" / "pods.toml") or ""
-    return {name: row["image"] for name, row in tomllib.loads(text).items()}
+    return {name: row["image"] for name, row in tomllib.loads(_data("pods.toml")).items()}
+
+
+def limits_text() -> str:
+    """The limits of CI services that this version of warpfront knows."""
+    return _data("limits.toml")
+
+
+def _data(name: str) -> str:
+    return read_text(Path(__file__).parents[1] / "data" / name) or ""

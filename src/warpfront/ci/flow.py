@@ -1,5 +1,5 @@
-"""The jobs of CI and what each needs, leaves and may do: one value, which every forge's renderer
-says in its own words. Pure.
+"""The jobs of CI and what each needs, leaves and may do: one value, which the renderer of each CI
+service writes in its own form. Pure.
 """
 
 from __future__ import annotations
@@ -12,49 +12,78 @@ from typing import Literal
 
 import yaml
 
+from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.runners import Runner
 
 HANDOVER = "handover"
-"""The folder in which a job finds what others left, and leaves what it made: one folder a job."""
+"""The folder in which a job finds what others left, each in a folder of its own."""
+LEFT = "left"
+"""The folder in which a job leaves what it made, in a folder of its own name. The artifact is this
+folder, so that what it holds is the same whether a forge adds a folder of its name or none.
+"""
+IMAGES = "images"
+"""How the artifacts begin that hold images, and the folder that they are in."""
 HEADER = "# Made by `invoke ci --write` from `runners:` of matrix.yaml: change that, not this.\n"
 SITE = "site"
 HISTORY = "warpfront-history"
 """The branch whose file of runs only grows."""
+OWN_REGISTRIES = ("ghcr.io", "registry.gitlab.com")
+"""Where a job's own token logs in."""
+READ_USER, READ_TOKEN = "REGISTRY_READ_USER", "REGISTRY_READ_TOKEN"
+"""Of the repository: what machines that verify log in with, to any other registry."""
 LABEL = "gpu"
 """What a maintainer puts on a pull request so that it may reach machines of our own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One kind of job. `runner` is where it runs; `script` is all that it does there, told by
-    `tells` (names of `Work`'s facts, as variables). `spread` is the output of `plan` that it is
-    spread over. `takes` is whose hand-overs it is given: a work's `after` and its own from before,
-    or `all`. `environment` holds its secrets; `channel`: it publishes, and its environment is the
-    channel's, after somebody's approval. `powers` are what its token may do beside reading,
-    `history` that it compares with earlier commits. What is spread runs where the plan has work for
-    it; what is not, and needs others, runs however those ended, or, where it is `wanted`, at night
-    where the variable of that name is `yes`.
+    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script` is
+    its one call, and `tells` are the facts of a work that it receives as variables. A job that is
+    `spread` has works of one `vendor`, and the output of `plan` that lists them has its name.
+    `takes` are the artifacts that it downloads: those of its work, or all. `environment` has its
+    secrets; `channel`: it publishes, and its environment is the channel's. `powers` are what its
+    token may do besides reading; `pulls`: it reads the registry of candidates; `history`: it
+    compares with earlier commits. A job that is not spread runs however those before it ended, or,
+    where it is `wanted`, at night where the variable of that name is `yes`.
     """
 
     name: str
-    runner: Runner
+    runners: tuple[Runner, ...]
     script: str
     minutes: int
+    kind: str = ""
+    vendor: str = ""
     needs: tuple[str, ...] = ()
     tells: tuple[str, ...] = ()
-    spread: str = ""
+    spread: bool = False
     takes: Literal["", "work", "all"] = ""
     leaves: bool = True
     environment: str = ""
     channel: bool = False
     powers: tuple[str, ...] = ()
+    pulls: bool = False
     history: bool = False
     wanted: str = ""
+
+    @property
+    def runner(self) -> Runner:
+        """Where a job runs that is not spread."""
+        return self.runners[0]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it runs on self-hosted machines."""
+        return self.runners[0].trust == "self-hosted"
+
+    @property
+    def file(self) -> str:
+        """The name of the called workflow: one for each kind and trust, however many rows."""
+        return f"{self.kind}-own" if self.is_own else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """All jobs, each after those that it needs. `installs` are the words for pip that bring the
+    """All jobs, each after those that it needs. `installs` are the calls of pip that bring the
     program; `repository` is where images go.
     """
 
@@ -64,49 +93,111 @@ class Flow:
     runners: tuple[Runner, ...]
 
 
-def make_flow(runners: Iterable[Runner], *, installs: tuple[str, ...], repository: str) -> Flow:
-    """plan -> build -> verify -> publish, at night bench beside it, then report; and `required`,
-    the check that counts.
+def make_flow(
+    runners: Iterable[Runner],
+    *,
+    served: Iterable[tuple[str, str]],
+    installs: tuple[str, ...],
+    repository: str,
+) -> Flow:
+    """plan -> build -> verify -> publish for each vendor, bench at night, then report; and
+    `required`, the check that counts. `served` are vendor and machine of the cells: jobs of one
+    vendor wait for no job of another.
     """
     runners = tuple(runners)
-    builders = [one for one in runners if one.builds]
-    home = min(builders, key=lambda one: one.trust != "hosted")
-    builds = tuple(job for one in builders for job in (_building(one), _sending(one)))
-    verifies = tuple(_verifying(one, builds) for one in runners if one.targets)
-    benches = tuple(_benching(job) for job in verifies if job.runner.bench)
-    made = ("plan", *(job.name for job in (*builds, *verifies)))
-    judged = (*made, *(job.name for job in benches))
-    publish = Job(
-        name="publish",
-        runner=home,
-        script="ci/publish.sh",
-        minutes=180,
-        needs=made,
-        tells=("name", "cells"),
-        spread="publish",
-        takes="all",
-        channel=True,
-        powers=("packages", "id-token", "attestations"),
-    )
+    home = min((one for one in runners if one.builds), key=lambda one: one.trust != "hosted")
+    machines: dict[str, set[str]] = {}
+    for vendor, machine in served:
+        machines.setdefault(vendor, set()).add(machine)
+    chains = [_of_vendor(vendor, machines[vendor], runners, home) for vendor in sorted(machines)]
+    spread = tuple(job for chain in chains for job in chain)
+    judged = ("plan", *(job.name for job in spread if job.kind != "publish"))
+    published = tuple(job.name for job in spread if job.kind == "publish")
     report = Job(
         name="report",
-        runner=home,
+        runners=(home,),
         script="ci/report.sh",
         minutes=20,
-        needs=(*judged, "publish"),
+        needs=(*judged, *published),
         takes="all",
     )
     required = dataclasses.replace(
         report, name="required", script="ci/required.sh", needs=judged, leaves=False
     )
-    plan = Job(name="plan", runner=home, script="ci/plan.sh", minutes=20, history=True)
-    afterwards = (report, _publishing_the_page(report), _clearing_up(report), required)
+    plan = Job(name="plan", runners=(home,), script="ci/plan.sh", minutes=20, history=True)
+    pruned = _clearing_up(report, ("plan", *published))
     return Flow(
-        jobs=(plan, *builds, *verifies, *benches, publish, *afterwards),
+        jobs=(plan, *spread, report, _publishing_the_page(report), pruned, required),
         installs=installs,
         repository=repository,
         runners=runners,
     )
+
+
+def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
+    """The row that builds for `machine`: a hosted one first; one of our own only if `trusted`."""
+    fits = [one for one in runners if one.builds and one.machine == machine]
+    usable = [one for one in fits if trusted or one.trust == "hosted"]
+    return min(usable, key=lambda one: one.trust != "hosted") if usable else None
+
+
+def unable_to_pull(flow: Flow, can_read: str) -> str:
+    """Which rows cannot pull what they verify from a private registry, "" if all can. `can_read`
+    is whether the token for reading is there: `true`, `false`, or "" where that is not known. To
+    GitHub's and GitLab's own registries a job logs in by itself.
+    """
+    registry = flow.repository.partition("/")[0]
+    rows = dict.fromkeys(row.name for job in flow.jobs if job.pulls for row in job.runners)
+    if registry in OWN_REGISTRIES or not rows or can_read == "true":
+        return ""
+    needs = "which is not set" if can_read == "false" else "if it is private"
+    return f"{', '.join(rows)} cannot pull from {registry} without the secret {READ_TOKEN}, {needs}"
+
+
+def _of_vendor(
+    vendor: str, machines: Iterable[str], runners: tuple[Runner, ...], home: Runner
+) -> tuple[Job, ...]:
+    found = (builder_of(one, runners, trusted=True) for one in sorted(machines))
+    builders = tuple(dict.fromkeys(one for one in found if one))
+    builds = tuple(
+        job
+        for rows in _by_trust(builders)
+        for job in (_building(vendor, rows), _sending(vendor, rows))
+    )
+    targets = [one for one in runners if one.targets and one.vendor == vendor]
+    verifies = tuple(_verifying(vendor, rows, builds) for rows in _by_trust(targets))
+    benches = tuple(
+        _benching(job, rows)
+        for job in verifies
+        if (rows := tuple(one for one in job.runners if one.bench))
+    )
+    publish = Job(
+        name=f"publish-{vendor}",
+        kind="publish",
+        vendor=vendor,
+        runners=(home,),
+        script="ci/publish.sh",
+        minutes=180,
+        needs=("plan", *(job.name for job in (*builds, *verifies))),
+        tells=("name", "cells", "after", "runner"),
+        spread=True,
+        takes="work",
+        channel=True,
+        powers=("packages", "id-token", "attestations"),
+    )
+    return (*builds, *verifies, *benches, *([publish] if builds else []))
+
+
+def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
+    """Hosted rows, then those of our own; neither if it would be empty."""
+    runners = tuple(runners)
+    parts = (tuple(r for r in runners if r.trust == trust) for trust in ("hosted", "self-hosted"))
+    return [rows for rows in parts if rows]
+
+
+def _named(kind: str, vendor: str, rows: tuple[Runner, ...]) -> str:
+    own = "-own" if rows[0].trust == "self-hosted" else ""
+    return f"{kind}-{vendor}{own}"
 
 
 def _publishing_the_page(report: Job) -> Job:
@@ -123,13 +214,13 @@ def _publishing_the_page(report: Job) -> Job:
     )
 
 
-def _clearing_up(report: Job) -> Job:
-    """Old candidates and old nightlies: said first, then removed."""
+def _clearing_up(report: Job, needs: tuple[str, ...]) -> Job:
+    """Old candidates and old nightlies: listed first, then removed."""
     return dataclasses.replace(
         report,
         name="prune",
         script="ci/prune.sh",
-        needs=("plan", "publish"),
+        needs=needs,
         takes="",
         leaves=False,
         environment="nightly",
@@ -138,55 +229,58 @@ def _clearing_up(report: Job) -> Job:
     )
 
 
-def _building(runner: Runner) -> Job:
-    name = f"build-{runner.name}"
+def _building(vendor: str, rows: tuple[Runner, ...]) -> Job:
     return Job(
-        name=name,
-        runner=runner,
+        name=_named("build", vendor, rows),
+        kind="build",
+        vendor=vendor,
+        runners=rows,
         script="ci/build.sh",
         minutes=240,
         needs=("plan",),
-        tells=("name", "cells"),
-        spread=name,
+        tells=("name", "cells", "images", "runner"),
+        spread=True,
     )
 
 
-def _sending(runner: Runner) -> Job:
-    """As a build, of what is to be published: its images go to the registry, by digest, and the
-    very same are verified and published.
+def _sending(vendor: str, rows: tuple[Runner, ...]) -> Job:
+    """A build of what is to be published: its images go to the registry, by digest, and those are
+    verified and published.
     """
-    name = f"candidate-{runner.name}"
     return dataclasses.replace(
-        _building(runner),
-        name=name,
-        spread=name,
+        _building(vendor, rows),
+        name=_named("candidate", vendor, rows),
+        kind="candidate",
         script="ci/candidate.sh",
+        tells=("name", "cells", "runner"),
         environment="candidates",
         powers=("packages",),
     )
 
 
-def _verifying(runner: Runner, builds: Iterable[Job]) -> Job:
-    name = f"verify-{runner.name}"
+def _verifying(vendor: str, rows: tuple[Runner, ...], builds: Iterable[Job]) -> Job:
     return Job(
-        name=name,
-        runner=runner,
+        name=_named("verify", vendor, rows),
+        kind="verify",
+        vendor=vendor,
+        runners=rows,
         script="ci/verify.sh",
         minutes=180,
         needs=("plan", *(job.name for job in builds)),
-        tells=("name", "cells", "target"),
-        spread=name,
+        tells=("name", "cells", "target", "after", "runner"),
+        spread=True,
         takes="work",
+        pulls=True,
     )
 
 
-def _benching(verifying: Job) -> Job:
-    """Where it was verified, and with what that said of it."""
-    name = f"bench-{verifying.runner.name}"
+def _benching(verifying: Job, rows: tuple[Runner, ...]) -> Job:
+    """Where it was verified, and with what that found."""
     return dataclasses.replace(
         verifying,
-        name=name,
-        spread=name,
+        name=_named("bench", verifying.vendor, rows),
+        kind="bench",
+        runners=rows,
         script="ci/bench.sh",
         needs=(*verifying.needs, verifying.name),
     )
@@ -254,28 +348,40 @@ WantedBy=multi-user.target
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
 _PRUNED = "release --prune nightly"
 _PRUNE = f"{_CALL.removeprefix('exec ')} {_PRUNED}"
-_PAGE = f"{HANDOVER}/report/index.html"
+_PAGE = f"{LEFT}/report/index.html"
+_PIP = ".venv/bin/python -m pip install --quiet"
 _WORK = '--name "$NAME" --cells "$CELLS" --runner "$RUNNER"'
+_AFTER = f'{_WORK} --after "${{AFTER:-}}"'
+_BUILDS = f"""\
+SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
+export SOURCE_DATE_EPOCH {CACHE_VARIABLE}={{cache}}
+"""
 
 
 def scripts(flow: Flow) -> dict[str, str]:
-    """The entry points of the jobs, by path: one call each."""
+    """The entry points of the jobs, by path: one call each. What builds does so at the moment of
+    its commit, so that the same content has the same digest when it is built again, and with the
+    layers that earlier runs left in the registry.
+    """
+    builds = _BUILDS.format(cache=f"{flow.repository}/build-cache")
+    merges = f"merge --below {HANDOVER}"
     calls = {
         "ci/plan.sh": f'{_CALL} ci --check ci --plan --scope "${{SCOPE:-}}" --since "${{SINCE:-}}"',
-        "ci/build.sh": f"{_CALL} job --step build {_WORK}",
-        "ci/candidate.sh": f"{_CALL} job --step build --to {flow.repository} {_WORK}",
-        "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_WORK}',
-        "ci/bench.sh": f'{_CALL} job --step bench --on "$TARGET" {_WORK}',
-        "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_WORK}',
-        "ci/report.sh": f"{_CALL} merge --below {HANDOVER} report --html {_PAGE}",
-        "ci/pages.sh": f"{_CALL} merge --below {HANDOVER} report --html {SITE}/index.html "
+        "ci/build.sh": f'{builds}{_CALL} job --step build --images "${{IMAGES:-}}" {_WORK}',
+        "ci/candidate.sh": f"{builds}{_CALL} job --step build --to {flow.repository} {_WORK}",
+        "ci/verify.sh": f'{_CALL} job --step verify --on "$TARGET" {_AFTER}',
+        "ci/bench.sh": f'{_CALL} job --step bench --on "$TARGET" {_AFTER}',
+        "ci/publish.sh": f'{_CALL} job --step publish --channel "$CHANNEL" {_AFTER}',
+        "ci/report.sh": f"{_CALL} {merges} report --html {_PAGE}",
+        "ci/pages.sh": f"{_CALL} {merges} report --html {SITE}/index.html "
         f"--history-branch {HISTORY}",
         "ci/prune.sh": f"{_PRUNE} --dry-run\n{_CALL} {_PRUNED} --yes",
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',
-        "ci/setup.sh": "python3 -m venv .venv\n.venv/bin/python -m pip install --quiet "
-        + " ".join(flow.installs),
+        "ci/setup.sh": "\n".join(
+            ["python3 -m venv .venv", *(f"{_PIP} {words}" for words in flow.installs)]
+        ),
     }
     return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}
 

@@ -1,19 +1,38 @@
-"""The flow as GitHub's workflows: one that says when, and one for each kind of job that is spread
-over cells, which it calls in shards. Pure.
+"""The flow as GitHub's workflows: one that says when, and one for each kind of job, which it calls
+in shards for each vendor. Pure.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.ci.flow import HANDOVER, HEADER, LABEL, SITE, Flow, Job, yaml_text
+from warpfront.ci.flow import (
+    HANDOVER,
+    HEADER,
+    IMAGES,
+    LABEL,
+    LEFT,
+    READ_TOKEN,
+    READ_USER,
+    SITE,
+    Flow,
+    Job,
+    yaml_text,
+)
+from warpfront.ci.limits import Limits
+from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
 
 FOLDER = ".github/workflows"
 MAIN = "warpfront"
+LABELLED = f"{MAIN}-{LABEL}"
+"""The workflow that the label starts. It alone hears of labels, so that no other label restarts or
+cancels a run.
+"""
 MATCHERS = ".github/warpfront-problems.json"
 """How a forge reads problems off what is printed: `add-matcher` names it."""
 PYTHON = "3.11"
@@ -30,6 +49,11 @@ _POWERS = {
     "id-token": "signatures, and who publishes the page, name this workflow",
     "attestations": "provenance is kept beside the image",
 }
+_PAGES = "github-pages"
+_RESULTS = "plan,build-*,verify-*,bench-*,publish-*"
+_QUEUE = {"cancel-in-progress": False, "queue": "max"}
+"""Without `queue`, of three that wait for one another the second is cancelled: data/limits.toml."""
+_PULLS = "candidates and releases are pulled"
 _KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
 """For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
 _ZIZMOR = """\
@@ -40,6 +64,10 @@ rules:
 _OWN = """\
   self-hosted-runner:
     # No fork reaches them: a job's `if` says so, there and where it is called.
+"""
+_OUTSIDE = """\
+  secrets-outside-env:
+    # `plan` asks whether the token for reading is there, and sees nothing else of it.
 """
 _GROUPED = "    # A group may be GitHub's own machines, too, which it throws away after each job.\n"
 _NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
@@ -55,7 +83,7 @@ _NIGHTS = (
 )
 _NO_REQUEST = "github.event_name != 'pull_request'"
 _TRIGGERS: dict[str, Any] = {
-    "pull_request": {"types": ["opened", "synchronize", "reopened", "labeled"]},
+    "pull_request": {"types": ["opened", "synchronize", "reopened"]},
     "merge_group": {"types": ["checks_requested"]},
     "schedule": [{"cron": "17 2 * * *"}],
     "workflow_dispatch": {
@@ -71,12 +99,28 @@ _TRIGGERS: dict[str, Any] = {
 }
 
 
-def workflows(flow: Flow, actions: Actions) -> dict[str, str]:
-    """Every file of the flow that is GitHub's, by path."""
+_BY_LABEL = f"github.event.label.name == '{LABEL}'"
+
+
+def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
+    """Every file of the flow that is GitHub's, by path. Raises `InputError` where there are more
+    workflows than GitHub starts.
+    """
     made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
+    if any(job.is_own and job.spread for job in flow.jobs):
+        made[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
+    called: dict[str, list[Job]] = {}
     for job in flow.jobs:
         if job.spread:
-            made[f"{FOLDER}/{MAIN}-{job.name}.yml"] = _called(flow, job, actions)
+            called.setdefault(job.file, []).append(job)
+    if len(called) > limits.called_workflows:
+        raise InputError(
+            f"{len(called)} called workflows, and GitHub starts none with more than "
+            f"{limits.called_workflows}",
+            hint="fewer kinds of machines in `runners:`",
+        )
+    for file, jobs in called.items():
+        made[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
     files = {path: _text(document, actions) for path, document in made.items()}
     labels = _text(_labels(flow), actions)
     files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
@@ -104,20 +148,31 @@ def _text(document: object, actions: Actions) -> str:
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
     for power, reason in _POWERS.items():
         text = text.replace(f" {power}: write\n", f" {power}: write # {reason}\n")
+    text = text.replace(" packages: read\n", f" packages: read # {_PULLS}\n")
     return HEADER + text
 
 
 def _zizmor(flow: Flow) -> str:
-    """What its strictest persona may go on saying, with the reason."""
-    said_of = [job for job in flow.jobs if job.runner.trust == "self-hosted" or job.runner.group]
-    files = [f"      - {MAIN}-{job.name}.yml" for job in said_of if job.spread]
-    if any(not job.spread and (job.wanted or job.runner.group) for job in said_of):
-        files.append(f"      - {MAIN}.yml")
-    if not files:
-        return f"{HEADER}{_ZIZMOR}\n"
-    grouped = any(job.runner.trust == "hosted" for job in said_of)
-    reason = _OWN + (_GROUPED if grouped else "")
-    return "\n".join([HEADER + _ZIZMOR, f"{reason}    ignore:", *files, ""])
+    """What its strictest persona may report, with the reason."""
+    found = [job for job in flow.jobs if job.is_own or any(one.group for one in job.runners)]
+    files = [f"{MAIN}-{file}.yml" for file in _called_files(found)]
+    if any(not job.spread for job in found):
+        files += [f"{MAIN}.yml", f"{LABELLED}.yml"]
+    grouped = any(not job.is_own for job in found)
+    parts = [_ZIZMOR]
+    if files:
+        parts.append(_ignoring(_OWN + (_GROUPED if grouped else ""), files))
+    if not _of_github(flow):
+        parts.append(_ignoring(_OUTSIDE, [f"{MAIN}.yml", f"{LABELLED}.yml"]))
+    return HEADER + "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _ignoring(reason: str, files: Iterable[str]) -> str:
+    return "\n".join([f"{reason}    ignore:", *(f"      - {file}" for file in files)])
+
+
+def _called_files(jobs: Iterable[Job]) -> list[str]:
+    return list(dict.fromkeys(job.file for job in jobs if job.spread))
 
 
 def _labels(flow: Flow) -> dict[str, Any]:
@@ -143,13 +198,46 @@ def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
     }
 
 
+def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
+    """The run of a pull request that was given the label: what it would be for a push to it, under
+    names of its own. Another label skips every job of it, and cancels nothing.
+    """
+    jobs = tuple(job for job in flow.jobs if not job.powers and job.kind != "bench")
+    flow, names = dataclasses.replace(flow, jobs=jobs), {job.name for job in jobs}
+    pull_request = "github.event.pull_request.number"
+    made = {}
+    for each in jobs:
+        job = dataclasses.replace(each, needs=tuple(one for one in each.needs if one in names))
+        body = _calling(flow, job) if job.spread else _whole(flow, job, actions)
+        if not job.spread:
+            body["if"] = f"${{{{ {'always() && ' if job.needs else ''}{_BY_LABEL} }}}}"
+            body["name"] = f"{job.name}-{LABEL}"
+        made[job.name] = _ordered(body)
+    return {
+        "name": LABELLED,
+        "on": {"pull_request": {"types": ["labeled"]}},
+        "permissions": {},
+        "concurrency": {
+            "group": f"{LABELLED}-${{{{ {_BY_LABEL} && {pull_request} || github.run_id }}}}",
+            "cancel-in-progress": True,
+        },
+        "jobs": made,
+    }
+
+
+def _ordered(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a job as people write them."""
+    first = [name for name in ("name", "needs", "if") if name in body]
+    return {name: body[name] for name in (*first, *(key for key in body if key not in first))}
+
+
 def _calling(flow: Flow, job: Job) -> dict[str, Any]:
-    """The call of a job's own workflow, once for each shard."""
-    planned = f"needs.plan.outputs.{job.spread}"
+    """The call of a job's workflow, once for each shard."""
+    planned = f"needs.plan.outputs.{job.name}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
     conditions += _guards(job)
     given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
-    if job.channel:
+    if job.channel or job.pulls:
         given["channel"] = "${{ needs.plan.outputs.channel }}"
     return {
         "name": f"{job.name} ${{{{ matrix.shard }}}}",
@@ -159,8 +247,8 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
             "fail-fast": False,
             "matrix": {"include": f"${{{{ fromJSON({planned}) }}}}"},
         },
-        "permissions": _permissions(job),
-        "uses": f"./{FOLDER}/{MAIN}-{job.name}.yml",
+        "permissions": _permissions(flow, job),
+        "uses": f"./{FOLDER}/{MAIN}-{job.file}.yml",
         "with": given,
         **_given_secrets(flow, job),
     }
@@ -168,7 +256,12 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
 
 def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
     """What a job's environment may hold for it: GitHub's own registry takes the job's token."""
-    token = ("REGISTRY_TOKEN",) if "packages" in job.powers and not _of_github(flow) else ()
+    if _of_github(flow):
+        token: tuple[str, ...] = ()
+    elif job.pulls:
+        token = (READ_TOKEN,)
+    else:
+        token = ("REGISTRY_TOKEN",) if "packages" in job.powers else ()
     return (*token, *(_KEY_SECRETS if job.channel else ()))
 
 
@@ -186,13 +279,16 @@ def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
 
 def _guards(job: Job) -> list[str]:
     """What keeps strangers from a job, whatever its plan says."""
-    ours = [f"({_OURS})"] if job.runner.trust == "self-hosted" else []
+    ours = [f"({_OURS})"] if job.is_own else []
     return [*ours, *([_NO_REQUEST] if job.powers else [])]
 
 
-def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
-    """The workflow of one kind of job. A runner group can be opened to this file alone."""
-    names = ("jobs", "channel") if job.channel else ("jobs",)
+def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
+    """The workflow of one kind of job on hosted machines, or on those of our own, for all vendors.
+    A runner group can be opened to this file alone.
+    """
+    job = dataclasses.replace(jobs[0], runners=_rows(jobs))
+    names = ("jobs", "channel") if job.channel or job.pulls else ("jobs",)
     called: dict[str, Any] = {
         "inputs": {name: {"type": "string", "required": True} for name in names}
     }
@@ -203,29 +299,33 @@ def _called(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
         body["if"] = f"${{{{ {' && '.join(guards)} }}}}"
     if job.environment:
         body["environment"] = job.environment
-        body["concurrency"] = {"group": "${{ matrix.name }}", "cancel-in-progress": False}
+        body["concurrency"] = {"group": "${{ matrix.name }}", **_QUEUE}
     if job.channel:
         body["environment"] = "${{ inputs.channel }}"
         body["concurrency"] = {
             "group": "${{ inputs.channel }}-${{ matrix.name }}",
-            "cancel-in-progress": False,
+            **_QUEUE,
         }
     return {
-        "name": f"{MAIN}-{job.name}",
+        "name": f"{MAIN}-{job.file}",
         "on": {"workflow_call": called},
         "permissions": {},
         "jobs": {
-            job.name: {
+            job.file: {
                 **body,
                 "strategy": {
                     "fail-fast": False,
-                    "max-parallel": job.runner.count,
+                    "max-parallel": sum(one.count for one in job.runners),
                     "matrix": {"include": "${{ fromJSON(inputs.jobs) }}"},
                 },
                 **_whole(flow, job, actions),
             }
         },
     }
+
+
+def _rows(jobs: Iterable[Job]) -> tuple[Runner, ...]:
+    return tuple(dict.fromkeys(one for job in jobs for one in job.runners))
 
 
 def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
@@ -236,23 +336,38 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
         nights = _NIGHTS.format(wanted=job.wanted)
         body["if"] = f"${{{{ {nights} }}}}" if job.wanted else "${{ always() }}"
     if job.wanted:
-        alone = {"group": job.name, "cancel-in-progress": False}
+        alone = {"group": job.name, **_QUEUE}
         body |= {"environment": job.environment, "concurrency": alone}
     body |= {
-        "runs-on": _runs_on(job.runner) if job.spread or job.wanted else _for_anybody(job.runner),
+        "runs-on": _machine(job),
         "timeout-minutes": job.minutes,
-        "permissions": _permissions(job),
+        "permissions": _permissions(flow, job),
     }
     if job.name == "plan":
-        body["outputs"] = {
-            name: f"${{{{ steps.call.outputs.{name} }}}}"
-            for name in (*(one.spread for one in flow.jobs if one.spread), "channel")
-        }
+        names = (*(one.name for one in flow.jobs if one.spread), "channel")
+        body["outputs"] = {name: f"${{{{ steps.call.outputs.{name} }}}}" for name in names}
     return {**body, "steps": _Steps(flow=flow, job=job, actions=actions).all()}
 
 
-def _permissions(job: Job) -> dict[str, str]:
-    return {**_READS, **dict.fromkeys(job.powers, "write")}
+def _machine(job: Job) -> object:
+    """Where a job runs. A plan names the row, and the workflow has the labels: a plan that was
+    tampered with can choose among these rows alone.
+    """
+    if not job.spread:
+        return _runs_on(job.runner) if job.wanted else _for_anybody(job.runner)
+    if len(job.runners) == 1:
+        return _runs_on(job.runner)
+    cases = (f"{_is_row(one)} && '{json.dumps(_runs_on(one))}'" for one in job.runners)
+    return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
+
+
+def _is_row(runner: Runner) -> str:
+    return f"matrix.runner == '{runner.name}'"
+
+
+def _permissions(flow: Flow, job: Job) -> dict[str, str]:
+    pulls = {"packages": "read"} if job.pulls and _of_github(flow) else {}
+    return {**_READS, **pulls, **dict.fromkeys(job.powers, "write")}
 
 
 def _runs_on(runner: Runner) -> object:
@@ -283,35 +398,55 @@ class _Steps:
 
     def all(self) -> list[dict[str, Any]]:
         fetch = {"persist-credentials": False, **({"fetch-depth": 0} if self.job.history else {})}
-        steps = [self._uses("fetch", "checkout", fetch)]
-        if self.job.runner.trust == "hosted" or self.job.runner.scale_set:
-            steps.append(self._uses("Python", "setup-python", {"python-version": PYTHON}))
+        steps = [self._uses("fetch", "checkout", fetch), *self._python()]
         steps.append({"name": "set up", "run": "ci/setup.sh"})
         if self.job.channel:
             steps.append(self._uses("cosign", "cosign-installer", {}))
-        if "packages" in self.job.powers:
+        if "packages" in self.job.powers or self.job.pulls:
             steps.append(self._login())
         if self.job.takes:
             steps.append(self._take())
         steps.append(self._call())
         if self.job.leaves:
             steps.append(self._leave())
+        if "images" in self.job.tells:
+            steps.append(self._leave_images())
         if "pages" in self.job.powers:
-            steps.append(self._uses("site", "upload-pages-artifact", {"path": SITE}))
-            steps.append(self._uses("publish", "deploy-pages", {}))
+            # deploy-pages refuses two artifacts of one name, which a second attempt would make.
+            name = f"{_PAGES}-${{{{ github.run_attempt }}}}"
+            site = {"name": name, "path": SITE}
+            steps.append(self._uses("site", "upload-pages-artifact", site))
+            steps.append(self._uses("publish", "deploy-pages", {"artifact_name": name}))
         return steps
+
+    def _python(self) -> list[dict[str, Any]]:
+        """A Python where a machine may have none of ours: hosted ones, and pods."""
+        bare = [one for one in self.job.runners if one.trust == "hosted" or one.scale_set]
+        if not bare:
+            return []
+        step = self._uses("Python", "setup-python", {"python-version": PYTHON})
+        if len(bare) < len(self.job.runners):
+            step["if"] = f"${{{{ {' || '.join(map(_is_row, bare))} }}}}"
+        return [_ordered(step)]
 
     def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
         uses = {"name": name, "uses": self.actions[action][0]}
         return {**uses, "with": dict(given)} if given else uses
 
     def _login(self) -> dict[str, Any]:
-        """GitHub's registry takes the job's own token; another one those of the environment."""
+        """GitHub's registry takes the job's own token; another one those of the environment, and of
+        the repository where a job only reads. No pull request has anything to pull.
+        """
         registry, of_github = self.flow.repository.partition("/")[0], _of_github(self.flow)
-        user = "${{ github.actor }}" if of_github else "${{ vars.REGISTRY_USER }}"
-        token = "github.token" if of_github else "secrets.REGISTRY_TOKEN"
+        user, secret = "vars.REGISTRY_USER", "secrets.REGISTRY_TOKEN"
+        if self.job.pulls:
+            user, secret = f"vars.{READ_USER}", f"secrets.{READ_TOKEN}"
+        user = f"${{{{ {'github.actor' if of_github else user} }}}}"
+        token = "github.token" if of_github else secret
+        only = {"if": f"${{{{ inputs.channel != '' && {_NO_REQUEST} }}}}"} if self.job.pulls else {}
         return {
             "name": "log in",
+            **only,
             "env": {
                 "REGISTRY": registry,
                 "REGISTRY_USER": user,
@@ -321,32 +456,60 @@ class _Steps:
         }
 
     def _take(self) -> dict[str, Any]:
-        """Each hand-over in a folder of its own, which a pattern makes also where one matches."""
-        of_work = "{${{ matrix.after }},${{ matrix.name }}}"
-        pattern = of_work if self.job.takes == "work" else "*"
-        return self._uses("take", "download-artifact", {"pattern": pattern, "path": HANDOVER})
+        """The artifacts of a work and its own of an earlier attempt, or those with results. Each
+        carries its own folder, so that all can be extracted into one place.
+        """
+        names = _RESULTS
+        if self.job.takes == "work":
+            names = "${{ matrix.after }},${{ matrix.name }}"
+            if self.job.kind != "publish":
+                names += f",{IMAGES}-${{{{ matrix.after }}}}"
+        given = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
+        return self._uses("take", "download-artifact", given)
 
     def _call(self) -> dict[str, Any]:
         told = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
-        if self.job.spread:
-            told["RUNNER"] = self.job.runner.name
         if self.job.channel:
             told["CHANNEL"] = "${{ inputs.channel }}"
             told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
             told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
+        if self.job.name == "plan" and not _of_github(self.flow):
+            told["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
         if "contents" in self.job.powers:
             told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "required":
             told |= {"PLANNED": "${{ needs.plan.result }}", "ENDED": "${{ join(needs.*.result) }}"}
-        step = {"name": self.job.name, "id": "call", "env": told, "run": self.job.script}
+        step = {
+            "name": self.job.kind or self.job.name,
+            "id": "call",
+            "env": told,
+            "run": self.job.script,
+        }
         return step if told else {key: value for key, value in step.items() if key != "env"}
 
     def _leave(self) -> dict[str, Any]:
         name = "${{ matrix.name }}" if self.job.spread else self.job.name
         given: dict[str, object] = {
             "name": name,
-            "path": f"{HANDOVER}/{name}",
+            "path": LEFT,
+            "if-no-files-found": "error",
             "overwrite": True,
             "retention-days": 14,
         }
-        return {"if": "${{ always() }}", **self._uses("leave", "upload-artifact", given)}
+        return {
+            "name": "leave",
+            "if": "${{ always() }}",
+            **self._uses("leave", "upload-artifact", given),
+        }
+
+    def _leave_images(self) -> dict[str, Any]:
+        """Images that other machines verify and no registry gets, for a day."""
+        given: dict[str, object] = {
+            "name": f"{IMAGES}-${{{{ matrix.name }}}}",
+            "path": IMAGES,
+            "overwrite": True,
+            "compression-level": 0,
+            "retention-days": 1,
+        }
+        step = self._uses("leave images", "upload-artifact", given)
+        return _ordered({**step, "if": "${{ !cancelled() && matrix.images }}"})

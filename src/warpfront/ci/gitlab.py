@@ -4,14 +4,17 @@ wrote out: no matrix, no shards. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warpfront.ci.flow import HANDOVER, HEADER, LABEL, Flow, Job, yaml_text
-from warpfront.ci.schedule import Schedule, Work
+from warpfront.ci.flow import HEADER, IMAGES, LABEL, LEFT, Flow, Job, yaml_text
+from warpfront.ci.limits import Limits
+from warpfront.ci.schedule import Schedule, Work, works_of
+from warpfront.errors import InputError
+from warpfront.matrix.runners import Runner
 
 PARENT = ".gitlab/warpfront.yml"
-CHILD = f"{HANDOVER}/plan/gitlab.yml"
+CHILD = f"{LEFT}/plan/gitlab.yml"
 _PLANNED = "planned"
 # What starts a pipeline -> the scope. A fork's merge request runs in the fork, on its own machines.
 _REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
@@ -31,7 +34,7 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
         "stages": ["plan", "cells"],
         "plan": {
             "stage": "plan",
-            **_machine(plan),
+            **_machine(plan.runner, plan.minutes),
             "rules": [{"if": rule, "variables": {"SCOPE": scope}} for rule, scope in _RULES],
             "variables": {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA", "GIT_DEPTH": "0"},
             "script": ["ci/setup.sh", plan.script],
@@ -51,23 +54,39 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
     return {PARENT: HEADER + yaml_text(document)}
 
 
-def child_pipeline(flow: Flow, planned: Schedule) -> str:
-    """The jobs of one run. `required` fails as it does elsewhere, and with it the parent."""
-    building = "candidate" if planned.channel else "build"
-    works: Mapping[str, tuple[Work, ...]] = {
-        **{f"{building}-{name}": each for name, each in planned.build.items()},
-        **{f"verify-{name}": each for name, each in planned.verify.items()},
-        **{f"bench-{name}": each for name, each in planned.bench.items()},
-        "publish": planned.publish,
-    }
+def child_pipeline(flow: Flow, planned: Schedule, limits: Limits) -> str:
+    """The jobs of one run. `required` fails as it does elsewhere, and with it the parent. Raises
+    `InputError` for a pipeline that GitLab would not start.
+    """
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
     here = [job for job in flow.jobs if _is_here(job, planned)]
     for job in here:
-        for work in works.get(job.spread, ()) if job.spread else ():
-            jobs[work.name] = _spread(flow, job, work, planned.channel)
         if not job.spread:
             jobs[job.name] = _whole(flow, job)
-    return yaml_text({"stages": [_PLANNED, *(job.name for job in here)], **jobs})
+        for row, work in works_of(job, planned):
+            jobs[work.name] = _spread(flow, job, work, row=row, channel=planned.channel)
+    text = yaml_text({"stages": [_PLANNED, *_stages(here)], **jobs})
+    if too_much := _too_much(jobs, text, limits):
+        hint = "run CI for a part of the matrix: --vendor, --image, --only"
+        raise InputError(too_much, hint=hint)
+    return text
+
+
+def _stages(jobs: Iterable[Job]) -> list[str]:
+    """The kinds of jobs in their order: a stage is shared by all vendors."""
+    return list(dict.fromkeys(job.kind or job.name for job in jobs))
+
+
+def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
+    if len(jobs) > limits.jobs_per_pipeline:
+        return f"{len(jobs)} jobs, and GitLab starts at most {limits.jobs_per_pipeline} at once"
+    if len(text) > limits.child_bytes:
+        return f"a child pipeline of {len(text)} bytes, and GitLab reads {limits.child_bytes}"
+    needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}
+    most = max(needs, key=needs.__getitem__)
+    if needs[most] > limits.needs_per_job:
+        return f"{most} needs {needs[most]} jobs, and GitLab takes {limits.needs_per_job}"
+    return ""
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
@@ -82,39 +101,49 @@ def _planned(flow: Flow) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
     return {
         "stage": _PLANNED,
-        **_machine(plan),
+        **_machine(plan.runner, plan.minutes),
         "needs": [{"pipeline": "$PARENT_PIPELINE", "job": "plan"}],
-        "script": [f"test -s {HANDOVER}/plan/plan.json"],
+        "script": [f"test -s {LEFT}/plan/plan.json"],
         "artifacts": _artifacts("plan"),
     }
 
 
-def _login(flow: Flow, job: Job) -> tuple[dict[str, str], list[str]]:
+def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], list[str]]:
     """Variables and calls. GitLab's registry takes the job's own token, another one the project's
-    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment.
+    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. What only pulls has those
+    of the same names with READ in them.
     """
-    if "packages" not in job.powers:
+    pulls = job.pulls and bool(channel)
+    if "packages" not in job.powers and not pulls:
         return {}, []
     registry = flow.repository.partition("/")[0]
-    own = {"REGISTRY_USER": "$CI_REGISTRY_USER", "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD"}
-    known = own if registry == "registry.gitlab.com" else {}
+    known = {}
+    if registry == "registry.gitlab.com":
+        known = {"REGISTRY_USER": "$CI_REGISTRY_USER", "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD"}
+    elif pulls:
+        known = {"REGISTRY_USER": "$REGISTRY_READ_USER", "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN"}
     return {"REGISTRY": registry, **known}, ["ci/login.sh"]
 
 
-def _spread(flow: Flow, job: Job, work: Work, channel: str) -> dict[str, Any]:
-    facts = {"NAME": work.name, "CELLS": " ".join(work.cells), "RUNNER": job.runner.name}
+def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict[str, Any]:
+    facts = {"NAME": work.name, "CELLS": " ".join(work.cells), "RUNNER": row}
     if work.target:
         facts["TARGET"] = work.target
-    known, logs_in = _login(flow, job)
+    if work.after:
+        facts["AFTER"] = ",".join(work.after)
+    if work.images and "images" in job.tells:
+        facts["IMAGES"] = " ".join(work.images)
+    known, logs_in = _login(flow, job, channel)
+    runner = next(one for one in job.runners if one.name == row)
     body: dict[str, Any] = {
-        "stage": job.name,
-        **_machine(job),
+        "stage": job.kind,
+        **_machine(runner, job.minutes),
         "variables": {**facts, **known, **({"CHANNEL": channel} if job.channel else {})},
         "script": ["ci/setup.sh", *logs_in, job.script],
-        "artifacts": _artifacts(work.name),
+        "artifacts": _artifacts(work.name, images=bool(work.images)),
         "allow_failure": True,  # the others go on: `required` is what counts
     }
-    if job.takes == "work":
+    if work.after:
         body["needs"] = list(work.after)
     if job.environment:
         body["environment"] = job.environment
@@ -137,7 +166,7 @@ def _whole(flow: Flow, job: Job) -> dict[str, Any]:
         wanted = {"rules": rules, "environment": job.environment, "allow_failure": True}
     return {
         "stage": job.name,
-        **_machine(job),
+        **_machine(job.runner, job.minutes),
         **(wanted or {"when": "always"}),
         **({"variables": known} if known else {}),
         "script": ["ci/setup.sh", *logs_in, job.script],
@@ -145,14 +174,15 @@ def _whole(flow: Flow, job: Job) -> dict[str, Any]:
     }
 
 
-def _machine(job: Job) -> dict[str, Any]:
-    labels = [*job.runner.labels, *([job.runner.group] if job.runner.group else [])]
+def _machine(runner: Runner, minutes: int) -> dict[str, Any]:
+    labels = [*runner.labels, *([runner.group] if runner.group else [])]
     return {
         "tags": labels,
-        "timeout": f"{job.minutes} minutes",
+        "timeout": f"{minutes} minutes",
         "interruptible": True,
     }
 
 
-def _artifacts(name: str) -> dict[str, Any]:
-    return {"when": "always", "expire_in": "14 days", "paths": [f"{HANDOVER}/{name}"]}
+def _artifacts(name: str, *, images: bool = False) -> dict[str, Any]:
+    paths = [f"{LEFT}/{name}", *([f"{IMAGES}/{IMAGES}-{name}"] if images else [])]
+    return {"when": "always", "expire_in": "14 days", "paths": paths}

@@ -15,15 +15,19 @@ from warpfront.system.foreign import read_json, read_regular, remove_tree
 from warpfront.system.store import storing, write_json
 
 MANIFEST = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
 _RESULTS = "build"
+_AGAIN = "hand it over again"
 _LIMIT_BYTES = 1 << 30
 _TOGETHER_BYTES = 1 << 32
+_REFUSED = frozenset('":<>|*?\\\r\n')
+"""Characters that upload-artifact takes in no path: data/actions.toml, `names`."""
 
 
 def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[str, ...]:
     """Copy what a step left of `cells` in `store` to `into`, with a manifest. `prefix` is how the
-    names of its files begin (`build`, `verify-sm_90`). The paths of what was copied.
+    names of its files begin (`build`, `verify-sm_90`). Returns the paths of the copies. The name of
+    the hand-over is that of its folder, and stays in it wherever a CI service puts it.
     """
     remove_tree(into)
     files: dict[str, str] = {}
@@ -32,8 +36,41 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
             name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
             if _is_place(name):  # a container may have left any other
                 files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
-    write_json(into / MANIFEST, {"schema": SCHEMA, "files": files})
+    write_json(into / MANIFEST, {"schema": SCHEMA, "name": into.name, "files": files})
     return tuple(files)
+
+
+def handed_over(*folders: Path) -> dict[Path, str]:
+    """The hand-overs below `folders`, each with its name: every folder with a manifest, one level
+    down, or two where a CI service put a folder of the artifact's name around it.
+    """
+    manifests = [
+        path
+        for folder in folders
+        for depth in (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
+        for path in sorted(folder.glob(depth))
+    ]
+    return {path.parent: _name_of(path) for path in manifests}
+
+
+def _name_of(manifest: Path) -> str:
+    found = read_json(manifest)
+    name = found.get("name") if isinstance(found, dict) else None
+    if not isinstance(name, str):
+        raise HandoverError(f"{manifest.parent}: no manifest of this version", hint=_AGAIN)
+    return name
+
+
+def demand(names: Iterable[str], found: Iterable[str]) -> None:
+    """Raise `HandoverError` with the names of the hand-overs that are not among those found."""
+    there = set(found)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise HandoverError(
+            f"no artifact {', '.join(missing)}: the job of that name left none, or it is past its "
+            "retention",
+            hint=f"run the job {missing[0]} again, then this one",
+        )
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
@@ -95,7 +132,7 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
     }
     unsaid = sorted(present - set(files) - {MANIFEST})
     if unsaid:
-        raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint="hand it over again")
+        raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint=_AGAIN)
     found, together = {}, 0
     for name, digest in files.items():
         with storing(folder / name):
@@ -116,7 +153,7 @@ def _files_of(manifest: object, folder: Path) -> dict[str, str]:
     said = manifest if isinstance(manifest, dict) else {}
     files = said.get("files")
     if not isinstance(files, dict) or said.get("schema") != SCHEMA:
-        raise HandoverError(f"{folder}: no manifest of this version", hint="hand it over again")
+        raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
     for name in files:
         if not _is_place(name):
             shown = json.dumps(name[:200])
@@ -130,4 +167,5 @@ def _is_place(name: str) -> bool:
     """
     first, *parts = name.split("/")
     hidden = any(part == "" or part.startswith(".") for part in parts)
-    return first == _RESULTS and len(parts) >= 2 and not hidden and name.isprintable()
+    taken = name.isprintable() and _REFUSED.isdisjoint(name)
+    return first == _RESULTS and len(parts) >= 2 and not hidden and taken

@@ -9,9 +9,24 @@ from warpfront.matrix.runners import Runner
 from warpfront.report.sizes import readable_size
 
 ROOM_BYTES = 20 * 10**9
-"""A CUDA image and its build need about this much (docs/performance.md). What a hosted machine has,
-it has for one job alone.
+"""A CUDA image and its build need about this much (docs/performance.md)."""
+SPARE_FOLDERS = (
+    "/usr/share/dotnet",
+    "/usr/local/lib/android",
+    "/usr/local/share/powershell",
+    "/usr/share/swift",
+    "/opt/ghc",
+    "/usr/local/.ghcup",
+    "/opt/hostedtoolcache/CodeQL",
+)
+"""What GitHub's machines have and no job of ours uses: actions/runner-images,
+images/ubuntu/Ubuntu2404-Readme.md, and images/ubuntu/scripts/build/install-*.sh for the folders.
 """
+
+
+def is_short_of_room(free_bytes: int | None) -> bool:
+    """Whether the engine says how much room it has, and a job needs more."""
+    return free_bytes is not None and free_bytes < ROOM_BYTES
 
 
 def unready(
@@ -27,8 +42,7 @@ def unready(
     """
     if machine != runner.machine:
         yield f"the engine's machine is {machine}, and the row says {runner.machine}"
-    own_disk = runner.trust == "self-hosted" and free_bytes is not None
-    if own_disk and (free_bytes or 0) < ROOM_BYTES:
+    if is_short_of_room(free_bytes):
         yield f"{readable_size(free_bytes)} free, and a job needs {readable_size(ROOM_BYTES)}"
     if not runner.targets or runner.vendor == "cpu":
         return

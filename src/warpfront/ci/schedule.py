@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.errors import InputError
+from warpfront.ci.flow import Job, builder_of
+from warpfront.ci.limits import Limits
+from warpfront.errors import InputError, StaleError
 from warpfront.matrix.runners import Runner
 from warpfront.model import Cell
-
-JOBS_PER_SHARD = 256
-"""https://docs.github.com/en/actions/reference/limits: jobs that one matrix generates."""
-OUTPUT_LIMIT_BYTES = 1_000_000
-"""The same page: what the outputs of one job may hold is 1 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +41,17 @@ SCOPES: Mapping[str, RunScope] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One job: the `cells` that it takes, and the `target` where it verifies. `name` is its name in
-    the forge and that of what it hands over; `after` are the jobs whose hand-overs it is given.
+    """One job: the `cells` of one `vendor` that it takes, and the `target` where it verifies. Its
+    `name` is also that of its artifact; `after` are the jobs whose artifacts it is given. `images`
+    are the cells whose images a build hands to other jobs.
     """
 
     name: str
     cells: tuple[str, ...]
+    vendor: str = ""
     target: str = ""
     after: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -92,6 +92,12 @@ class Schedule:
         return _on_targets(self.bench)
 
     @property
+    def works(self) -> frozenset[str]:
+        """The names of all works."""
+        kinds = (*self.build.values(), *self.verify.values(), *self.bench.values(), self.publish)
+        return frozenset(work.name for each in kinds for work in each)
+
+    @property
     def building(self) -> tuple[str, ...]:
         """Every cell that has to be built."""
         return tuple(cell for cell, _ in _on_targets(self.build))
@@ -128,14 +134,14 @@ def schedule(
     work = {cell.id for cell in changed}
     roots = _roots(cells)
     verify, missing, later = _verifying(made, roots, runners, scope)
-    works = [Work(name=f"publish-{cell.id}", cells=(cell.id,)) for cell in made]
+    handed = set() if scope.channel else {cell for cell, _ in _on_targets(verify)}
     return Schedule(
         scope=scope.name,
         channel=scope.channel,
-        build=_building(made, makers, roots),
+        build=_building(made, makers, roots, handed),
         verify=verify,
         bench=_benching(verify, made, runners) if scope.benches else {},
-        publish=tuple(works) if scope.channel else (),
+        publish=_publishing(made, roots, verify) if scope.channel else (),
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
@@ -155,9 +161,8 @@ def _roots(cells: Iterable[Cell]) -> dict[str, str]:
 
 def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
     """A hosted machine before one of our own, which makers of images need not keep busy."""
-    fits = [one for one in runners if one.builds and one.machine == cell.machine]
-    usable = [one for one in fits if one.trust == "hosted" or scope.trusted]
-    return min(usable, key=lambda one: one.trust != "hosted").name if usable else ""
+    found = builder_of(cell.machine, runners, trusted=scope.trusted)
+    return found.name if found else ""
 
 
 def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, str]) -> str:
@@ -167,15 +172,43 @@ def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, 
 
 
 def _building(
-    cells: Iterable[Cell], makers: Mapping[str, str], roots: Mapping[str, str]
+    cells: Iterable[Cell],
+    makers: Mapping[str, str],
+    roots: Mapping[str, str],
+    handed: Container[str],
 ) -> dict[str, tuple[Work, ...]]:
-    chains: dict[tuple[str, str], list[str]] = {}
+    """One work for each chain. `handed` are the cells that are verified elsewhere, and whose images
+    go there as an artifact.
+    """
+    chains: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
-        chains.setdefault((makers[cell.id], roots[cell.id]), []).append(cell.id)
+        chains.setdefault((makers[cell.id], roots[cell.id], cell.vendor), []).append(cell.id)
     works: dict[str, list[Work]] = {}
-    for (runner, root), chain in chains.items():
-        works.setdefault(runner, []).append(Work(name=f"build-{root}", cells=tuple(chain)))
+    for (runner, root, vendor), chain in chains.items():
+        images = tuple(one for one in chain if one in handed)
+        work = Work(name=f"build-{root}", cells=tuple(chain), vendor=vendor, images=images)
+        works.setdefault(runner, []).append(work)
     return {runner: tuple(each) for runner, each in works.items()}
+
+
+def _publishing(
+    cells: Iterable[Cell], roots: Mapping[str, str], verify: Mapping[str, tuple[Work, ...]]
+) -> tuple[Work, ...]:
+    """One work a cell, given its build and its verifications and nothing else."""
+    proofs: dict[str, list[str]] = {}
+    for each in verify.values():
+        for work in each:
+            for cell in work.cells:
+                proofs.setdefault(cell, []).append(work.name)
+    return tuple(
+        Work(
+            name=f"publish-{cell.id}",
+            cells=(cell.id,),
+            vendor=cell.vendor,
+            after=(f"build-{roots[cell.id]}", *proofs.get(cell.id, ())),
+        )
+        for cell in cells
+    )
 
 
 def _verifying(
@@ -195,6 +228,7 @@ def _verifying(
                 work = Work(
                     name=f"verify-{cell.id}-{target}",
                     cells=(cell.id,),
+                    vendor=cell.vendor,
                     target=target,
                     after=(f"build-{roots[cell.id]}",),
                 )
@@ -227,48 +261,62 @@ def _benching(
     }
 
 
-def shards(works: Iterable[Work]) -> list[dict[str, object]]:
-    """Jobs as a forge's matrix of matrices: each shard with a name and no more jobs than one
-    matrix may have.
+def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
+    """The works of a job, each with the row that does it. What is to be published is sent to the
+    registry as it is built (`candidate` in the place of `build`).
     """
-    entries = [
-        {
-            "name": work.name,
-            "cells": " ".join(work.cells),
-            **({"target": work.target, "after": ",".join(work.after)} if work.target else {}),
-        }
-        for work in works
-    ]
+    if job.kind == "publish":
+        return tuple((job.runner.name, one) for one in planned.publish if one.vendor == job.vendor)
+    if job.kind in {"build", "candidate"} and (job.kind == "candidate") != bool(planned.channel):
+        return ()
+    kinds = {"verify": planned.verify, "bench": planned.bench}
+    by_row = kinds.get(job.kind, planned.build)
+    return tuple(
+        (row.name, one)
+        for row in job.runners
+        for one in by_row.get(row.name, ())
+        if one.vendor == job.vendor
+    )
+
+
+def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
+    """Jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
+    entries = [_entry(runner, work) for runner, work in works]
     return [
-        {"shard": number // JOBS_PER_SHARD + 1, "jobs": entries[number : number + JOBS_PER_SHARD]}
-        for number in range(0, len(entries), JOBS_PER_SHARD)
+        {"shard": number // limit + 1, "jobs": entries[number : number + limit]}
+        for number in range(0, len(entries), limit)
     ]
 
 
-def outputs(planned: Schedule, runners: Iterable[Runner]) -> dict[str, str]:
-    """What the job `plan` tells the others: name -> text, `[]` where there is nothing to do. What
-    is to be published is sent to the registry as it is built (`candidate`). Raises `InputError`
-    where a forge would refuse it for its size.
-    """
-    names, sent = [runner.name for runner in runners], bool(planned.channel)
-
-    def works(name: str) -> tuple[Work, ...]:
-        return planned.build.get(name, ())
-
-    said = {
-        **{f"build-{name}": shards(() if sent else works(name)) for name in names},
-        **{f"candidate-{name}": shards(works(name) if sent else ()) for name in names},
-        **{f"verify-{name}": shards(planned.verify.get(name, ())) for name in names},
-        **{f"bench-{name}": shards(planned.bench.get(name, ())) for name in names},
-        "publish": shards(planned.publish),
+def _entry(runner: str, work: Work) -> dict[str, object]:
+    return {
+        "name": work.name,
+        "cells": " ".join(work.cells),
+        "runner": runner,
+        **({"target": work.target} if work.target else {}),
+        **({"after": ",".join(work.after)} if work.after else {}),
+        **({"images": " ".join(work.images)} if work.images else {}),
     }
-    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in said.items()}
+
+
+def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:
+    """What the job `plan` gives to the others: name -> text, `[]` where there is nothing to do.
+    Raises `InputError` where the CI service would refuse it for its size.
+    """
+    works = {job.name: works_of(job, planned) for job in jobs if job.spread}
+    if lost := planned.works - {work.name for each in works.values() for _, work in each}:
+        raise StaleError(
+            f"no job of the workflows does {', '.join(sorted(lost))}",
+            hint="`invoke ci --write`, and commit the result",
+        )
+    lists = {name: shards(each, limits.jobs_per_matrix) for name, each in works.items()}
+    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in lists.items()}
     texts["channel"] = planned.channel
     size = sum(len(name) + len(text) for name, text in texts.items())
-    if size > OUTPUT_LIMIT_BYTES:
+    if size > limits.output_bytes:
         raise InputError(
-            f"{len(planned.selected)} verifications make {size} bytes of job outputs, and a forge "
-            f"takes {OUTPUT_LIMIT_BYTES}",
+            f"{len(planned.selected)} verifications make {size} bytes of job outputs, and a job "
+            f"may have {limits.output_bytes}",
             hint="run CI for a part of the matrix: --vendor, --image, --only",
         )
     return texts

@@ -120,6 +120,12 @@ _library = _form(r"[A-Za-z0-9_*][A-Za-z0-9_.*+-]*\.so[0-9.*]*", "a pattern of a 
 _start = _form(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.pth", "the name of a .pth file")
 _pattern = _form(r"[^\x00\n]*", "a pattern in one line", longest=200)
 _sha256 = _form(r"[0-9a-f]{64}", "a sha256 (64 hex digits)", longest=64)
+_commit = _form(r"[0-9a-f]{40}", "a commit (40 hex digits)", longest=40)
+_wheel = _form(
+    r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~+-]+)*"
+    r"/warpfront-[A-Za-z0-9._+]+-[A-Za-z0-9._-]+\.whl",
+    "the https:// address of a wheel of warpfront",
+)
 _exact = _form(
     r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?",
     'one version ("0.3.9")',
@@ -427,6 +433,18 @@ class RunnerText:
 
 
 @strict_dataclass
+class InstallText:
+    """`install:`, where CI's jobs get warpfront from: a `wheel` by its `sha256`, a `git` repository
+    by its `commit`, or a `requirements` file with a hash for everything."""
+
+    wheel: Annotated[str, *_wheel] | None = None
+    sha256: Annotated[str, *_sha256] | None = None
+    git: Annotated[str, *_https] | None = None
+    commit: Annotated[str, *_commit] | None = None
+    requirements: Annotated[str, *_path] | None = None
+
+
+@strict_dataclass
 class NodeText:
     """`builders.*:`, engines that images are built on at once: another's by its `host` (as
     DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
@@ -465,6 +483,7 @@ class MatrixText:
     policy: Literal["default", "none"] | tuple[str, ...] = "default"
     compilers: Mapping[Name, CompilerText] = field(default_factory=dict)
     runners: Mapping[Name, RunnerText] = field(default_factory=dict)
+    install: InstallText | None = None
     builders: Mapping[Name, NodeText] = field(default_factory=dict)
     indexes: Mapping[IndexName, IndexText] = field(default_factory=dict)
     allow_builds: tuple[PackageName, ...] = ()

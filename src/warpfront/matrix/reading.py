@@ -10,6 +10,7 @@ from warpfront.errors import MatrixError, Problem
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
+from warpfront.matrix.install import Install, make_install
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
@@ -21,7 +22,8 @@ from warpfront.system.document import read_checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """All cells of a project, parents before children, what is doubtful about them, its compilers
-    without torch, the channels that its images are published in, and the machines of its CI.
+    without torch, the channels that its images are published in, the machines of its CI, and where
+    these get warpfront from.
     """
 
     project: Project
@@ -31,6 +33,7 @@ class Matrix:
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
+    install: Install | None = None
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -50,7 +53,9 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     channels, misread = read_channels(written, document, tuple(maker.cells))
     runners, wrong_runners = make_runners(written, document)
     nodes, wrong_nodes = make_nodes(written, document)
-    found = sorted({*problems, *maker.problems, *misread, *wrong_runners, *wrong_nodes})
+    install, wrong_install = make_install(written.install, document)
+    wrong = (*wrong_runners, *wrong_nodes, *wrong_install)
+    found = sorted({*problems, *maker.problems, *misread, *wrong})
     if found:
         raise MatrixError(tuple(found))
     if not maker.cells:
@@ -69,6 +74,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         channels=channels,
         runners=runners,
         nodes=nodes,
+        install=install,
     )
 
 

@@ -54,7 +54,22 @@ def _facts(
         verifications=verifications,
         publication=_publication(cell, store),
         not_locked=not_locked,
+        not_run=_not_run(cell, store),
     )
+
+
+def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
+    """Why a job verified nothing, by target: its machine was not ready, or a hand-over missing."""
+    found = {one: _failure(cell, f"verify-{one}-not-run", store) for one in cell.targets}
+    return {target: failed for target, failed in found.items() if failed is not None}
+
+
+def _failure(cell: Cell, name: str, store: Store) -> Failed | None:
+    try:
+        found: Failed | None = store.load(cell.id, name, (Failed,))
+    except StoreError:
+        return None
+    return found
 
 
 def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | None:

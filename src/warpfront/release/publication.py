@@ -238,7 +238,7 @@ class Publishing:
                 continue
             held = held_image(self.registry, path, tagging.tag)
             if held is not None and publication.image_id not in held.identities:
-                raise taken(publication, tagging.tag, held.digest)
+                raise taken(publication, tagging.tag, held.digest, held.labels)
             if held is not None:
                 return held
         return None
@@ -496,13 +496,22 @@ def _wrong(registry: Registry, message: str) -> RegistryError:
     )
 
 
-def taken(publication: Publication, tag: str, digest: str) -> TagConflictError:
-    """That a tag which never moves is on another image."""
+def taken(
+    publication: Publication, tag: str, digest: str, labels: Mapping[str, str] | None = None
+) -> TagConflictError:
+    """The error for a tag that never moves and is on another image. `labels` are those of the image
+    that it is on: the same content needs no second digest, another one needs another tag.
+    """
+    hint = "publish from the build that was published, or give the template a word that differs: "
+    hint += "{content} for other content, {date} or {revision} for the same"
+    if labels and publication.content_hash in labels.values():
+        hint = f"this content is published, as {digest}: put {{date}} or {{revision}} in the tag"
+    elif labels:
+        hint = "its content is another: put {content} in the template of the tag"
     return TagConflictError(
         f"{publication.repository}:{tag} never moves, and is {digest or 'gone'}: another image "
         f"than {publication.digest or publication.image_id}",
-        hint="publish from the build that was published, or give the template a word that changes "
-        "with the image, {content}",
+        hint=hint,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warpfront.errors import FailureKind
 from warpfront.model import (
@@ -57,8 +57,8 @@ class ReportRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
     """What is known of one cell: its lock's state ("" = fresh), what the last `lock` failed with
-    where it has none, what it relaxes, its build, its verifications by target, and what publishing
-    it came to.
+    where it has none, what it relaxes, its build, its verifications by target, what publishing it
+    came to, and by target why a job verified nothing.
     """
 
     cell: Cell
@@ -68,6 +68,7 @@ class CellFacts:
     relaxed: tuple[str, ...] = ()
     publication: Publication | Blocked | Failed | None = None
     not_locked: Blocked | Failed | None = None
+    not_run: Mapping[str, Failed] = field(default_factory=dict)
 
     @property
     def unmade(self) -> Blocked | Failed | None:
@@ -103,7 +104,9 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
         verify_seconds=verification.seconds if verification else None,
         checks_passed=sum(check.outcome is Outcome.PASSED for check in checks),
         checks=len(checks),
-        reason=_reason(fact.unmade, verification) or _unpublished(fact.publication),
+        reason=_reason(fact.unmade, verification)
+        or _never_ran(fact, target, verification)
+        or _unpublished(fact.publication),
         published=_published(fact.publication, build),
         **_failure(fact, target, verification),
     )
@@ -128,6 +131,11 @@ def _published(found: Publication | Blocked | Failed | None, build: BuiltImage |
     sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
     signature = "signed" if found.signed_by else "unsigned"
     return f"{found.channel}: {tags} ({signature}; {sent} sent, {there} there)"
+
+
+def _never_ran(fact: CellFacts, target: str, verification: Verification | None) -> str:
+    failed = fact.not_run.get(target) if verification is None else None
+    return failed.reason if failed else ""
 
 
 def _unpublished(found: Publication | Blocked | Failed | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.ci import handover
-from warpfront.ci.handover import MANIFEST, leave, merge
+from warpfront.ci.handover import MANIFEST, demand, handed_over, leave, merge
 from warpfront.errors import HandoverError
 from warpfront.system.foreign import remove_tree
 
@@ -161,9 +161,35 @@ def test_what_fills_a_machine_is_no_hand_over(
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{}", '{"schema": 2, "files": {}}', '{"schema": 1, "files": []}']
+    "text", ["[]", "{}", '{"schema": 1, "files": {}}', '{"schema": 2, "files": []}']
 )
 def test_what_is_no_manifest_is_refused(left: Path, tmp_path: Path, text: str) -> None:
     (left / MANIFEST).write_text(text)
     with pytest.raises(HandoverError, match="no manifest of this version"):
         merge([left], tmp_path / "there")
+
+
+@pytest.mark.parametrize("name", ["a:b", 'a"b', "a<b", "a|b", "a*b", "a?b"])
+def test_a_file_that_upload_artifact_takes_by_no_name_is_not_handed_over(
+    name: str, build: Path, tmp_path: Path
+) -> None:
+    """One such name would fail the whole upload (data/actions.toml, `names`)."""
+    (build / "cell" / "verify-sm_90" / name).write_text("")
+    assert not [one for one in leave(build, ["cell"], "verify", tmp_path / "a") if name in one]
+
+
+def test_two_hand_overs_of_one_name_are_both_read(build: Path, tmp_path: Path) -> None:
+    """Neither takes the other's place: what differs between them is refused."""
+    leave(build, ["cell"], "build", tmp_path / "handover" / "build-cell")
+    (build / "cell" / "build.json").write_text('{"edited": true}')
+    leave(build, ["cell"], "build", tmp_path / "handover" / "again" / "build-cell")
+    found = handed_over(tmp_path / "handover")
+    assert list(found.values()) == ["build-cell", "build-cell"]
+    with pytest.raises(HandoverError, match="have different files"):
+        merge(found, tmp_path / "there")
+
+
+def test_a_hand_over_that_is_missing_is_named() -> None:
+    demand(["build-a"], ["build-a", "build-b"])
+    with pytest.raises(HandoverError, match="no artifact build-c, build-d: the job"):
+        demand(["build-a", "build-c", "build-d"], ["build-a"])

@@ -22,13 +22,13 @@ from hosts import BUILDER, H100, Heard, a_process
 
 from warpfront.ci import holders
 from warpfront.ci.holders import device_holders, end_left_behind
-from warpfront.ci.readiness import ROOM_BYTES
+from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
 from warpfront.model import HostDevices
 from warpfront.pipeline.beside import readying, serving
-from warpfront.pipeline.beside.readying import tidy
+from warpfront.pipeline.beside.readying import _make_room, tidy
 from warpfront.pipeline.beside.serving import JIT_VARIABLE, JobSource, prepare, serve
 from warpfront.system.process import Command, Completed
 
@@ -115,6 +115,38 @@ def test_room_is_made_of_our_own_images_the_largest_first_and_of_no_more_than_is
     hosted = Filling(1, *images)
     tidy(dataclasses.replace(OWN, trust="hosted"), Heard(), hosted)
     assert len(hosted.stored) == 3
+
+
+@pytest.mark.parametrize(
+    ("environment", "free", "removed"),
+    [
+        ({"RUNNER_ENVIRONMENT": "github-hosted"}, ROOM_BYTES - 5, 2),
+        ({"RUNNER_ENVIRONMENT": "github-hosted"}, ROOM_BYTES, 0),
+        ({"RUNNER_ENVIRONMENT": "self-hosted"}, 1, 0),
+        ({}, 1, 0),
+    ],
+    ids=["short of room", "room enough", "a machine of one's own", "a laptop"],
+)
+def test_a_hosted_machine_makes_room_of_what_it_came_with_and_no_other_does(
+    environment: dict[str, str], free: int, removed: int
+) -> None:
+    """Three bytes come back with each folder."""
+    asked: list[tuple[str, ...]] = []
+
+    class Disk(FakeEngine):
+        def features(self) -> Features:
+            return dataclasses.replace(super().features(), free_bytes=free + 3 * len(asked))
+
+    def ran(command: Command) -> Completed:
+        asked.append(command.argv)
+        return Completed(command=command, returncode=0, stdout="", stderr="")
+
+    watch = Heard()
+    _make_room(watch, Disk(), environment, ran)
+    rm = ("sudo", "-n", "rm", "-rf")
+    assert asked == [(*rm, folder) for folder in SPARE_FOLDERS[:removed]]
+    assert watch.said == [f"removed {one} for its room" for one in SPARE_FOLDERS[:removed]]
+    assert all(one.startswith(("/usr/", "/opt/")) for one in SPARE_FOLDERS)
 
 
 # --- getting ready ---

@@ -36,7 +36,7 @@ def test_a_machine_that_is_what_its_row_says_is_ready() -> None:
     assert against(H100, DEVICE) == []
     assert against(H100, DEVICE, free=None) == []
     assert against(BUILDER) == []
-    assert against(dataclasses.replace(BUILDER, trust="hosted"), free=1) == []
+    assert against(dataclasses.replace(BUILDER, trust="hosted"), free=None) == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def test_a_device_that_is_not_there_is_said(devices: tuple[Accelerator, ...], sa
 
 
 def test_room_machine_and_who_holds_a_device_are_said() -> None:
-    assert "free, and a job needs" in against(BUILDER, free=ROOM_BYTES - 1)[0]
+    for trust in ("hosted", "self-hosted"):
+        builder = dataclasses.replace(BUILDER, trust=trust)
+        assert "free, and a job needs" in against(builder, free=ROOM_BYTES - 1)[0]
     assert "the row says x86_64" in against(BUILDER, machine="aarch64")[0]
     assert against(H100, DEVICE, holders={7: "python3"}) == ["process 7 (python3) holds a device"]
     assert against(BUILDER, holders={7: "python3"}) == []

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from builders import a_cell, a_child
 
+from warpfront.ci.flow import make_flow
 from warpfront.ci.schedule import (
-    JOBS_PER_SHARD,
-    OUTPUT_LIMIT_BYTES,
     SCOPES,
     Schedule,
     Work,
@@ -19,9 +18,10 @@ from warpfront.ci.schedule import (
     schedule,
     shards,
 )
-from warpfront.errors import InputError
+from warpfront.errors import InputError, StaleError
 from warpfront.matrix.runners import Runner
 from warpfront.model import Cell
+from warpfront.pipeline.beside.workflows import packaged_limits
 
 UBUNTU = Runner(
     name="ubuntu",
@@ -60,12 +60,22 @@ def made(scope: str = "nightly", cells: tuple[Cell, ...] = CELLS, **changes: Any
     return schedule(cells, scope=SCOPES[scope], **{**facts, **changes})
 
 
+LIMITS = packaged_limits()
+
+
+def told_by(planned: Schedule, *runners: Runner) -> dict[str, str]:
+    """What `plan` gives to the jobs of these machines' flow."""
+    served = [(cell.vendor, cell.machine) for cell in CELLS]
+    flow = make_flow(runners, served=served, installs=(), repository="registry.test/mine")
+    return outputs(planned, flow.jobs, LIMITS)
+
+
 def test_a_chain_of_images_is_one_job_and_each_cell_and_target_another() -> None:
     planned = made()
     assert planned.build == {
         "ubuntu": (
-            Work(name=f"build-{CPU.id}", cells=(CPU.id, SERVE.id)),
-            Work(name="build-gpu", cells=("gpu",)),
+            Work(name=f"build-{CPU.id}", cells=(CPU.id, SERVE.id), vendor="cpu"),
+            Work(name="build-gpu", cells=("gpu",), vendor="nvidia"),
         )
     }
     assert [work.name for work in planned.verify["ubuntu"]] == [
@@ -132,7 +142,7 @@ def test_a_night_times_the_first_image_of_each_chain_where_it_was_verified() -> 
     assert (work.name, work.target) == (f"bench-{CPU.id}-x86_64", "x86_64")
     assert work.after == (f"build-{CPU.id}", f"verify-{CPU.id}-x86_64")
     assert planned.timed == ((CPU.id, "x86_64"),)
-    told = json.loads(outputs(planned, (row, H100))["bench-ubuntu"])
+    told = json.loads(told_by(planned, row, H100)["bench-cpu"])
     assert told[0]["jobs"][0]["after"] == ",".join(work.after)
     for scope in ("release", "merge_queue", "labelled"):
         assert made(scope, runners=(row, H100)).bench == {}
@@ -140,37 +150,60 @@ def test_a_night_times_the_first_image_of_each_chain_where_it_was_verified() -> 
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (256, [256]), (300, [256, 44])])
 def test_no_matrix_has_more_jobs_than_a_forge_takes(count: int, sizes: list[int]) -> None:
-    works = [Work(name=f"build-{n}", cells=(str(n),)) for n in range(count)]
-    made_of_them = shards(works)
+    works = [("ubuntu", Work(name=f"build-{n}", cells=(str(n),))) for n in range(count)]
+    made_of_them = shards(works, LIMITS.jobs_per_matrix)
     assert [len(one["jobs"]) for one in made_of_them] == sizes  # type: ignore[arg-type]
-    assert max(sizes, default=0) <= JOBS_PER_SHARD
+    assert LIMITS.jobs_per_matrix == 256
 
 
 def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
-    told = outputs(made(cells=()), (UBUNTU, H100))
+    told = told_by(made(cells=()), UBUNTU, H100)
     assert told.pop("channel") == "nightly"
     assert set(told.values()) == {"[]"}
-    kinds = ("build", "candidate", "verify", "bench")
-    assert told.keys() == {f"{k}-{n}" for k in kinds for n in ("ubuntu", "h100")} | {"publish"}
+    kinds = ("build", "candidate", "publish")
+    both = {f"{kind}-{vendor}" for kind in kinds for vendor in ("cpu", "nvidia")}
+    assert told.keys() == both | {"verify-cpu", "verify-nvidia-own"}
 
 
 def test_what_is_published_is_sent_to_the_registry_as_it_is_built() -> None:
-    nightly, queue = (outputs(made(scope), (UBUNTU,)) for scope in ("nightly", "merge_queue"))
-    assert nightly["build-ubuntu"] == queue["candidate-ubuntu"] == "[]"
-    assert nightly["candidate-ubuntu"] == queue["build-ubuntu"] != "[]"
+    nightly, queue = (told_by(made(scope), UBUNTU, H100) for scope in ("nightly", "merge_queue"))
+    assert nightly["build-cpu"] == queue["candidate-cpu"] == "[]"
+    sent, kept = (json.loads(one) for one in (nightly["candidate-cpu"], queue["build-cpu"]))
+    # What no registry gets goes to the jobs that verify it as a file.
+    assert sent[0]["jobs"][0]["cells"] == kept[0]["jobs"][0]["images"] == f"{CPU.id} {SERVE.id}"
+    assert "images" not in sent[0]["jobs"][0]
+
+
+def test_images_that_no_job_verifies_are_not_handed_on() -> None:
+    """In a pull request without the label a GPU's image is built, and verified nowhere."""
+    works = {work.name: work for each in made("pull_request").build.values() for work in each}
+    assert works["build-gpu"].images == ()
+    assert works[f"build-{CPU.id}"].images == (CPU.id, SERVE.id)
+
+
+def test_a_publication_is_given_its_own_build_and_verifications_and_no_others() -> None:
+    found = {work.name: work.after for work in made("release").publish}
+    assert found[f"publish-{SERVE.id}"] == (f"build-{CPU.id}", f"verify-{SERVE.id}-x86_64")
+    assert found["publish-gpu"] == ("build-gpu", "verify-gpu-sm_90")
+
+
+def test_a_work_that_no_job_of_the_workflows_does_is_an_error() -> None:
+    planned = dataclasses.replace(made(), build={"ubuntu": (Work(name="lost", cells=("x",)),)})
+    with pytest.raises(StaleError, match="no job of the workflows does lost"):
+        told_by(planned, UBUNTU, H100)
 
 
 def test_outputs_are_json_on_one_line_each() -> None:
-    told = outputs(made(), (UBUNTU, H100))
-    (shard,) = json.loads(told["verify-h100"])
-    assert shard["jobs"] == [
-        {"name": "verify-gpu-sm_90", "cells": "gpu", "target": "sm_90", "after": "build-gpu"}
-    ]
+    told = told_by(made(), UBUNTU, H100)
+    (shard,) = json.loads(told["verify-nvidia-own"])
+    (job,) = shard["jobs"]
+    assert job.pop("name") == "verify-gpu-sm_90"
+    assert job == {"cells": "gpu", "runner": "h100", "target": "sm_90", "after": "build-gpu"}
     assert not [text for text in told.values() if "\n" in text]
 
 
 def test_outputs_that_a_forge_would_refuse_are_an_error_before_it_does() -> None:
-    works = tuple(Work(name="n" * 500, cells=(str(n),)) for n in range(2000))
+    works = tuple(Work(name="n" * 500, cells=(str(n),), vendor="cpu") for n in range(2000))
     planned = dataclasses.replace(made(), build={"ubuntu": works})
-    with pytest.raises(InputError, match=str(OUTPUT_LIMIT_BYTES)):
-        outputs(planned, (UBUNTU,))
+    with pytest.raises(InputError, match=str(LIMITS.output_bytes)):
+        told_by(planned, UBUNTU, H100)

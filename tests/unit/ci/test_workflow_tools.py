@@ -18,13 +18,22 @@ import yaml
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, write
+from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, write
 from warpfront.pipeline.workspace import open_workspace
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(sys.executable).parent
+INSTALL = f"""
+install:
+  wheel: https://example.test/warpfront-0.1.0-py3-none-any.whl
+  sha256: {"ab" * 32}
+"""
+ROWS = """
+  - {vendor: nvidia, toolkit: "12.8", targets: [sm_90], torch: "2.11.0"}
+  - {vendor: amd, toolkit: "6.4", targets: [gfx942], torch: "2.9.1"}
+"""
 RUNNERS = """
 runners:
   ubuntu: {labels: ubuntu-24.04, trust: hosted, builds: true, vendor: cpu, targets: x86_64}
@@ -40,7 +49,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         return ROOT
     make_project(tmp_path)
     matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(matrix.read_text() + RUNNERS)
+    matrix.write_text(matrix.read_text().replace("\nrows:\n", f"\nrows:{ROWS}") + INSTALL + RUNNERS)
     write(ci_files(open_workspace(tmp_path)), tmp_path)
     (tmp_path / ".git").mkdir()
     return tmp_path
@@ -54,7 +63,7 @@ def a_project(folder: Path, told: Mapping[str, Any]) -> Path:
     """A project with the machines, rows, registry and images of somebody else, as git sees one."""
     make_project(folder)
     path = folder / "matrix.yaml"
-    text = path.read_text() + f"\nrunners:\n{told['runners']}"
+    text = path.read_text() + f"{INSTALL}\nrunners:\n{told['runners']}"
     text += "".join(MACHINE.format(number=number) for number in range(told.get("many_runners", 0)))
     text = text.replace("\nrows:\n", f"\nrows:\n{told.get('rows', '').lstrip(chr(10))}")
     matrix = yaml.safe_load(text)
@@ -131,10 +140,16 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
         blocked={},
     )
     child = tmp_path / "child.yml"
-    child.write_text(child_pipeline(flow_of(matrix, root), planned))
+    child.write_text(child_pipeline(flow_of(matrix, root), planned, packaged_limits()))
     for file in (root / ".gitlab" / "warpfront.yml", child):
         schema = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
         assert schema_fault(*schema, str(file)) == ""
+
+
+def test_the_schemas_of_robots_take_their_configuration(root: Path) -> None:
+    dependabot, renovate = (str(root / ".github" / n) for n in ("dependabot.yml", "renovate.json"))
+    assert schema_fault("--builtin-schema", "vendor.dependabot", dependabot) == ""
+    assert schema_fault("--builtin-schema", "vendor.renovate", renovate) == ""
 
 
 def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:
@@ -144,7 +159,7 @@ def test_zizmor_as_an_auditor_finds_nothing(root: Path) -> None:
 def test_zizmor_finds_a_seeded_fault(tmp_path: Path) -> None:
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
-    name = "warpfront-verify-h100.yml"
+    name = "warpfront-verify-own.yml"
     text = (ROOT / ".github" / "workflows" / name).read_text()
     (folder / name).write_text(
         text.replace("run: ci/verify.sh", "run: echo ${{ github.head_ref }}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -13,16 +14,24 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from warpfront.ci.actions import pinned_actions
-from warpfront.ci.flow import Flow, make_flow, scripts, yaml_text
+from warpfront.ci.actions import kept_pins, pinned_actions
+from warpfront.ci.flow import Flow, make_flow, scripts, unable_to_pull, yaml_text
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
-from warpfront.ci.schedule import SCOPES, schedule
-from warpfront.errors import InputError, MatrixError, Problem
+from warpfront.ci.robots import BASES, DEPENDABOT, RENOVATE, robot_files
+from warpfront.ci.schedule import SCOPES, Schedule, schedule
+from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, stale, write
+from warpfront.pipeline.beside.workflows import (
+    ci_files,
+    flow_of,
+    packaged_limits,
+    require_hashes,
+    stale,
+    write,
+)
 from warpfront.pipeline.workspace import open_workspace
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,10 +42,14 @@ Workflow = dict[str, Any]
 
 
 def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
-    return make_flow(MATRIX.runners, installs=("--editable", "."), repository=repository)
+    served = [(cell.vendor, cell.machine) for cell in MATRIX.cells]
+    return make_flow(
+        MATRIX.runners, served=served, installs=("--editable .",), repository=repository
+    )
 
 
-FILES = workflows(the_flow(), pinned_actions())
+LIMITS = packaged_limits()
+FILES = workflows(the_flow(), pinned_actions(), LIMITS)
 RENDERED = {
     p: yaml.load(t, yaml.CSafeLoader)
     for p, t in FILES.items()
@@ -73,8 +86,8 @@ def powerful(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         given = job.get("permissions")
         writes = [] if given is None else [p for p, how in given.items() if how != "read"]
-        may = name in {"publish", "release", "pages", "prune", "findings"} or name.startswith(
-            "candidate-"
+        may = name in {"release", "pages", "prune", "findings"} or name.startswith(
+            ("candidate", "publish")
         )
         if given is None or (writes and not may):
             yield name
@@ -122,14 +135,10 @@ def open_to_forks(workflow: Workflow) -> Iterator[str]:
     """Jobs on machines of our own whose condition does not keep forks out."""
     own = {label for one in MATRIX.runners if one.trust == "self-hosted" for label in one.labels}
     for name, job in workflow["jobs"].items():
-        labels = job.get("runs-on", name.partition("-")[2])
-        labels = labels["labels"] if isinstance(labels, dict) else labels
-        used = set(labels if isinstance(labels, list) else [labels])
-        called = any(
-            name == f"verify-{one.name}" for one in MATRIX.runners if one.trust != "hosted"
-        )
+        place = json.dumps([job.get("runs-on", ""), job.get("uses", "")])
+        used = "-own.yml" in place or any(label in place for label in own)
         guard = "head.repo.full_name == github.repository"
-        if (used & own or called) and guard not in str(job.get("if", "")):
+        if used and guard not in str(job.get("if", "")):
             yield name
 
 
@@ -145,7 +154,14 @@ def publishing_cancelled(workflow: Workflow) -> Iterator[str]:
 def holding_secrets(workflow: Workflow) -> Iterator[str]:
     for name, job in workflow["jobs"].items():
         kept = "environment" in job or "uses" in job
-        if not kept and re.search(r"secrets\.|github\.token", str(job)):
+        # A login to read, which no pull request reaches, is no secret of an environment.
+        reads = "write" not in (job.get("permissions") or {}).values()
+        steps = [
+            step
+            for step in job.get("steps", ())
+            if not (reads and "github.event_name != 'pull_request'" in str(step.get("if")))
+        ]
+        if not kept and re.search(r"secrets\.|github\.token", str({**job, "steps": steps})):
             yield name
 
 
@@ -156,7 +172,9 @@ def handing_secrets(workflow: Workflow) -> Iterator[str]:
         named = isinstance(given, dict) and all(
             text == f"${{{{ secrets.{secret} }}}}" for secret, text in given.items()
         )
-        if given and (not named or "github.event_name != 'pull_request'" not in job["if"]):
+        reads = set(given) == {"REGISTRY_READ_TOKEN"} if isinstance(given, dict) else False
+        kept = reads or "github.event_name != 'pull_request'" in job.get("if", "")
+        if given and not (named and kept):
             yield name
 
 
@@ -188,7 +206,7 @@ def test_a_workflow_keeps_the_rule(path: str, rule: Callable[[Workflow], Iterato
 
 
 MAIN = ".github/workflows/warpfront.yml"
-OWN = ".github/workflows/warpfront-verify-h100.yml"
+OWN = ".github/workflows/warpfront-verify-own.yml"
 PUBLISH = ".github/workflows/warpfront-publish.yml"
 
 
@@ -210,19 +228,20 @@ def seeded(path: str, place: str, value: object) -> Workflow:
         (powerful, seeded(MAIN, "permissions", "write-all")),
         (powerful, seeded(MAIN, "jobs.plan.permissions", {"contents": "write"})),
         (powerful, seeded(MAIN, "jobs.plan.permissions", None)),
-        (writing_for_a_request, seeded(MAIN, "jobs.candidate-ubuntu.if", "${{ !cancelled() }}")),
+        (writing_for_a_request, seeded(MAIN, "jobs.candidate-cpu.if", "${{ !cancelled() }}")),
         (writing_for_a_request, seeded(MAIN, "jobs.pages.if", "${{ always() }}")),
         (writing_for_a_request, seeded(PUBLISH, "jobs.publish.if", "${{ always() }}")),
-        (injectable, seeded(OWN, "jobs.verify-h100.steps.1.run", "echo ${{ matrix.name }}")),
+        (injectable, seeded(OWN, "jobs.verify-own.steps.1.run", "echo ${{ matrix.name }}")),
         (leaving_credentials, seeded(MAIN, "jobs.plan.steps.0.with", {})),
         (endless, {"jobs": {"x": {"steps": []}}}),
-        (giving_up_early, seeded(OWN, "jobs.verify-h100.strategy.fail-fast", "true")),
-        (open_to_forks, seeded(MAIN, "jobs.verify-h100.if", "${{ !cancelled() }}")),
-        (open_to_forks, seeded(OWN, "jobs.verify-h100.if", "${{ always() }}")),
+        (giving_up_early, seeded(OWN, "jobs.verify-own.strategy.fail-fast", "true")),
+        (open_to_forks, seeded(MAIN, "jobs.verify-nvidia-own.if", "${{ !cancelled() }}")),
+        (open_to_forks, seeded(OWN, "jobs.verify-own.if", "${{ always() }}")),
         (publishing_cancelled, seeded(PUBLISH, "jobs.publish.concurrency", {})),
-        (holding_secrets, seeded(OWN, "jobs.verify-h100.env", {"A": "${{ secrets.TOKEN }}"})),
-        (handing_secrets, seeded(MAIN, "jobs.publish.secrets", "inherit")),
-        (handing_secrets, seeded(MAIN, "jobs.publish.if", "${{ always() }}")),
+        (holding_secrets, seeded(OWN, "jobs.verify-own.env", {"A": "${{ secrets.TOKEN }}"})),
+        (holding_secrets, seeded(OWN, "jobs.verify-own.steps.3.if", "${{ always() }}")),
+        (handing_secrets, seeded(MAIN, "jobs.publish-cpu.secrets", "inherit")),
+        (handing_secrets, seeded(MAIN, "jobs.publish-cpu.if", "${{ always() }}")),
         (started_by_strangers, seeded(MAIN, "on", {"pull_request_target": {}})),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -256,7 +275,7 @@ def test_a_job_is_one_call() -> None:
             assert len([one for one in calls if one not in {"ci/setup.sh", "ci/login.sh"}]) <= 1
             assert set(calls) <= scripts(the_flow()).keys()
     for path, text in scripts(the_flow()).items():
-        lines = [line for line in text.splitlines()[4:] if line]
+        lines = [line for line in text.splitlines()[4:] if line and "SOURCE_DATE" not in line]
         assert len(lines) <= 2, path
         assert not re.search(r"\b(if|for|while|case)\b", "\n".join(lines))
 
@@ -264,8 +283,9 @@ def test_a_job_is_one_call() -> None:
 def test_the_required_check_always_runs_and_hears_how_the_others_ended() -> None:
     required = RENDERED[MAIN]["jobs"]["required"]
     assert required["if"] == "${{ always() }}"
-    others = set(RENDERED[MAIN]["jobs"]) - {"required", "report", "publish", "pages", "prune"}
-    assert set(required["needs"]) == others
+    ends = {"required", "report", "pages", "prune"}
+    others = {one for one in RENDERED[MAIN]["jobs"] if not one.startswith("publish-")}
+    assert set(required["needs"]) == others - ends
     (call,) = [step for step in required["steps"] if step.get("id") == "call"]
     assert call["env"] == {
         "PLANNED": "${{ needs.plan.result }}",
@@ -307,20 +327,24 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 
 
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
-    files = workflows(the_flow("registry.example.com/mine"), pinned_actions())
+    files = workflows(the_flow("registry.example.com/mine"), pinned_actions(), LIMITS)
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "github.token" not in files[PUBLISH]
     calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
     told = {name for name, job in calls.items() if "REGISTRY_TOKEN" in job.get("secrets", {})}
-    assert told == {"candidate-ubuntu", "publish"}
+    assert {one.partition("-")[0] for one in told} == {"candidate", "publish"}
+    # What verifies logs in to read, with a token that can do no more.
+    read = {name for name, job in calls.items() if "REGISTRY_READ_TOKEN" in job.get("secrets", {})}
+    assert read == {name for name in calls if name.startswith(("verify-", "bench-"))}
+    assert "secrets.REGISTRY_TOKEN" not in files[OWN]
 
 
 def test_the_same_flow_gives_the_same_bytes() -> None:
-    assert workflows(the_flow(), pinned_actions()) == FILES
+    assert workflows(the_flow(), pinned_actions(), LIMITS) == FILES
 
 
-def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
-    planned = schedule(
+def nightly() -> Schedule:
+    return schedule(
         MATRIX.cells,
         scope=SCOPES["nightly"],
         runners=MATRIX.runners,
@@ -328,7 +352,11 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
         before=None,
         blocked={},
     )
-    child = yaml.load(child_pipeline(the_flow(), planned), yaml.CSafeLoader)
+
+
+def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
+    planned = nightly()
+    child = yaml.load(child_pipeline(the_flow(), planned, LIMITS), yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
@@ -337,9 +365,9 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     for name, body in jobs.items():
         assert set(body["script"]) <= scripts(the_flow()).keys()
         sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
-        assert (
-            ("ci/login.sh" in body["script"]) == sends == ("REGISTRY" in body.get("variables", {}))
-        )
+        logs_in = sends or any(kind in body["script"][-1] for kind in ("verify", "bench"))
+        assert ("ci/login.sh" in body["script"]) == logs_in
+        assert ("REGISTRY" in body.get("variables", {})) == logs_in
         assert sends == ("environment" in body)
         assert body["timeout"].endswith("minutes")
         assert body["tags"]
@@ -361,26 +389,43 @@ def test_what_is_committed_is_what_would_be_written() -> None:
     assert stale(ci_files(open_workspace(ROOT)), ROOT) == ""
 
 
-RUNNERS = """
+INSTALL = f"""
+install:
+  wheel: https://example.test/warpfront-0.1.0-py3-none-any.whl
+  sha256: {"ab" * 32}
+"""
+RUNNERS = f"""{INSTALL}
 runners:
-  ubuntu: {labels: ubuntu-24.04, trust: hosted, builds: true, vendor: cpu, targets: x86_64}
-  h100: {group: lab, labels: [gpu], trust: self-hosted, vendor: nvidia, targets: sm_90}
+  ubuntu: {{labels: ubuntu-24.04, trust: hosted, builds: true, vendor: cpu, targets: x86_64}}
+  h100: {{group: lab, labels: [gpu], trust: self-hosted, vendor: nvidia, targets: sm_90}}
+"""
+NVIDIA = """
+  - vendor: nvidia
+    toolkit: "12.8"
+    targets: [sm_90]
+    torch: "2.11.0"
 """
 
 
+def a_project(folder: Path, runners: str, rows: str = NVIDIA) -> Path:
+    """A new project with these machines, and rows above its own."""
+    make_project(folder)
+    path = folder / "matrix.yaml"
+    path.write_text(path.read_text().replace("\nrows:\n", f"\nrows:{rows}") + runners)
+    return path
+
+
 def test_what_is_stale_is_shown_and_written_and_what_is_left_over_goes(tmp_path: Path) -> None:
-    make_project(tmp_path)
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(matrix.read_text() + RUNNERS)
+    matrix = a_project(tmp_path, RUNNERS)
     files = ci_files(open_workspace(tmp_path))
-    assert "warpfront==" in (files["ci/setup.sh"] or "")
     assert "+jobs:" in stale(files, tmp_path)
     assert set(write(files, tmp_path)) == set(files)
     assert (tmp_path / "ci" / "plan.sh").stat().st_mode & 0o111
     assert (stale(files, tmp_path), write(files, tmp_path)) == ("", ())
-    matrix.write_text(matrix.read_text().replace("  h100:", "  h200:"))
+    h100 = next(line for line in RUNNERS.splitlines() if "h100:" in line)
+    matrix.write_text(matrix.read_text().replace(f"{h100}\n", ""))
     files = ci_files(open_workspace(tmp_path))
-    old = ".github/workflows/warpfront-verify-h100.yml"
+    old = ".github/workflows/warpfront-verify-own.yml"
     assert files[old] is None
     assert f"--- {old}" in stale(files, tmp_path)
     assert old in write(files, tmp_path)
@@ -388,7 +433,7 @@ def test_what_is_stale_is_shown_and_written_and_what_is_left_over_goes(tmp_path:
     assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
 
 
-OWN_BUILDER = """
+OWN_BUILDER = f"""{INSTALL}
 runners:
   mine:
     group: Lab 1
@@ -402,9 +447,7 @@ runners:
 
 def test_where_every_machine_is_ours_a_fork_is_judged_on_one_of_github_s(tmp_path: Path) -> None:
     """Not at all would count as passed; tests/integration/test_expressions.py fills it in."""
-    make_project(tmp_path)
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(matrix.read_text() + OWN_BUILDER)
+    a_project(tmp_path, OWN_BUILDER)
     jobs = yaml.safe_load(ci_files(open_workspace(tmp_path))[MAIN] or "")["jobs"]
     for name in ("plan", "report", "required"):
         assert "head.repo.full_name == github.repository" in jobs[name]["runs-on"], name
@@ -422,9 +465,7 @@ def test_a_text_is_a_text_to_readers_of_either_version_of_yaml(text: str) -> Non
 
 
 def test_a_group_is_named_beside_its_labels(tmp_path: Path) -> None:
-    make_project(tmp_path)
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(matrix.read_text() + RUNNERS)
+    a_project(tmp_path, RUNNERS)
     text = ci_files(open_workspace(tmp_path))[OWN]
     (job,) = yaml.load(text or "", yaml.CSafeLoader)["jobs"].values()
     assert job["runs-on"] == {"group": "lab", "labels": ["gpu"]}
@@ -434,3 +475,278 @@ def test_without_machines_there_is_nothing_to_write(tmp_path: Path) -> None:
     make_project(tmp_path)
     with pytest.raises(InputError, match="no `runners:`"):
         flow_of(open_workspace(tmp_path).matrix, tmp_path)
+
+
+def test_no_number_of_rows_meets_the_limit_of_called_workflows(tmp_path: Path) -> None:
+    """Thirty rows of our own: with one workflow a row, GitHub would start none."""
+    rows = "".join(
+        f"  gpu{n}: {{labels: gpu{n}, trust: self-hosted, vendor: nvidia, targets: sm_90}}\n"
+        for n in range(30)
+    )
+    a_project(tmp_path, RUNNERS + rows)
+    files = ci_files(open_workspace(tmp_path))
+    main = yaml.safe_load(files[MAIN] or "")
+    called = {job["uses"] for job in main["jobs"].values() if "uses" in job}
+    assert len(called) <= 9 < LIMITS.called_workflows
+    (job,) = yaml.safe_load(files[OWN] or "")["jobs"].values()
+    assert all(f"matrix.runner == 'gpu{n}'" in job["runs-on"] for n in range(30))
+    assert job["strategy"]["max-parallel"] == 31
+
+
+def test_more_called_workflows_than_the_limit_are_refused() -> None:
+    few = dataclasses.replace(LIMITS, called_workflows=3)
+    with pytest.raises(InputError, match="called workflows, and GitHub starts none with more"):
+        workflows(the_flow(), pinned_actions(), few)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [("jobs_per_pipeline", 9, "jobs, and GitLab starts"), ("needs_per_job", 1, "needs 2 jobs")],
+)
+def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        child_pipeline(the_flow(), nightly(), dataclasses.replace(LIMITS, **{limit: value}))
+
+
+def test_no_vendor_waits_for_another() -> None:
+    """An offline H100 holds back what needs one, and no release for CPUs."""
+    jobs = RENDERED[MAIN]["jobs"]
+    for vendor in ("amd", "cpu", "nvidia"):
+        for kind in ("verify", "bench", "publish"):
+            for name in (f"{kind}-{vendor}", f"{kind}-{vendor}-own"):
+                needs = set(jobs.get(name, {}).get("needs", ())) - {"plan"}
+                assert all(one.split("-")[1] == vendor for one in needs), name
+
+
+def test_only_its_own_label_starts_the_labelled_run_and_no_label_another() -> None:
+    assert RENDERED[MAIN]["on"]["pull_request"]["types"] == ["opened", "synchronize", "reopened"]
+    labelled = RENDERED[".github/workflows/warpfront-gpu.yml"]
+    assert labelled["on"] == {"pull_request": {"types": ["labeled"]}}
+    mine = "github.event.label.name == 'gpu'"
+    # Another label makes a group of its own, so that it cancels nothing.
+    assert f"{mine} && github.event.pull_request.number || github.run_id" in str(
+        labelled["concurrency"]["group"]
+    )
+    for name, job in labelled["jobs"].items():
+        assert mine in job["if"] or "needs.plan.result == 'success'" in job["if"], name
+        assert "write" not in job["permissions"].values()
+
+
+def test_what_waits_for_another_publication_is_not_cancelled_by_a_third() -> None:
+    (job,) = RENDERED[PUBLISH]["jobs"].values()
+    assert job["concurrency"]["queue"] == "max"
+    assert job["concurrency"]["cancel-in-progress"] is False
+
+
+def test_a_job_that_takes_artifacts_names_those_of_its_work() -> None:
+    """Not all of the run's: n publications would download n artifacts each."""
+    (job,) = RENDERED[PUBLISH]["jobs"].values()
+    (take,) = [step for step in job["steps"] if step["name"] == "take"]
+    assert take["with"]["pattern"] == "{${{ matrix.after }},${{ matrix.name }}}"
+    assert take["with"]["merge-multiple"] is True
+
+
+def test_what_builds_does_so_at_the_moment_of_its_commit_and_with_earlier_layers() -> None:
+    for path in ("ci/build.sh", "ci/candidate.sh"):
+        text = scripts(the_flow())[path]
+        assert 'SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"' in text
+        assert (
+            "export SOURCE_DATE_EPOCH WARPFRONT_BUILD_CACHE=ghcr.io/warpfront/build-cache" in text
+        )
+
+
+# --- installing ---
+
+
+def installing(folder: Path, install: str) -> dict[str, str | None]:
+    """What is written for an `install:`, with a resolver that repeats what it was given."""
+    a_project(folder, RUNNERS.replace(INSTALL, install))
+    (folder / "ci").mkdir()
+    (folder / "ci/mine.txt").write_text(f"warpfront==0.1.0 \\\n    --hash=sha256:{'0' * 64}\n")
+    return dict(ci_files(open_workspace(folder), "\n".join))
+
+
+def test_without_a_source_of_warpfront_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no `install:`"):
+        installing(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("install", "calls", "wanted"),
+    [
+        (
+            INSTALL,
+            ["--require-hashes --requirement ci/requirements.txt"],
+            "warpfront @ https://example.test/warpfront-0.1.0-py3-none-any.whl#sha256=abab",
+        ),
+        (
+            f"\ninstall: {{git: https://example.test/w, commit: {'c' * 40}}}\n",
+            [
+                "--require-hashes --requirement ci/requirements.txt",
+                f'--no-build-isolation "warpfront @ git+https://example.test/w@{"c" * 40}"',
+            ],
+            "hatchling",
+        ),
+        (
+            "\ninstall: {requirements: ci/mine.txt}\n",
+            ["--require-hashes --requirement ci/mine.txt"],
+            "",
+        ),
+    ],
+    ids=["wheel", "git", "requirements"],
+)
+def test_jobs_install_by_hash_and_commit_and_never_by_a_bare_name(
+    install: str, calls: list[str], wanted: str, tmp_path: Path
+) -> None:
+    files = installing(tmp_path, install)
+    lines = [line for line in (files["ci/setup.sh"] or "").splitlines() if "pip install" in line]
+    assert len(lines) == len(calls)
+    assert all(call in line for call, line in zip(calls, lines, strict=True))
+    assert wanted in (files.get("ci/requirements.txt") or "")
+    assert not re.search(r"pip install[^\n]* warpfront(==|\s|$)", files["ci/setup.sh"] or "")
+
+
+def test_this_repository_installs_its_checkout_and_all_else_by_hash() -> None:
+    files = ci_files(open_workspace(ROOT))
+    assert "--no-deps --no-build-isolation --editable ." in (files["ci/setup.sh"] or "")
+    locked = files["ci/requirements.txt"] or ""
+    pins = re.findall(r"^([\w.-]+)==\S+(.*)$", locked, re.MULTILINE)
+    assert {"hatchling", "docker", "pydantic", "uv"} <= {name for name, _ in pins}
+    assert locked.count("--hash=sha256:") >= len(pins)
+    assert "://" not in locked
+
+
+@pytest.mark.parametrize(
+    "install",
+    [
+        "{wheel: https://example.test/warpfront-0.1.0-py3-none-any.whl}",
+        "{git: https://example.test/w, commit: main}",
+        "{git: https://example.test/w}",
+        "{requirements: a.txt, git: https://example.test/w}",
+        "{wheel: https://example.test/other-0.1.0-py3-none-any.whl, sha256: " + "a" * 64 + "}",
+        "warpfront",
+    ],
+)
+def test_an_installation_that_is_not_pinned_is_refused(install: str, tmp_path: Path) -> None:
+    with pytest.raises(MatrixError, match="install"):
+        installing(tmp_path, f"\ninstall: {install}\n")
+
+
+def test_a_wheel_of_another_hash_than_was_named_is_refused(tmp_path: Path) -> None:
+    a_project(tmp_path, RUNNERS)
+    with pytest.raises(LockError, match="is not the wheel of sha256"):
+        ci_files(open_workspace(tmp_path), lambda _wanted: "warpfront --hash=sha256:00")
+
+
+def test_a_file_of_hashes_stays_until_what_it_is_for_changes(tmp_path: Path) -> None:
+    files = installing(tmp_path, INSTALL)
+    write(files, tmp_path)
+    path = tmp_path / "ci/requirements.txt"
+    path.write_text(path.read_text() + "\n# moved by a robot\n")
+    assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("0.1.0-py3", "0.2.0-py3"))
+    assert "ci/requirements.txt" in stale(ci_files(open_workspace(tmp_path)), tmp_path)
+
+
+# --- pins ---
+
+NEWER = "a" * 40
+
+
+def test_a_pin_that_a_robot_moved_stays_and_an_older_one_does_not(tmp_path: Path) -> None:
+    """As Dependabot and Renovate write it: the commit, and the version beside it."""
+    a_project(tmp_path, RUNNERS)
+    write(ci_files(open_workspace(tmp_path)), tmp_path)
+    uses, version = pinned_actions()["checkout"]
+    for path in (tmp_path / ".github/workflows").glob("*.yml"):
+        text = path.read_text().replace(uses, f"actions/checkout@{NEWER}")
+        path.write_text(text.replace(f"{NEWER} # {version}", f"{NEWER} # v99.1"))
+    assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+    assert write(ci_files(open_workspace(tmp_path)), tmp_path) == ()
+    main = tmp_path / MAIN
+    assert f"actions/checkout@{NEWER} # v99.1" in main.read_text()
+    for path in (tmp_path / ".github/workflows").glob("*.yml"):
+        path.write_text(path.read_text().replace("# v99.1", "# v0.1"))
+    assert "-      uses: actions/checkout@aaaa" in stale(
+        ci_files(open_workspace(tmp_path)), tmp_path
+    )
+    write(ci_files(open_workspace(tmp_path)), tmp_path)
+    assert f"{uses} # {version}" in main.read_text()
+
+
+@pytest.mark.parametrize("pin", ["v99", "main", "aaaa # v99.0.0", f"{NEWER}"])
+def test_what_is_no_pin_is_not_kept(pin: str) -> None:
+    text = f"    - uses: actions/checkout@{pin}\n"
+    assert kept_pins(pinned_actions(), [text]) == pinned_actions()
+
+
+def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
+    """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
+    files = robot_files(requirements="ci/requirements.txt")
+    found = yaml.safe_load(files[DEPENDABOT])["updates"]
+    places = {one["package-ecosystem"]: one["directory"] for one in found}
+    assert places == {"github-actions": "/", "pip": "/ci"}
+    assert json.dumps(BASES) in files[RENOVATE]
+    text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
+    parts = re.compile(BASES.replace("(?<", "(?P<"))
+    bases = {one["depName"]: one for one in parts.finditer(text)}
+    assert {"docker.io/library/python"} <= bases.keys()
+    base = next(parts.finditer(text))
+    moved = text.replace(base["currentDigest"], "sha256:" + "9" * 64)
+    cells = read_matrix(moved, path="matrix.yaml", compat=packaged()).cells
+    assert "sha256:" + "9" * 64 in {cell.base.digest for cell in cells}
+    local = f"reference: localhost:5000/a/b:1\n  digest: sha256:{'0' * 64}"
+    assert [one["depName"] for one in parts.finditer(local)] == ["localhost:5000/a/b"]
+
+
+def test_a_configuration_that_a_project_has_of_its_own_stays(tmp_path: Path) -> None:
+    a_project(tmp_path, RUNNERS)
+    (tmp_path / ".github").mkdir()
+    (tmp_path / DEPENDABOT).write_text("version: 2\nupdates: []\n")
+    files = ci_files(open_workspace(tmp_path))
+    assert DEPENDABOT not in files
+    assert RENOVATE in files
+    write(files, tmp_path)
+    assert DEPENDABOT not in ci_files(open_workspace(tmp_path))
+    assert stale(ci_files(open_workspace(tmp_path)), tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("repository", "can_read", "said"),
+    [
+        ("ghcr.io/me", "", ""),
+        ("registry.gitlab.com/me", "false", ""),
+        ("registry.example.com/me", "true", ""),
+        ("registry.example.com/me", "false", "which is not set"),
+        ("registry.example.com/me", "", "if it is private"),
+    ],
+)
+def test_rows_that_cannot_pull_are_named(repository: str, can_read: str, said: str) -> None:
+    found = unable_to_pull(the_flow(repository), can_read)
+    assert bool(found) == bool(said)
+    assert said in found
+    if said:
+        assert found.startswith("mi300, ubuntu, h100 cannot pull from registry.example.com")
+
+
+def test_what_verifies_logs_in_where_it_pulls_and_never_for_a_pull_request() -> None:
+    for path in (OWN, ".github/workflows/warpfront-bench-own.yml"):
+        (job,) = RENDERED[path]["jobs"].values()
+        (login,) = [step for step in job["steps"] if step["name"] == "log in"]
+        assert login["if"] == "${{ inputs.channel != '' && github.event_name != 'pull_request' }}"
+        assert job["permissions"] == {"contents": "read", "packages": "read"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("warpfront==0.1.0\n", "no hash for warpfront==0.1.0"),
+        ("warpfront==0.1.0 --hash=sha256:00\nother\n", "no hash for other"),
+        ("# warpfront\nother --hash=sha256:00\n", "no line for warpfront"),
+        ("", "no line for warpfront"),
+    ],
+)
+def test_a_file_of_ones_own_without_a_hash_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=f"ci/mine.txt: {said}"):
+        require_hashes("ci/mine.txt", text)

@@ -12,10 +12,19 @@ import pytest
 from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
 
-from warpfront.errors import RegistryError
+from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED
-from warpfront.model import BuiltImage, Cell, Failed
-from warpfront.pipeline.beside.candidates import NAME, Candidate, _sent, send, take_candidate
+from warpfront.matrix.reading import Matrix
+from warpfront.model import Alias, BuiltImage, Cell, Channel, Failed, Project
+from warpfront.pipeline.beside.candidates import (
+    NAME,
+    Candidate,
+    _sent,
+    published_already,
+    send,
+    take_candidate,
+)
+from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
 from warpfront.release.stock import stock_of
 from warpfront.system.store import Store
@@ -146,3 +155,94 @@ def test_a_registry_that_is_away_fails_the_cell_as_infrastructure(tmp_path: Path
     assert isinstance(failed, Failed)
     assert failed.kind == "infrastructure"
     assert store.load(built.cell_id, NAME, (Candidate,)) is None
+
+
+def a_matrix() -> Matrix:
+    """A channel whose alias leads to what was published last."""
+    channel = Channel(
+        name="nightly",
+        repository="",
+        tags=("{torch}-{date}",),
+        aliases=(Alias(template="{torch}-nightly", cells=frozenset({CELL_HERE.id})),),
+        sessions=(),
+        targets="any",
+        max_age_hours=48,
+    )
+    project = Project(name="mine", source="", licenses="", repository=REPOSITORY)
+    return Matrix(project=project, cells=(CELL_HERE,), warnings=(), channels=(channel,))
+
+
+def a_second_build(engine: FakeEngine, content: str) -> BuiltImage:
+    """Of another commit, and so another image."""
+    labels = {CELL: CELL_HERE.id, CONTENT_HASH: content, BASE_SOURCE: "registry"}
+    image = engine.build(CELL_HERE.local_reference, labels, content="built again")
+    return a_built_image(
+        CELL_HERE, image_id=image.id, content_hash=content, reference=CELL_HERE.local_reference
+    )
+
+
+def look(
+    built: BuiltImage, store: Store, engine: FakeEngine, registry: FakeRegistry
+) -> BuiltImage | None:
+    return published_already(
+        built, a_matrix(), store, engine=engine, registry=registry, watch=Nobody()
+    )
+
+
+@pytest.mark.parametrize("content", ["ab" * 32, "cd" * 32], ids=["same content", "other content"])
+def test_content_that_is_published_is_not_sent_under_another_digest(
+    content: str, builder: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    first = built_on(builder)
+    name = f"{REPOSITORY}/torch:{CELL_HERE.torch}-nightly"
+    builder.tag(first.image_id, name)
+    builder.push(name, lambda *_: None)
+    other = FakeEngine()
+    other.registries["registry.test"] = registry
+    again = a_second_build(other, content)
+    assert again.image_id != first.image_id
+    store = Store(tmp_path)
+    found = look(again, store, other, registry)
+    if content != first.content_hash:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.image_id, found.content_hash) == (first.image_id, content)
+    assert store.load(CELL_HERE.id, "build", (BuiltImage,)) == found
+    candidate: Candidate = store.load(CELL_HERE.id, NAME, (Candidate,))
+    assert candidate.reference == f"{REPOSITORY}/torch@{first.image_id}"
+
+
+def test_a_registry_that_does_not_answer_is_not_taken_for_one_without_the_content(
+    builder: FakeEngine, tmp_path: Path
+) -> None:
+    built = built_on(builder)
+    failing = FailingRegistry("registry.test")
+    with pytest.raises(RegistryError):
+        look(built, Store(tmp_path), builder, failing)
+
+
+class FailingRegistry(FakeRegistry):
+    """One that is out of reach."""
+
+    def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
+        raise RegistryError(
+            f"{repository}:{reference} is out of reach",
+            registry=self.host,
+            step="manifest",
+            fault=RegistryFault.SLOW,
+            hint="",
+        )
+
+
+def test_a_candidate_that_is_another_image_than_was_built_is_not_taken(
+    builder: FakeEngine, verifier: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """The same content hash, built a second time: what was sent is not what is claimed."""
+    built = built_on(builder)
+    candidate = send(built, REPOSITORY, builder, registry, Nobody())
+    edited = dataclasses.replace(candidate, identities=())
+    claimed = dataclasses.replace(built, image_id="sha256:" + "1" * 64)
+    wrong = taken(handed_over(claimed, edited, tmp_path), verifier)
+    assert isinstance(wrong, Failed)
+    assert f"and {claimed.image_id} was built" in wrong.reason

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -12,9 +11,17 @@ from typing import Any
 import pytest
 from builders import a_built_image, a_check, a_verification
 
-from warpfront.errors import EngineError, FailureKind, HandoverError, InputError, LockError
+from warpfront.ci.handover import leave
+from warpfront.errors import (
+    EngineError,
+    FailureKind,
+    HandoverError,
+    InputError,
+    LockError,
+    UnavailableError,
+)
 from warpfront.model import BuiltImage, Failed, Outcome, Verification
-from warpfront.pipeline.beside.working import Done, Errand, same_image, work
+from warpfront.pipeline.beside.working import Done, Errand, not_run, work
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import Store
 from warpfront.verify.verdict import outcome_of
@@ -70,7 +77,7 @@ class Working:
 
     @property
     def left(self) -> list[str]:
-        manifest = self.folders.root / "handover" / f"{self.step}-x" / "manifest.json"
+        manifest = self.folders.root / "left" / f"{self.step}-x" / "manifest.json"
         return sorted(json.loads(manifest.read_text())["files"])
 
 
@@ -91,7 +98,7 @@ def test_an_engine_that_stays_away_is_a_result_of_its_cell(folders: Folders) -> 
     # Whoever judges the run hears why, and how to repeat it; an image of before stays known.
     assert working.left == [f"build/{CELL}/build.json"]
     assert folders.store.load(CELL, "build", (Failed,)) == failed
-    shutil.rmtree(folders.root / "handover")
+    shutil.rmtree(folders.root / "left")
     folders.store.save(CELL, "build", BUILT)
     working.do(*(EngineError("gone") for _ in range(3)))
     assert folders.store.load(CELL, "build", (BuiltImage,)) == BUILT
@@ -128,19 +135,55 @@ def test_an_earlier_try_of_the_same_job_is_held_against_this_one(folders: Folder
 
 def test_a_hand_over_that_was_changed_stops_the_job(folders: Folders) -> None:
     Working(folders).do(BUILT)
-    (folders.root / "handover/build-x/build/cell/build.json").write_text("{}")
+    (folders.root / "left/build-x/build/cell/build.json").write_text("{}")
     with pytest.raises(HandoverError):
         Working(folders, "verify").do(PASSED)
 
 
-def test_the_image_has_to_be_the_one_that_was_built() -> None:
-    assert same_image(BUILT, {CELL: BUILT}, CELL) is None
-    assert same_image(None, {CELL: BUILT}, CELL) is None
-    other = dataclasses.replace(BUILT, content_hash="0" * 64)
-    wrong = same_image(BUILT, {CELL: other}, CELL)
-    assert isinstance(wrong, Failed)
-    assert "was built" in wrong.reason
-    assert same_image(BUILT, {CELL: GONE}, CELL) is GONE
+def test_a_hand_over_that_is_missing_fails_each_cell_by_its_name(folders: Folders) -> None:
+    """Nothing is done, and what is handed over says why."""
+    errand = Errand(
+        step="verify", name="verify-x", cells=(CELL,), target="sm_90", after=("build-a", "build-b")
+    )
+    leave(folders.store.folder, [CELL], "build", folders.root / "handover" / "build-a")
+    working = Working(folders, "verify")
+    done = work(errand, working.act, folders, watch=Nobody())
+    (failed,) = done.results
+    assert isinstance(failed, Failed)
+    assert failed.reason.startswith("no artifact build-b:")
+    assert failed.exit_code == HandoverError.exit_code
+    kept = folders.store.load(CELL, not_run("sm_90"), (Failed,))
+    assert kept == failed
+    assert (folders.root / "left/verify-x/build/cell/verify-sm_90-not-run.json").is_file()
+
+
+@pytest.mark.parametrize("around", ["", "verify-x"], ids=["as it is", "in a folder of its name"])
+def test_a_hand_over_is_found_wherever_a_service_extracts_it(around: str, folders: Folders) -> None:
+    Working(folders).do(BUILT)
+    left, taken_to = folders.root / "left" / "build-x", folders.root / "handover" / around
+    taken_to.mkdir(parents=True)
+    left.rename(taken_to / "build-x")
+    folders.store.drop(CELL, "build")
+    errand = Errand(
+        step="verify", name="verify-x", cells=(CELL,), target="sm_90", after=("build-x",)
+    )
+    assert work(errand, lambda _cell: [PASSED], folders, watch=Nobody()).results == (PASSED,)
+    assert folders.store.load(CELL, "build", (BuiltImage,)) == BUILT
+
+
+def test_a_machine_that_is_not_ready_leaves_a_hand_over_that_says_so(folders: Folders) -> None:
+    def not_ready() -> None:
+        raise UnavailableError("this machine is not what `runners:` says of h100: no sm_90 here")
+
+    errand = Errand(step="verify", name="verify-x", cells=(CELL,), target="sm_90")
+    done = work(errand, lambda _cell: [PASSED], folders, watch=Nobody(), prepare=not_ready)
+    (failed,) = done.results
+    assert isinstance(failed, Failed)
+    assert (failed.exit_code, failed.kind) == (11, FailureKind.INFRASTRUCTURE)
+    assert (folders.root / "left/verify-x/build/cell/verify-sm_90-not-run.json").is_file()
+    # Once it has run, what kept it from running is gone.
+    work(errand, lambda _cell: [PASSED], folders, watch=Nobody())
+    assert folders.store.load(CELL, not_run("sm_90"), (Failed,)) is None
 
 
 @pytest.mark.parametrize("wrong", [{"step": "plan"}, {"cells": ()}, {"name": ""}])

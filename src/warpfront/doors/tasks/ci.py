@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from warpfront.doors.tasks.showing import (
     workspace_here,
 )
 from warpfront.errors import InputError, StaleError
-from warpfront.model import Blocked, BuiltImage, Failed, Selection
+from warpfront.model import Blocked, Failed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,13 +61,20 @@ def ci(
 
 
 def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
+    from warpfront.ci.flow import unable_to_pull
     from warpfront.pipeline.beside import workflows
+    from warpfront.system.process import environment
 
-    files, root = workflows.ci_files(workspace), workspace.folders.root
+    root = workspace.folders.root
+    files = workflows.ci_files(workspace, None if only_check else workflows.lock_here)
     if not only_check:
         for name in workflows.write(files, root):
             display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
-    elif diff := workflows.stale(files, root):
+        return
+    flow = workflows.flow_of(workspace.matrix, root)
+    if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
+        display.say(note)
+    if diff := workflows.stale(files, root):
         print(diff, end="")
         raise StaleError("workflows are stale", hint="`invoke ci --write`, and commit the result")
 
@@ -104,14 +112,15 @@ def _plan(
     since: str,
     json: bool,
 ) -> None:
-    from warpfront.ci.flow import HANDOVER
+    from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import outputs
     from warpfront.ci.surfaces import plan_summary
     from warpfront.pipeline.beside.dispatching import dispatch
     from warpfront.pipeline.beside.gathering import keep_plan
-    from warpfront.pipeline.beside.workflows import flow_of
+    from warpfront.pipeline.beside.workflows import flow_of, packaged_limits
     from warpfront.system.foreign import remove_tree
+    from warpfront.system.process import environment
     from warpfront.system.store import write_text
 
     root = workspace.folders.root
@@ -119,10 +128,20 @@ def _plan(
     planned = dispatch(
         workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
     )
-    told = outputs(planned, workspace.matrix.runners)
-    remove_tree(root / HANDOVER)
+    note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
+    if planned.channel and note:
+        planned = dataclasses.replace(planned, notes=(*planned.notes, note))
+    limits = packaged_limits()
+    told = outputs(planned, flow.jobs, limits)
+    for folder in (HANDOVER, LEFT):
+        remove_tree(root / folder)
     keep_plan(planned, root)
-    write_text(root / CHILD, child_pipeline(flow, planned))
+    try:
+        write_text(root / CHILD, child_pipeline(flow, planned, limits))
+    except InputError as error:
+        if environment().get("GITLAB_CI"):
+            raise
+        display.say(f"no pipeline for GitLab: {error.message}")
     forge.say_outputs(told)
     summary = plan_summary(planned)
     forge.say_summary(summary)
@@ -168,8 +187,8 @@ def merge(
 
     Each file has to be what its manifest says; two that differ are refused.
     """
-    from warpfront.ci.handover import read_handover
-    from warpfront.pipeline.beside.gathering import gather, handed_over
+    from warpfront.ci.handover import handed_over, read_handover
+    from warpfront.pipeline.beside.gathering import gather
 
     workspace = workspace_here()
     folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
@@ -193,6 +212,8 @@ def job(
     name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
     cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
     on: Annotated[str, Option("the target to verify or to time on")] = "",
+    after: Annotated[str, Option("jobs whose artifacts it needs, with commas between")] = "",
+    images: Annotated[str, Option("cells whose images go to other jobs as a file")] = "",
     runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
     channel: Annotated[str, Option("the channel that it goes to")] = "",
     to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
@@ -205,16 +226,22 @@ def job(
 
     forge = _forge()
     workspace = workspace_here()
-    errand = Errand(step=step, name=name, cells=tuple(cells.split()), target=on)  # type: ignore[arg-type]
+    errand = Errand(
+        step=step,  # type: ignore[arg-type]
+        name=name,
+        cells=tuple(cells.split()),
+        target=on,
+        after=tuple(filter(None, after.split(","))),
+    )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
-    if row:
-        ready(row, display)
     asked = _Asked(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
     done = work(
         errand,
         _act(workspace, errand, display, asked),
         workspace.folders,
         watch=display,
+        prepare=lambda: ready(row, display) if row else None,
+        finish=lambda results: _leave_images(workspace, results, images.split(), name),
         retries=retries,
     )
     summary = job_summary(name, done.results, tries=done.tries)
@@ -238,28 +265,30 @@ class _Asked:
 
 
 def _act(workspace: Workspace, errand: Errand, display: Display, asked: _Asked) -> Act:
-    """The errand's step, of one cell. An image that is not here is made: what it has to be
-    was handed over.
-    """
+    """The errand's step, of one cell: on the image that was built, and on no other."""
     from warpfront import pipeline
+    from warpfront.ci.flow import HANDOVER, IMAGES
+    from warpfront.images.engine import connect
     from warpfront.pipeline.beside.against_release import hold_against_release
     from warpfront.pipeline.beside.candidates import send_candidates, take_candidate
-    from warpfront.pipeline.beside.working import same_image
+    from warpfront.pipeline.beside.image_handover import take_image
+    from warpfront.system.process import environment
 
-    store = workspace.folders.store
+    store, root = workspace.folders.store, workspace.folders.root
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def build(cell: str) -> Sequence[object]:
         results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
         made = tuple(results)
-        return send_candidates(made, asked.to, store, display) if asked.to else made
+        if not asked.to:
+            return made
+        return send_candidates(made, workspace.matrix, asked.to, store, display)
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
-        handed = store.load(cell, "build", (BuiltImage, Blocked, Failed))
         taken: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
         if taken is None:
-            made = pipeline.build(workspace, Selection(only=cell), display, locked=True)
-            taken = same_image(handed, made, cell)
+            folders = (root / HANDOVER, root / IMAGES)
+            taken = take_image(by_id[cell], store, folders, connect(environment()))
         return [taken] if isinstance(taken, Failed | Blocked) else act(cell)
 
     def verify(cell: str) -> Sequence[object]:
@@ -278,6 +307,22 @@ def _act(workspace: Workspace, errand: Errand, display: Display, asked: _Asked) 
         return build
     act = {"verify": verify, "bench": bench, "publish": publish}[errand.step]
     return lambda cell: on_the_image(cell, act)
+
+
+def _leave_images(
+    workspace: Workspace, results: Sequence[object], cells: Sequence[str], name: str
+) -> None:
+    """Into images/<name>: what other jobs verify, and no registry gets."""
+    from warpfront.ci.flow import IMAGES
+    from warpfront.images.engine import connect
+    from warpfront.pipeline.beside.image_handover import leave_images
+    from warpfront.system.process import environment
+
+    if not cells:
+        return
+    folder, store = workspace.folders.root / IMAGES, workspace.folders.store
+    engine = connect(environment())
+    leave_images(cells, results, name, folder, store, engine=engine)
 
 
 def _published(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import json
 import math
 import os
@@ -218,6 +219,13 @@ class DockerEngine:
             labels=labels,
             environment=environment or {},
         )
+        self._load(body, tar)
+        found = self.image(reference)
+        if found is None:
+            raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
+        return found
+
+    def _load(self, body: Any, source: Path) -> None:
         api = self._client.api
         with self._translated():
             answer = api.post(
@@ -229,11 +237,24 @@ class DockerEngine:
             )
             answer.raise_for_status()
         if '"error"' in answer.text:  # the status is 200 even when it broke off
-            raise EngineError(f"{tar}: the engine could not load it: {answer.text[-500:].strip()}")
-        found = self.image(reference)
-        if found is None:
-            raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
-        return found
+            said = answer.text[-500:].strip()
+            raise EngineError(f"{source}: the engine could not load it: {said}")
+
+    def save(self, references: Iterable[str], archive: Path) -> None:
+        api = self._client.api
+        with storing(archive), gzip.open(archive, "wb", 1) as into, self._translated():
+            answer = api.get(
+                f"{api.base_url}/v{api.api_version}/images/get",
+                params={"names": list(references)},
+                stream=True,
+                timeout=_ANSWER_SECONDS,
+            )
+            answer.raise_for_status()
+            into.writelines(answer.iter_content(1 << 20))
+
+    def load(self, archive: Path) -> None:
+        with archive.open("rb") as body:
+            self._load(body, archive)
 
     def content(self, image_id: str) -> Path | None:
         with self._translated():

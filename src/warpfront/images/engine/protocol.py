@@ -148,6 +148,12 @@ class Engine(Protocol):
     def export(self, reference: str, folder: Path) -> str:
         """The image as an OCI layout in a new `folder`; the digest by which that has it."""
 
+    def save(self, references: Iterable[str], archive: Path) -> None:
+        """Write the images of some tags to one gzipped archive, each shared layer once."""
+
+    def load(self, archive: Path) -> None:
+        """Take in the images of an archive that an engine saved."""
+
     def push(self, reference: str, on_progress: Progress) -> int:
         """Send the image of a tag to the registry that the tag names, with the credentials that
         docker's own configuration has. How many bytes went over the wire, as far as the engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from warpfront.ci.flow import HANDOVER
-from warpfront.ci.handover import MANIFEST, merge
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import handed_over, merge
 from warpfront.ci.judging import Judgement, judge
 from warpfront.ci.schedule import Schedule
 from warpfront.pipeline.beside.against_release import kept_standing
@@ -17,18 +17,22 @@ PLAN = "plan"
 
 
 def keep_plan(planned: Schedule, root: Path) -> None:
-    """For the jobs after: handover/plan/plan.json."""
-    Store(root / HANDOVER).save(PLAN, PLAN, planned)
+    """For the jobs after: left/plan/plan.json."""
+    Store(root / LEFT).save(PLAN, PLAN, planned)
 
 
 def kept_plan(root: Path) -> Schedule | None:
-    found: Schedule | None = Store(root / HANDOVER).load(PLAN, PLAN, (Schedule,))
-    return found
+    """The plan of this run, as its job left it or as it was taken from there."""
+    for folder in (HANDOVER, LEFT):
+        found: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
+        if found is not None:
+            return found
+    return None
 
 
-def handed_over(folder: Path) -> list[Path]:
-    """The hand-overs below a folder: whatever says that it is one."""
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+def taken(root: Path) -> dict[Path, str]:
+    """The hand-overs here, each with its name: what was downloaded, and what jobs left."""
+    return handed_over(root / HANDOVER, root / LEFT)
 
 
 def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
@@ -48,7 +52,7 @@ def judge_run(
     once the hand-overs are in it.
     """
     planned = kept_plan(root)
-    gather(handed_over(root / HANDOVER), store)
+    gather(taken(root), store)
     if planned is None:
         return judge(None, (), plan_ended=plan_ended, ended=ended)
     found = (kept_standing(store, *one) for one in planned.timed)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from warpfront.ci.holders import device_holders, end_left_behind
-from warpfront.ci.readiness import ROOM_BYTES, unready
+from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS, is_short_of_room, unready
 from warpfront.errors import InputError, UnavailableError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
 from warpfront.inside.checks.hardware import read_hardware
 from warpfront.inside.checks.hardware.machine_reader import Machine
 from warpfront.matrix.runners import Runner
-from warpfront.system.process import environment
+from warpfront.system.process import Command, Run, environment, run
 from warpfront.system.progress import Watch
 
 
@@ -31,6 +33,7 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
     for name in engine.reap():
         watch.say(f"removed {name}, which an earlier job left")
     if runner.trust != "self-hosted":
+        _make_room(watch, engine, environment(), run)
         return
     for pid, name in end_left_behind().items():
         watch.say(f"ended process {pid} ({name}), which an earlier job left with a device")
@@ -41,6 +44,19 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
         for reference in image.references:
             engine.remove(reference)
             watch.say(f"removed {reference} for its room")
+
+
+def _make_room(watch: Watch, engine: Engine, given: Mapping[str, str], run: Run) -> None:
+    """Remove what a machine of GitHub's came with and no job uses, where room is short. Only the
+    service itself says that a machine is its own, and thrown away after the job.
+    """
+    if given.get("RUNNER_ENVIRONMENT") != "github-hosted":
+        return
+    for folder in SPARE_FOLDERS:
+        if not is_short_of_room(engine.features().free_bytes):
+            return
+        if run(Command(argv=("sudo", "-n", "rm", "-rf", folder))).returncode == 0:
+            watch.say(f"removed {folder} for its room")
 
 
 def engine_of(runner: Runner, watch: Watch) -> Engine:

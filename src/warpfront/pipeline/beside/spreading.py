@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.ci.changes import CellState
-from warpfront.ci.flow import HANDOVER
+from warpfront.ci.flow import LEFT
 from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.errors import EngineError, InputError
 from warpfront.images.engine import connect
@@ -193,7 +193,7 @@ class _Spreading:
     def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         """What a child left, in this project's own folder, and where each of its images is."""
         store, load = self.folders.store, ended.load
-        folder = self._folder(load, ended.node) / HANDOVER / load.name
+        folder = self._folder(load, ended.node) / LEFT / load.name
         if not folder.is_dir():
             return _failed(load, ended.said.strip() or "it said nothing", ended.code)
         for cell in load.cells:

@@ -4,27 +4,54 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from warpfront import __version__
-from warpfront.ci.actions import pinned_actions, pinned_images
+from warpfront.ci.actions import kept_pins, limits_text, pinned_actions, pinned_images
 from warpfront.ci.flow import Flow, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.kubernetes import kubernetes_files
-from warpfront.errors import InputError
+from warpfront.ci.limits import Limits, read_limits
+from warpfront.ci.robots import robot_files
+from warpfront.errors import InputError, LockError
+from warpfront.matrix.install import CHECKOUT, Install
 from warpfront.matrix.reading import Matrix
+from warpfront.model import digest_of
 from warpfront.pipeline.workspace import Workspace
+from warpfront.system.process import run
 from warpfront.system.store import read_text, storing, write_text
+from warpfront.wheels.hashed_requirements import hash_requirements
+from warpfront.wheels.site import read_site
+
+REQUIREMENTS = "ci/requirements.txt"
+_PROJECT = "pyproject.toml"
+_BACKEND = "hatchling>=1.27"
+"""What builds warpfront from a commit; its own pyproject.toml has the same."""
+_LOCK_HEAD = """\
+# Made by `invoke ci --write`: what CI's jobs install, each file by its hash.
+# inputs: {digest}
+"""
+Lock = Callable[[tuple[str, ...]], str]
+"""Requirements -> the text of a file with all that they need, each by hash."""
 
 
-def ci_files(workspace: Workspace) -> Mapping[str, str | None]:
-    """Path below the project -> text; None for one that an older table made and none makes now."""
+def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str | None]:
+    """Path below the project -> text; None for one that an older table made and none makes now.
+    `lock` resolves what the jobs install, where that has changed; without it such a file is stale.
+    """
     matrix, root = workspace.matrix, workspace.folders.root
-    flow = flow_of(matrix, root)
-    files: dict[str, str | None] = {**workflows(flow, pinned_actions()), **gitlab_files(flow)}
+    flow, limits = flow_of(matrix, root), packaged_limits()
+    actions = kept_pins(pinned_actions(), _workflow_texts(root))
+    files: dict[str, str | None] = {**workflows(flow, actions, limits), **gitlab_files(flow)}
     files |= scripts(flow)
+    install = install_of(matrix, root)
+    if install.kind == "requirements":
+        require_hashes(install.source, read_text(root / install.source) or "")
+    else:
+        files[REQUIREMENTS] = locked_requirements(install, root, lock)
+    path = install.source if install.kind == "requirements" else REQUIREMENTS
+    files |= _unless_foreign(robot_files(requirements=path), root)
     source = matrix.project.source
     files |= kubernetes_files(flow.runners, pinned_images(), source=source, pods=0)
     if any(one.trust == "self-hosted" for one in flow.runners):
@@ -34,22 +61,124 @@ def ci_files(workspace: Workspace) -> Mapping[str, str | None]:
     return {**files, **{name: None for name in names if name not in files}}
 
 
+def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Files that a project may have of its own: only those that are missing, or were made here."""
+    there = {path: read_text(root / path, missing_ok=True) for path in files}
+    return {
+        path: text
+        for path, text in files.items()
+        if there[path] is None or "Made by `invoke ci --write`" in (there[path] or "")
+    }
+
+
+def _workflow_texts(root: Path) -> tuple[str, ...]:
+    """The workflows that are committed, whose pins a robot may have moved."""
+    paths = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
+    return tuple(read_text(path) or "" for path in paths)
+
+
+def packaged_limits() -> Limits:
+    """The limits that `ci --write` and `ci --plan` keep to."""
+    return read_limits(limits_text())
+
+
 def flow_of(matrix: Matrix, root: Path) -> Flow:
-    """The flow of a project. Raises `InputError` where it names no machines."""
+    """The flow of a project. Raises `InputError` where it names no machines, or no source that they
+    get warpfront from.
+    """
     if not matrix.runners:
         raise InputError(
-            "matrix.yaml has no `runners:`, so there is nobody to run CI",
+            "matrix.yaml has no `runners:`, so there is no machine to run CI",
             hint="docs/ci.md has the table to begin with",
         )
-    repository = matrix.project.repository
-    return make_flow(matrix.runners, installs=_installs(root), repository=repository)
+    return make_flow(
+        matrix.runners,
+        served=[(cell.vendor, cell.machine) for cell in matrix.cells],
+        installs=pip_calls(install_of(matrix, root)),
+        repository=matrix.project.repository,
+    )
 
 
-def _installs(root: Path) -> tuple[str, ...]:
-    """What brings this very program: the project itself where it is the program's own."""
-    text = read_text(root / "pyproject.toml", missing_ok=True) or ""
-    own = tomllib.loads(text).get("project", {}).get("name") == "warpfront"
-    return ("--editable", ".") if own else (f"warpfront=={__version__}",)
+def install_of(matrix: Matrix, root: Path) -> Install:
+    """Where jobs get warpfront from: the checkout itself in warpfront's own repository, and nowhere
+    by its bare name.
+    """
+    if matrix.install is not None:
+        return matrix.install
+    text = read_text(root / _PROJECT, missing_ok=True) or ""
+    if tomllib.loads(text).get("project", {}).get("name") == "warpfront":
+        return CHECKOUT
+    raise InputError(
+        "matrix.yaml has no `install:`, and no job installs warpfront by its name alone",
+        hint="`install: {wheel: https://..., sha256: ...}`, `{git: https://..., commit: ...}` or "
+        "`{requirements: a file with hashes}`: docs/ci.md, Installing",
+    )
+
+
+def pip_calls(install: Install) -> tuple[str, ...]:
+    """The words for each call of pip: everything by hash, and then a commit or the checkout, which
+    bring nothing else with them.
+    """
+    path = install.source if install.kind == "requirements" else REQUIREMENTS
+    locked = f"--require-hashes --requirement {path}"
+    alone = "--no-deps --no-build-isolation"
+    match install.kind:
+        case "git":
+            return (locked, f'{alone} "warpfront @ {install.source}"')
+        case "checkout":
+            return (locked, f"{alone} --editable .")
+        case _:
+            return (locked,)
+
+
+def require_hashes(path: str, text: str) -> None:
+    """Raise `InputError` for a project's own file of requirements with a line that has no hash, or
+    without warpfront.
+    """
+    lines = text.replace("\\\n", " ").splitlines()
+    demands = [one for one in lines if one.strip() and not one.lstrip().startswith(("#", "-"))]
+    open_ones = [one.split()[0] for one in demands if "--hash=sha256:" not in one]
+    if open_ones or not any(one.startswith("warpfront") for one in demands):
+        what = f"no hash for {open_ones[0]}" if open_ones else "no line for warpfront"
+        raise InputError(
+            f"{path}: {what}",
+            hint="`uv pip compile --generate-hashes` writes such a file",
+        )
+
+
+def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
+    """The file that the jobs install from. What is committed stays while its inputs are the same: a
+    robot may have moved versions in it.
+    """
+    wanted = _requirements(install, root)
+    head = _LOCK_HEAD.format(digest=digest_of([*wanted])[:16])
+    there = read_text(root / REQUIREMENTS, missing_ok=True) or ""
+    if there.startswith(head):
+        return there
+    text = lock(wanted) if lock else ""
+    if text and install.sha256 not in text:
+        raise LockError(
+            f"{install.source} is not the wheel of sha256 {install.sha256}",
+            hint="`install:` of matrix.yaml has both: one of them is another wheel's",
+        )
+    return head + text
+
+
+def lock_here(wanted: tuple[str, ...]) -> str:
+    """Resolve with this machine's indexes. What comes from a commit is installed from there."""
+    without = ("warpfront",) if any("git+" in one for one in wanted) else ()
+    return hash_requirements(wanted, site=read_site(run), run=run, without=without)
+
+
+def _requirements(install: Install, root: Path) -> tuple[str, ...]:
+    match install.kind:
+        case "wheel":
+            return (f"warpfront @ {install.source}#sha256={install.sha256}",)
+        case "git":
+            return (f"warpfront @ {install.source}", _BACKEND)
+        case _:
+            project = tomllib.loads(read_text(root / _PROJECT) or "")
+            return (*project["project"]["dependencies"], *project["build-system"]["requires"])
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:

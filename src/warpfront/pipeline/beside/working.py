@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from warpfront.ci.flow import HANDOVER
-from warpfront.ci.handover import leave
+from warpfront.ci.flow import LEFT
+from warpfront.ci.handover import demand, leave
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
 from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
 from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
-from warpfront.pipeline.beside.gathering import gather, handed_over
+from warpfront.pipeline.beside.gathering import gather, taken
 from warpfront.pipeline.within.attempt import failed_by
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.progress import Watch
@@ -25,12 +26,13 @@ STEPS_OF_JOBS = ("build", "verify", "bench", "publish")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """What a job is sent for."""
+    """What a job is sent for. `after` are the hand-overs that it needs."""
 
     step: StepName
     name: str
     cells: tuple[str, ...]
     target: str = ""
+    after: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.step not in STEPS_OF_JOBS or not self.name or not self.cells:
@@ -58,28 +60,51 @@ def work(
     folders: Folders,
     *,
     watch: Watch,
+    prepare: Callable[[], object] = lambda: None,
+    finish: Callable[[Sequence[object]], object] = lambda _results: None,
     retries: int = RETRIES,
     pause: Callable[[float], None] = time.sleep,
 ) -> Done:
-    """Take what was handed over, do the step for each cell, hand over what there is of it. What
-    failed for its infrastructure is tried again, so many times.
+    """Take what was handed over, `prepare` the machine, do the step for each cell, `finish` with
+    the results, and hand over what there is. What failed for its infrastructure is tried again, so
+    many times; a missing hand-over and a machine that is not ready fail every cell.
     """
-    store, handover = folders.store, folders.root / HANDOVER
-    gather(handed_over(handover), store)
+    store, found = folders.store, taken(folders.root)
+    gather(found, store)
     before = {cell: _earlier(store, cell, errand) for cell in errand.cells}
     results: list[object] = []
     tries: dict[str, int] = {}
     try:
+        hindrance = _hindrance(errand, found, prepare)
         for cell in errand.cells:
-            found, tries[cell] = _tried(
-                act, cell, errand.step, retries=retries, watch=watch, pause=pause
-            )
-            _keep_reason(found, errand.step, store)
-            results += [_judged_again(one, before[cell], store) for one in found]
+            made: Sequence[object] = ()
+            if hindrance is not None:
+                made, tries[cell] = [failed_by(hindrance, cell, errand.step)], 1
+            else:
+                made, tries[cell] = _tried(
+                    act, cell, errand.step, retries=retries, watch=watch, pause=pause
+                )
+            _keep_reason(made, errand, store)
+            results += [_judged_again(one, before[cell], store) for one in made]
+        finish(results)
     finally:
-        made = dict.fromkeys((*errand.cells, *(getattr(r, "cell_id", "") for r in results)))
-        leave(store.folder, filter(None, made), errand.files, handover / errand.name)
+        ids = dict.fromkeys((*errand.cells, *(getattr(r, "cell_id", "") for r in results)))
+        leave(store.folder, filter(None, ids), errand.files, folders.root / LEFT / errand.name)
     return Done(results=tuple(results), tries=tries)
+
+
+def _hindrance(
+    errand: Errand, found: Mapping[Path, str], prepare: Callable[[], object]
+) -> WarpfrontError | None:
+    """Why no cell of this job can be worked on. Raises what is a mistake of the call."""
+    try:
+        demand(errand.after, found.values())
+        prepare()
+    except WarpfrontError as error:
+        if error.kind is FailureKind.INPUT:
+            raise
+        return error
+    return None
 
 
 def _tried(
@@ -112,15 +137,27 @@ def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
         return [failed_by(error, cell, step)]
 
 
-def _keep_reason(results: Sequence[object], step: StepName, store: Store) -> None:
-    """Why nothing was built, for whoever judges the run, where the step was not left to say it. An
-    image that is there stays known.
+def _keep_reason(results: Sequence[object], errand: Errand, store: Store) -> None:
+    """Keep why nothing was built or verified, for the report, where the step itself kept nothing.
+    An image that is there stays known.
     """
     for one in results:
-        if step == "build" and isinstance(one, Failed):
+        if errand.step == "verify":
+            if isinstance(one, Failed):
+                store.save(one.cell_id, not_run(errand.target), one)
+            elif isinstance(one, Verification):
+                store.drop(one.cell_id, not_run(errand.target))
+        elif not isinstance(one, Failed):
+            continue
+        elif errand.step == "build":
             before = store.load(one.cell_id, "build", (BuiltImage, Blocked, Failed))
             if not isinstance(before, BuiltImage):
                 store.save(one.cell_id, "build", one)
+
+
+def not_run(target: str) -> str:
+    """The name of the value that says why a verification on `target` never ran."""
+    return f"verify-{target}-not-run"
 
 
 def _earlier(store: Store, cell: str, errand: Errand) -> Verification | None:
@@ -138,22 +175,3 @@ def _judged_again(result: object, before: Verification | None, store: Store) -> 
     if judged != result:
         store.save(result.cell_id, f"verify-{result.target}", judged)
     return judged
-
-
-def same_image(
-    handed: BuiltImage | Blocked | Failed | None, built: Mapping[str, object], cell: str
-) -> Failed | Blocked | None:
-    """Why the image that this machine has is not the one that a job before this has built."""
-    made = built[cell]
-    if isinstance(made, Failed | Blocked):
-        return made
-    assert isinstance(made, BuiltImage)
-    if not isinstance(handed, BuiltImage) or handed.content_hash == made.content_hash:
-        return None
-    return Failed(
-        cell_id=cell,
-        step="verify",
-        reason=f"content {made.content_hash[:12]} here, and {handed.content_hash[:12]} was built",
-        hint="both machines have to build the same commit with the same warpfront",
-        exit_code=7,
-    )

@@ -422,7 +422,7 @@ class _Building:
             ),
             logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
             references={item.cell.local_reference: item.cell.id for item in items},
-            cache=environment().get(CACHE_VARIABLE, ""),
+            cache=layer_cache(self._engine, environment()),
         )
 
     def _on_step(self, step: BuildStep) -> None:
@@ -483,6 +483,15 @@ class _Building:
             seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
             log=log,
         )
+
+
+def layer_cache(engine: Engine, given: Mapping[str, str]) -> str:
+    """The repository that layers are kept in, "" for none. BuildKit within Docker's own image store
+    refuses a cache in a registry, and the whole build with it.
+    """
+    cache = given.get(CACHE_VARIABLE, "")
+    able = cache and (engine.builds_elsewhere or engine.features().containerd_store)
+    return cache if able else ""
 
 
 def build_secrets(site: Site) -> tuple[str, ...]:

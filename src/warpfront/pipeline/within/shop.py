@@ -299,7 +299,7 @@ def _foreseen(plan: _Planned, channel: Channel, shop: Shop) -> Publication:
             digest = standing.digest
             publication = dataclasses.replace(publication, digest=digest, present_bytes=0)
         elif standing and not one.moves:
-            raise taken(publication, one.tag, standing.digest)
+            raise taken(publication, one.tag, standing.digest, standing.labels)
         before = standing.digest if standing else ""
         tags.append(dataclasses.replace(one, before=before))
     heads = {one.tag: shop.registry.head(path, one.tag) for one in publication.indexes}

@@ -1,0 +1,31 @@
+"""Limits of the CI services, as data/limits.toml has them with their sources. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What GitHub and GitLab take of one workflow, job or pipeline."""
+
+    called_workflows: int
+    nested_workflows: int
+    jobs_per_matrix: int
+    output_bytes: int
+    artifacts_per_job: int
+    pending_in_group: int
+    needs_per_job: int
+    child_bytes: int
+    jobs_per_pipeline: int
+
+
+def read_limits(text: str) -> Limits:
+    """The limits in the text of data/limits.toml."""
+    rows = {
+        name: row["value"]
+        for service in tomllib.loads(text).values()
+        for name, row in service.items()
+    }
+    return Limits(**{one.name: rows[one.name] for one in fields(Limits)})

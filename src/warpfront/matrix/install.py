@@ -1,0 +1,61 @@
+"""How CI installs warpfront, as `install:` of matrix.yaml says: by hash or by commit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from warpfront.errors import Problem
+from warpfront.matrix.language import InstallText
+from warpfront.system.document import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Install:
+    """Where CI's jobs get warpfront from. `source` is the requirement that an installer takes:
+    a wheel's address, `git+https://...@<commit>`, the path of a requirements file, or `.`.
+    """
+
+    kind: Literal["wheel", "git", "requirements", "checkout"]
+    source: str
+    sha256: str = ""
+
+
+CHECKOUT = Install(kind="checkout", source=".")
+"""warpfront's own repository: what is checked out is what runs."""
+
+
+def make_install(
+    text: InstallText | None, document: Document
+) -> tuple[Install | None, list[Problem]]:
+    """`install:`, and what is wrong with it."""
+    if text is None:
+        return None, []
+    problems = [
+        document.problem(("install", *where), message, _FORMS) for where, message in _wrong(text)
+    ]
+    if problems:
+        return None, problems
+    if text.wheel:
+        return Install(kind="wheel", source=text.wheel, sha256=text.sha256 or ""), []
+    if text.git:
+        return Install(kind="git", source=f"git+{text.git}@{text.commit}"), []
+    return Install(kind="requirements", source=text.requirements or ""), []
+
+
+_FORMS = (
+    "one of `wheel` with `sha256`, `git` with `commit`, and `requirements` (a file with hashes)"
+)
+
+
+def _wrong(text: InstallText) -> Iterator[tuple[tuple[str, ...], str]]:
+    ways = [way for way in ("wheel", "git", "requirements") if getattr(text, way)]
+    if len(ways) != 1:
+        yield (), f"`install` names {len(ways)} sources"
+    for way, pin in (("wheel", "sha256"), ("git", "commit")):
+        if bool(getattr(text, way)) != bool(getattr(text, pin)):
+            yield (
+                (way,) if getattr(text, way) else (pin,),
+                f"`install`: `{way}` and `{pin}` go together",
+            )
