@@ -718,7 +718,8 @@ class Provenance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
     """An image in the engine. `content_hash` is what a verification is about. `seconds` run from
-    the start of the bake, which a chain of images shares, until this image was there.
+    the start of the bake, which a chain of images shares, until this image was there. `builder` and
+    `invocation` are the addresses of the CI workflow and of its run, "" outside CI.
     """
 
     cell_id: str
@@ -730,6 +731,8 @@ class BuiltImage:
     reused: bool
     seconds: float
     log: str | None
+    builder: str = ""
+    invocation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -31,9 +32,15 @@ from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, demanded_channel
+from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    demanded_channel,
+    local_evidence,
+)
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
@@ -548,3 +555,46 @@ def test_a_pulled_image_of_no_cell_here_is_refused(world: World) -> None:
     world.published()
     with pytest.raises(InputError, match="this matrix has not"):
         adopted(world, f"{PROJECT}/torch@{image}", a_cell(id="another"))
+
+
+def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attested(
+    world: World,
+) -> None:
+    """Whoever may push may attach one; our key would make it true."""
+    cosign = FakeCosign()
+    world.signer = a_signer(cosign)
+    build(world)
+    kind = "application/spdx+json"
+    ours = Referrer(
+        name="spdx", artifact_type=kind, payload=b'{"name": "ours"}', annotations={DOCUMENT: "spdx"}
+    )
+    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (ours,))
+    find = functools.partial(local_evidence, store=world.store, engine=world.engine)
+    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    assert isinstance(done, Publication)
+    subject = world.registry.head(REPOSITORY, done.digest)
+    assert subject is not None
+    theirs = dataclasses.replace(ours, payload=b'{"name": "theirs"}')
+    attach(world.registry, REPOSITORY, subject, theirs.artifact)
+    cosign.attested.clear()
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Publication), result
+    assert result.attested == ("spdx",)
+    assert [one for _, _, one in cosign.attested] == [{"name": "ours"}]
+
+
+def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> None:
+    world.signer = a_signer(FakeCosign())
+    build(world)
+    kind = "application/vnd.cyclonedx+json"
+    paper = Referrer(
+        name="cyclonedx", artifact_type=kind, payload=b"{}", annotations={DOCUMENT: "cyclonedx"}
+    )
+    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (paper,))
+    find = functools.partial(local_evidence, store=world.store, engine=world.engine)
+    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    assert isinstance(done, Publication)
+    why, _ = explained(world.registry, REPOSITORY, done.digest, signer=world.signer)
+    assert why.attestations == "cyclonedx"
+    why, _ = explained(world.registry, REPOSITORY, done.digest, signer=a_signer(FakeCosign()))
+    assert why.attestations == "nothing, by this key"

@@ -36,7 +36,12 @@ from warpfront.errors import (
     TimedOutError,
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
+from warpfront.pipeline.within.evidence import (
+    VERIFICATION_TYPE,
+    attached_evidence,
+    local_evidence,
+)
+from warpfront.pipeline.within.shop import Shop, publish_cells
 from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
@@ -384,13 +389,10 @@ def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
     assert sorted(words in one for one in cosign_of(copied).signed) == [False, True]
 
 
-@pytest.mark.parametrize(("key", "says"), [("keyless", ""), ("a.key", "--use-signing-config")])
-def test_who_vouches_in_public_or_asks_the_registry_first_signs_what_has_arrived(
-    copied: World, key: str, says: str
-) -> None:
-    """A public log takes nothing back; cosign 3 signs no digest that is not there."""
-    cosign = FakeCosign(says=says)
-    made = Cosign(key=key, public_key="a.pub", environment={}, source="https://git.test/me")
+def test_keyless_only_what_has_arrived_is_signed(copied: World) -> None:
+    """A public log takes nothing back."""
+    cosign = FakeCosign()
+    made = Cosign(key="keyless", public_key="a.pub", environment={}, source="https://git.test/me")
     named: list[bool] = []
 
     def signing(command: Command) -> Completed:
@@ -832,3 +834,99 @@ def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:
     alias = Alias(template="latest", cells=frozenset({"another"}))
     world.published(channel=a_release_channel(aliases=(alias,)))
     assert [*world.public] == [FIXED]
+
+
+# --- attestations ---
+
+
+SBOM = Referrer(name="spdx", artifact_type="application/spdx+json", payload=b'{"name": "a"}')
+
+
+def with_sbom(world: World, *documents: Referrer) -> Shop:
+    shown = documents or (SBOM,)
+    return dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: shown)
+
+
+def published_with(world: World, shop: Shop) -> Publication:
+    (result,) = publish_cells(
+        (CPU,),
+        (CPU,),
+        a_release_channel(allow=()),
+        shop,
+        find=lambda cell: local_evidence(cell, world.store, world.engine),
+        dry_run=False,
+    ).values()
+    assert isinstance(result, Publication), result
+    return result
+
+
+def test_statements_and_sboms_are_attested_before_any_tag_and_the_result_says_so(
+    copied: World,
+) -> None:
+    cosign, seen = cosign_of(copied), list[int]()
+
+    def watched(command: Command) -> Completed:
+        seen.append(len(copied.public))
+        return cosign(command)
+
+    copied.signer = Signer(run=watched, cosign=a_signer(cosign).cosign)
+    done = published_with(copied, with_sbom(copied))
+    assert (done.signed_by, done.attested) == ("cosign by key", ("spdx",))
+    assert cosign.attested == [(done.reference, "https://spdx.dev/Document", {"name": "a"})]
+    assert set(seen) == {0}
+    verbs = [one.argv[1] for one in cosign.commands]
+    assert verbs == ["verify-attestation", "attest", "verify-attestation", "sign", "verify"]
+
+
+def test_a_run_that_is_repeated_attests_nothing_twice(copied: World) -> None:
+    first = published_with(copied, with_sbom(copied))
+    again = published_with(copied, with_sbom(copied))
+    assert (again.attested, again.digest) == (first.attested, first.digest)
+    assert len(cosign_of(copied).attested) == 1
+
+
+def test_what_a_run_attested_before_it_died_is_found_by_the_next(world: World) -> None:
+    cosign = FakeCosign()
+    world.build()
+
+    def dying(command: Command) -> Completed:
+        done = cosign(command)
+        if command.argv[1:3] == ("sign", "--yes") and len(cosign.commands) < 6:
+            raise KeyboardInterrupt
+        return done
+
+    world.signer = Signer(run=dying, cosign=a_signer(cosign).cosign)
+    with pytest.raises(KeyboardInterrupt):
+        published_with(world, with_sbom(world))
+    assert len(cosign.attested) == 1
+    assert published_with(world, with_sbom(world)).attested == ("spdx",)
+    assert len(cosign.attested) == 1
+
+
+def test_without_a_key_nothing_is_attested_and_the_result_says_so(world: World) -> None:
+    world.build()
+    done = world.published()
+    assert (done.signed_by, done.attested) == ("", ())
+
+
+def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -> None:
+    cosign = cosign_of(copied)
+
+    def losing(command: Command) -> Completed:
+        done = cosign(command)
+        cosign.attested.clear()
+        return done
+
+    copied.signer = Signer(run=losing, cosign=a_signer(cosign).cosign)
+    found = publish_cells(
+        (CPU,),
+        (CPU,),
+        a_release_channel(allow=()),
+        with_sbom(copied),
+        find=lambda cell: local_evidence(cell, copied.store, copied.engine),
+        dry_run=False,
+    )[CPU.id]
+    assert isinstance(found, Failed)
+    assert "spdx of" in found.reason
+    assert found.exit_code == SignatureError.exit_code
+    assert copied.public == {}

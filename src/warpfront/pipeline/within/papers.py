@@ -82,7 +82,7 @@ class ImagePapers:
             bill,
             name=publication.repository,
             digest=publication.digest,
-            builder=evidence.labels.get(SOURCE, ""),
+            builder=known.built.builder or evidence.labels.get(SOURCE, ""),
             ended={one.target: one.ended for one in known.verifications},
             noted=publication.noted,
         )

@@ -42,6 +42,7 @@ from warpfront.release.publication import (
     Meter,
     Publishing,
     Referrer,
+    attached_as,
     held_image,
     taken,
 )
@@ -361,13 +362,30 @@ def _prover(
             *verdict.against,
             *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
         )
-        _refuse(against, [*_unsigned(evidence, f"{publication.repository}@{held.digest}", shop)])
+        reference = f"{publication.repository}@{held.digest}"
+        _refuse(against, [*_unsigned(evidence, reference, shop)])
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(publication, evidence))
+        documents = shop.documents(publication, evidence)
+        if evidence.attached:
+            documents = tuple(
+                one for one in documents if _is_vouched_for(one, held, reference, shop)
+            )
+        return (proof, *documents)
 
     return prove
+
+
+def _is_vouched_for(document: Referrer, held: Held, reference: str, shop: Shop) -> bool:
+    """Whether a document that came from a registry is in a signature of a trusted key: whoever may
+    push may attach one, and our signature and attestation would make it true.
+    """
+    trusted = shop.trusted or shop.signer
+    digest = attached_as(held.manifest.descriptor, document).digest
+    return trusted is None or trusted.is_signed(
+        reference, {f"dev.warpfront.{document.name}": digest}
+    )
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:

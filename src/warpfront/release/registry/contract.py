@@ -107,11 +107,14 @@ class BytesBlob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A document that is to be attached: of which type, and of which type its bytes are."""
+    """A document that is to be attached: of which type, and of which type its bytes are. `title` is
+    the file name that `oras pull` writes it to.
+    """
 
     artifact_type: str
     payload: bytes
     payload_type: str
+    title: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
