@@ -49,11 +49,12 @@ class FakeCosign:
     attested: list[tuple[str, str, object]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     wrong: str = ""
-    says: str = ""
+    takes: tuple[str, ...] = ()
 
     def __call__(self, command: Command) -> Completed:
         if command.argv[-1] == "--help":
-            return Completed(command=command, returncode=0, stdout=self.says, stderr="")
+            known = command.argv[2].removesuffix("=false") in self.takes
+            return Completed(command=command, returncode=int(not known), stdout="", stderr="")
         self.commands.append(command)
         verb, reference = command.argv[1], command.argv[-1]
         if verb in {"attest", "verify-attestation"}:

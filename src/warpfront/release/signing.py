@@ -23,7 +23,7 @@ from warpfront.system.process import Command, Completed, Run
 _LIMIT_SECONDS = 120.0
 # Without the first, cosign 3 writes bundles, which cosign 2 cannot find; the first refuses the
 # second, which is on by default and asks the public services. cosign 2.5 has neither for `sign`.
-_FORM = ("--new-bundle-format", "--use-signing-config")
+_FORM = ("--new-bundle-format=false", "--use-signing-config=false")
 _GET = "Debian has it as `cosign`"
 # The issuer of the identity that CI gives its jobs; who verifies names the workflow.
 KEYLESS = "keyless"
@@ -151,14 +151,16 @@ class Signer:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """Options that make this cosign write the common form. Distributions' builds do not know
-        their own version, so the help decides.
+        """Options that make this cosign write the common form: those that it takes. Distributions'
+        builds do not know their own version, and the help omits deprecated options.
         """
         if not self._forms:
-            argv = (self.cosign.program, "sign", "--help")
-            printed = _run(self.run, Command(argv=argv, timeout_seconds=20.0)).stdout
-            self._forms.append(tuple(f"{option}=false" for option in _FORM if option in printed))
+            self._forms.append(tuple(option for option in _FORM if self._takes(option)))
         return self._forms[0]
+
+    def _takes(self, option: str) -> bool:
+        argv = (self.cosign.program, "sign", option, "--help")
+        return _run(self.run, Command(argv=argv, timeout_seconds=20.0)).returncode == 0
 
     @property
     def signs_ahead(self) -> bool:
