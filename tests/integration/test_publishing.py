@@ -532,6 +532,7 @@ def test_the_stranger_who_judges_finds_what_is_wrong_and_no_fault_where_none_is(
         for fault, said in (
             ("alias-first", "is on what has no other tag"),
             ("unsigned", "verifications is signed with it"),
+            ("unattested", "0 attestations of spdxjson hold for it"),
             ("unproven", "none of its 0 verifications"),
         ):
             kills = Kills(release, seed=1, path=f"{fault}/torch")
