@@ -24,12 +24,19 @@ from releases import (
     a_world,
 )
 
-from warpfront.errors import InputError, NotPublishableError, RegistryError, TagConflictError
+from warpfront.errors import (
+    InputError,
+    NotPublishableError,
+    RegistryError,
+    RegistryFault,
+    TagConflictError,
+)
 from warpfront.images.labels import CELL, CREATED
 from warpfront.model import Alias, Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
 from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
+from warpfront.pipeline.beside.promoting import without_absent
 from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import (
@@ -39,7 +46,7 @@ from warpfront.pipeline.within.evidence import (
     local_evidence,
 )
 from warpfront.pipeline.within.shop import Published, publish_cells
-from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
 from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
@@ -51,6 +58,7 @@ from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
+from warpfront.verify.failures import failure_of
 from warpfront.verify.seal import sealed
 
 NIGHTLY = a_release_channel(
@@ -598,3 +606,78 @@ def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> No
     assert why.attestations == "cyclonedx"
     why, _ = explained(world.registry, REPOSITORY, done.digest, signer=a_signer(FakeCosign()))
     assert why.attestations == "nothing, by this key"
+
+
+# --- pruning where something is refused ---
+
+
+def test_where_nothing_can_be_deleted_nothing_is_and_foreseeing_it_is_possible(
+    world: World,
+) -> None:
+    build(world, created="2026-01-01T00:00:00+00:00")
+    world.published(channel=NIGHTLY)
+    world.registry.may_delete = False
+    public = world.public
+    assert len(house(world).prune("nightly", days=14, dry_run=True)) == 1
+    with pytest.raises(RegistryError, match="nothing was removed"):
+        house(world).prune("nightly", days=14, dry_run=False)
+    assert world.public == public
+
+
+def test_an_image_whose_removal_is_refused_leaves_the_others_to_go_and_is_raised(
+    world: World,
+) -> None:
+    old = [
+        build(world, content=content, created="2026-01-01T00:00:00+00:00")
+        and world.published(channel=NIGHTLY).digest
+        for content in "abc"
+    ]
+    delete, kept = world.registry.delete, old[1]
+
+    def refusing(repository: str, digest: str) -> None:
+        if digest == kept:
+            raise RegistryError(
+                "no", registry="x", step="delete", fault=RegistryFault.REFUSED, hint=""
+            )
+        delete(repository, digest)
+
+    world.registry.delete = refusing  # type: ignore[method-assign]
+    with pytest.raises(RegistryError, match="no"):
+        house(world).prune("nightly", days=14, dry_run=False)
+    assert set(world.public.values()) == {kept}
+    (written,) = [
+        found
+        for path in (world.store.folder / LEDGER_FOLDER).glob("*.json")
+        if isinstance(found := json.loads(path.read_text("utf-8"))["value"], dict)
+        and "removed" in found
+    ]
+    assert len(written["removed"]) == 2
+
+
+# --- promoting the whole matrix ---
+
+
+def test_cells_that_the_source_has_not_are_no_failure_beside_those_that_it_has(
+    world: World,
+) -> None:
+    build(world)
+    done = world.published()
+    missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
+    refused = Failed(cell_id="c", step="publish", reason="no", hint="", exit_code=18)
+    results = {CPU.id: done, "b": missing, "c": refused}
+    found = without_absent(results, {"b"})
+    assert found[CPU.id] is done
+    assert str(found["b"]) == "nothing to promote: x has none of b"
+    assert found["c"] is refused, "what is there and cannot be promoted stays a failure"
+    assert failure_of([found[CPU.id], found["b"]]) is None
+
+
+def test_where_no_cell_is_there_or_the_registry_could_not_be_asked_it_is_a_failure(
+    world: World,
+) -> None:
+    build(world)
+    done = world.published()
+    missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
+    assert without_absent({"b": missing}, {"b"}) == {"b": missing}
+    unreachable = {CPU.id: done, "b": missing}
+    assert without_absent(unreachable, set()) == unreachable

@@ -169,6 +169,9 @@ class Registry(Protocol):
     def tags(self, repository: str) -> tuple[str, ...]:
         """Every tag of a repository; none where there is no such repository."""
 
+    def deletes(self, repository: str) -> bool:
+        """Whether DELETE is to be had. What is asked to be deleted for that is nothing."""
+
     def delete(self, repository: str, digest: str) -> None:
         """Delete a manifest, and with it every tag on it. Nothing to delete is no error."""
 
