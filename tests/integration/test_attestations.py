@@ -18,13 +18,14 @@ import yaml
 from projects import REPOSITORY
 from registries import RealRegistry, cosign_3, real_registry, strangers_program
 
+from warpfront.release.predicate import Predicate
 from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import connect
 from warpfront.release.registry.contract import IMAGE_MANIFEST, BytesBlob, digest_of_bytes
 from warpfront.release.registry.references import fallback_tag
 from warpfront.release.signing import Cosign, Signer
-from warpfront.release.statements.predicates import Predicate, predicate_of
+from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.statements.statement import MEDIA_TYPE, Statement, statement_text
 from warpfront.system.process import run
 

@@ -495,6 +495,14 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert oldest not in left.values()
         assert not [name for name in left if oldest.removeprefix("sha256:") in name]
 
+        changed = release.project.invoke(
+            *("why", f"{release.registry.host}/{to}/torch:latest", "--since", contents[1])
+        )
+        assert "### Wheels: no difference" in changed.expect(0).stdout
+        page = (release.project.root / "build" / CELL / "tag.md").read_text("utf-8")
+        assert f"torch@{older}" in page
+        assert "| torch | 2.13.0+cpu |" in page.replace("\\", "")
+
         promoted = release.invoke("release", "--promote", "trial", channel="final", to=to)
         assert digest_in(promoted) == newest
         standing |= {"stable": newest, f"{contents[2]}-final": newest}

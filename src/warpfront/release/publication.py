@@ -33,6 +33,7 @@ from warpfront.release.ledger import (
     Stage,
     Tagging,
 )
+from warpfront.release.predicate import Predicate
 from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.contract import (
     Artifact,
@@ -50,7 +51,6 @@ from warpfront.release.registry.manifests import (
     read_object,
 )
 from warpfront.release.signing import Signer
-from warpfront.release.statements.predicates import Predicate, predicate_of
 from warpfront.system.process import stop_all
 from warpfront.system.progress import Watch
 
@@ -68,13 +68,16 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referrer:
-    """What is attached to a digest. `name` is what the signature calls it."""
+    """What is attached to a digest. `name` is what the signature calls it, `predicate` what is
+    attested of the image by it, if anything.
+    """
 
     name: str
     artifact_type: str
     payload: bytes
     payload_type: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    predicate: Predicate | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -85,11 +88,6 @@ class Referrer:
             title=_TITLES.get(self.name, f"{self.name}.json"),
             annotations=self.annotations,
         )
-
-    @property
-    def predicate(self) -> Predicate | None:
-        """What is attested of the image by this document."""
-        return predicate_of(self.name, self.artifact_type, self.payload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,11 +403,10 @@ class Publishing:
         """Attest what is not attested, one after the other: cosign keeps all of a digest in one
         list, which two writers would take from each other.
         """
-        predicates = [one.predicate for one in self._documents]
-        stated = [one for one in predicates if one is not None]
-        for one in stated:
-            signer.attest(reference, one)
-        return tuple(one.name for one in stated)
+        stated = [one.predicate for one in self._documents if one.predicate is not None]
+        for predicate in stated:
+            signer.attest(reference, predicate)
+        return tuple(predicate.name for predicate in stated)
 
     # --- names ---
 

@@ -7,17 +7,20 @@ cosign 3 is told to write the form that cosign 2, Kyverno and policy-controller 
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
+from typing import Any
 from urllib.parse import urlsplit
 
 from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.predicate import Predicate
 from warpfront.release.registry.references import is_loopback
-from warpfront.release.statements.predicates import Predicate, attested_predicates
 from warpfront.system.process import Command, Completed, Run
 
 _LIMIT_SECONDS = 120.0
@@ -200,13 +203,11 @@ class Signer:
         digest = reference.rpartition("@")[2]
         stated = (predicate.type, predicate.content)
         return verified.returncode == 0 and any(
-            one == stated for one in attested_predicates(verified.stdout, digest=digest)
+            one == stated for one in _attested_predicates(verified.stdout, digest)
         )
 
     def attest(self, reference: str, predicate: Predicate) -> None:
-        """Attest the predicate unless it is attested: cosign would add a second one. Raises
-        `SignatureError`.
-        """
+        """Attest the predicate unless it is attested: cosign would add a second one."""
         if self.is_attested(reference, predicate):
             return
         command = attest_command(self.cosign, reference, predicate, form=self.form)
@@ -220,6 +221,27 @@ class Signer:
                 f"{predicate.name} of {reference}: its attestation does not hold",
                 hint="another run may have written attestations of this digest; run it again",
             )
+
+
+def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, object]]:
+    """Yield (predicate type, predicate) of each DSSE envelope about `digest` that cosign printed as
+    verified, one a line.
+    """
+    for line in envelopes.splitlines():
+        statement = _statement_in(line)
+        subjects = statement.get("subject") or ()
+        digests = {f"sha256:{one.get('digest', {}).get('sha256')}" for one in subjects}
+        if digest in digests:
+            yield str(statement.get("predicateType")), statement.get("predicate")
+
+
+def _statement_in(line: str) -> dict[str, Any]:
+    try:
+        envelope = json.loads(line)
+        statement = json.loads(base64.b64decode(envelope["payload"]))
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return statement if isinstance(statement, dict) else {}
 
 
 def _run(run: Run, command: Command) -> Completed:

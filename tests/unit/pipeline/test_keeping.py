@@ -55,6 +55,7 @@ from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.references import fallback_tag, read_reference
 from warpfront.release.retention import newest_first, not_needed
+from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
@@ -573,8 +574,13 @@ def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attes
     world.signer = a_signer(cosign)
     build(world)
     kind = "application/spdx+json"
+    payload = b'{"name": "ours"}'
     ours = Referrer(
-        name="spdx", artifact_type=kind, payload=b'{"name": "ours"}', annotations={DOCUMENT: "spdx"}
+        name="spdx",
+        artifact_type=kind,
+        payload=payload,
+        annotations={DOCUMENT: "spdx"},
+        predicate=predicate_of("spdx", kind, payload),
     )
     shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (ours,))
     find = functools.partial(local_evidence, store=world.store, engine=world.engine)
@@ -596,7 +602,11 @@ def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> No
     build(world)
     kind = "application/vnd.cyclonedx+json"
     paper = Referrer(
-        name="cyclonedx", artifact_type=kind, payload=b"{}", annotations={DOCUMENT: "cyclonedx"}
+        name="cyclonedx",
+        artifact_type=kind,
+        payload=b"{}",
+        annotations={DOCUMENT: "cyclonedx"},
+        predicate=predicate_of("cyclonedx", kind, b"{}"),
     )
     shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (paper,))
     find = functools.partial(local_evidence, store=world.store, engine=world.engine)

@@ -37,17 +37,21 @@ from warpfront.errors import (
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
 from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
     VERIFICATION_TYPE,
     attached_evidence,
     local_evidence,
 )
 from warpfront.pipeline.within.shop import Shop, publish_cells
+from warpfront.pipeline.within.tag_contents import PAGE, read_tag_contents
 from warpfront.release.admission import Evidence, judge
 from warpfront.release.ledger import Publication, Stage
+from warpfront.release.predicate import Predicate
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
+from warpfront.release.tag_contents import TagPage
 from warpfront.report.described import describe
 from warpfront.system.process import Command, Completed
 
@@ -361,7 +365,7 @@ def test_nobody_is_waited_for_twice(copied: World) -> None:
 
     def endless(command: Command) -> Completed:
         made.append(command.argv[1])
-        if command.argv[1:3] == ("sign", "--help"):
+        if command.argv[-1] == "--help":
             return cosign(command)
         raise TimedOutError("cosign was stopped after 120 s")
 
@@ -371,7 +375,7 @@ def test_nobody_is_waited_for_twice(copied: World) -> None:
     assert (made, world.public) == ([REPOSITORY], {})
     copied.signer = Signer(run=endless, cosign=a_signer(cosign).cosign)
     assert "was stopped after 120 s" in failure(copied, allow=()).reason
-    assert (made[1:], copied.public) == (["sign", "sign"], {}), "asked what it can, and once to"
+    assert (made[1:], copied.public) == (["sign"] * 3, {}), "asked twice what it can, and once to"
 
 
 def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
@@ -396,7 +400,7 @@ def test_keyless_only_what_has_arrived_is_signed(copied: World) -> None:
     named: list[bool] = []
 
     def signing(command: Command) -> Completed:
-        if command.argv[1:3] != ("sign", "--help"):
+        if command.argv[-1] != "--help":
             tags = [tag for _, tag in copied.registry.tagged if tag.startswith("candidate-")]
             named.append(bool(tags))
         return cosign(command)
@@ -839,7 +843,12 @@ def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:
 # --- attestations ---
 
 
-SBOM = Referrer(name="spdx", artifact_type="application/spdx+json", payload=b'{"name": "a"}')
+SBOM = Referrer(
+    name="spdx",
+    artifact_type="application/spdx+json",
+    payload=b'{"name": "a"}',
+    predicate=Predicate(name="spdx", type="https://spdx.dev/Document", content={"name": "a"}),
+)
 
 
 def with_sbom(world: World, *documents: Referrer) -> Shop:
@@ -930,3 +939,76 @@ def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -
     assert "spdx of" in found.reason
     assert found.exit_code == SignatureError.exit_code
     assert copied.public == {}
+
+
+# --- the page of a tag ---
+
+
+def bill_referrer(*wheels: tuple[str, str]) -> Referrer:
+    document = {
+        "components": [
+            {"purl": f"pkg:pypi/{name}@{version}", "name": name, "version": version}
+            for name, version in wheels
+        ],
+        "metadata": {
+            "component": {"properties": [{"name": "dev.warpfront:folder:/usr/lib", "value": "9"}]}
+        },
+    }
+    return Referrer(
+        name="cyclonedx",
+        artifact_type="application/vnd.cyclonedx+json",
+        payload=json.dumps(document).encode(),
+        annotations={DOCUMENT: "cyclonedx"},
+    )
+
+
+def test_each_publication_leaves_a_page_with_what_changed_since_the_image_before(
+    world: World,
+) -> None:
+    world.signer = a_signer(FakeCosign())
+    world.build()
+    first = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
+    page = world.store.load(CPU.id, PAGE, (TagPage,))
+    assert (page.before, page.now.wheels) == (None, {"torch": "1"})
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    later = with_sbom(world, bill_referrer(("torch", "2"), ("numpy", "1")))
+    second = published_with(world, later)
+    for _ in range(2):  # a run that is repeated says the same
+        page = world.store.load(CPU.id, PAGE, (TagPage,))
+        assert (page.before.digest, page.now.digest) == (first.digest, second.digest)
+        assert page.before.wheels == {"torch": "1"}
+        published_with(world, later)
+    text = (world.store.cell_folder(CPU.id) / "tag.md").read_text("utf-8")
+    assert "### Wheels: 1 added, 0 removed, 1 changed" in text
+    assert "Not determined" not in text
+
+
+def test_an_sbom_that_nobody_trusted_signed_is_not_read_and_without_one_nothing_is_claimed(
+    world: World,
+) -> None:
+    world.signer = a_signer(FakeCosign())
+    world.build()
+    done = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
+    subject = world.registry.head(REPOSITORY, done.digest)
+    assert subject is not None
+    attach(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")).artifact)
+    found = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=world.signer)
+    assert found.wheels == {"torch": "1"}
+    unsigned = read_tag_contents(world.registry, REPOSITORY, done.digest)
+    assert (unsigned.wheels, len(unsigned.unread)) == ({}, 1)
+    assert "2 different SBOMs are attached" in unsigned.unread[0]
+    stranger = a_signer(FakeCosign())
+    other = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=stranger)
+    assert "no signed SBOM is attached" in other.unread[0]
+
+
+def test_an_image_whose_page_cannot_be_made_is_published_all_the_same(world: World) -> None:
+    world.build()
+
+    def gone(name: str) -> None:
+        if name == "manifest" and len(world.public) == 3:
+            raise world.registry.error(name, "gone")
+
+    world.registry.on_call = gone
+    assert world.published().stage is Stage.DONE
+    assert world.store.load(CPU.id, PAGE, (TagPage,)) is None

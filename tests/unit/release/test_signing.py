@@ -11,6 +11,7 @@ import pytest
 from releases import FakeCosign, envelope_of
 
 from warpfront.errors import CommandFailedError, SignatureError
+from warpfront.release.predicate import Predicate
 from warpfront.release.signing import (
     KEYLESS,
     Cosign,
@@ -21,7 +22,6 @@ from warpfront.release.signing import (
     verify_attestation_command,
     verify_command,
 )
-from warpfront.release.statements.predicates import Predicate
 from warpfront.system.process import Command, Completed
 
 BY_KEY = Cosign(key="my.key", public_key="my.pub", environment={})

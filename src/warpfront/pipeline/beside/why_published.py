@@ -21,6 +21,7 @@ from warpfront.pipeline.within.evidence import (
     read_attached,
 )
 from warpfront.pipeline.within.locks import read_locks
+from warpfront.pipeline.within.tag_contents import read_tag_contents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
@@ -36,6 +37,7 @@ from warpfront.release.statements.predicates import is_attested_kind, predicate_
 from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.statements.verification_statement import Proof, read_proof
+from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.why import Why
 from warpfront.system.process import environment, run
 from warpfront.verify.seal import is_sealed
@@ -73,6 +75,24 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     return dataclasses.replace(
         found, asked=tuple(one for one in asked_for(asking) if one[1] in names)
     )
+
+
+def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
+    """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
+    the same repository. Raises `InputError` where one of them is not there.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    named, here = read_reference(reference), environment()
+    whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
+    found = []
+    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    for one in (read_reference(whole), named):
+        with client.connect(one.host, here, run) as registry:
+            said = one.digest or one.tag
+            part = part_for(registry, one.repository, said, platform.machine()) if said else ""
+            found.append(read_tag_contents(registry, one.repository, part, signer=signer))
+    return difference(*found)
 
 
 def explained(

@@ -24,6 +24,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt, failed_by
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
+from warpfront.pipeline.within.tag_contents import leave_page
 from warpfront.release.admission import Admission, Evidence, judge
 from warpfront.release.history import is_yanked
 from warpfront.release.indexes import Indexing
@@ -342,6 +343,7 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
     if isinstance(result, Publication):
         result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
         books.record(result)
+        leave_page(result, shop.registry, shop.store, shop.watch, shop.trusted or shop.signer)
     return result
 
 

@@ -277,8 +277,8 @@ class _Api:
         if isinstance(found, Passing):
             raise found
         hint = next((do for words, do in refusals.items() if words in message.lower()), found.hint)
-        error = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)
-        raise _ExpiredError(error) if answer.status_code == 401 else error
+        denied = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)
+        raise _ExpiredError(denied) if answer.status_code == 401 else denied
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """As an `auth`, so that no ~/.netrc takes its place."""

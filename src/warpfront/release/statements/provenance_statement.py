@@ -37,8 +37,8 @@ class Dependency:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
     """How an image was made. `builder` is the address of the CI workflow (else the project's), and
-    `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created` its
-    own moment.
+    `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created` is
+    the moment of the image.
     """
 
     cell_id: str
