@@ -423,6 +423,27 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedVulnerability:
+    """A vulnerability that is accepted for a time: of one `package`, "" for any, until a day
+    (YYYY-MM-DD). `line` is its place in matrix.yaml.
+    """
+
+    id: str
+    package: str
+    until: str
+    reason: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How old bases may get before `plan` names them, and which vulnerabilities are accepted."""
+
+    base_max_age_days: int = 180
+    allowed: tuple[AllowedVulnerability, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What `--target --vendor --image --only` ask for. Empty = everything.
 

@@ -253,7 +253,7 @@ def test_oras_pulls_attached_documents_as_files(attested: Attested, tmp_path: Pa
 
 def policies() -> Iterator[Any]:
     text = (REPOSITORY / "docs" / "release.md").read_text("utf-8")
-    for block in re.findall(r"```yaml\n(apiVersion:.*?)```", text, re.DOTALL):
+    for block in re.findall(r"```yml\n(apiVersion:.*?)```", text, re.DOTALL):
         yield yaml.safe_load(block)
 
 

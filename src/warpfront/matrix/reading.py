@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -14,8 +14,15 @@ from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
-from warpfront.model import Cell, Channel, CompilerBase, Project
-from warpfront.system.document import read_checked
+from warpfront.model import (
+    AllowedVulnerability,
+    Cell,
+    Channel,
+    CompilerBase,
+    Maintenance,
+    Project,
+)
+from warpfront.system.document import Document, read_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +38,7 @@ class Matrix:
     channels: tuple[Channel, ...] = ()
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -69,6 +77,24 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         channels=channels,
         runners=runners,
         nodes=nodes,
+        maintenance=_maintenance(written, document),
+    )
+
+
+def _maintenance(written: MatrixText, document: Document) -> Maintenance:
+    text = written.maintenance
+    return Maintenance(
+        base_max_age_days=text.base_max_age_days,
+        allowed=tuple(
+            AllowedVulnerability(
+                id=one.id,
+                package=one.package or "",
+                until=one.until,
+                reason=one.reason,
+                line=document.problem(("maintenance", "allow_vulnerabilities", place), "").line,
+            )
+            for place, one in enumerate(text.allow_vulnerabilities)
+        ),
     )
 
 

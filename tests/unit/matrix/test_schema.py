@@ -75,7 +75,9 @@ def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
     whole, shown = WHOLE[reader], reader(example)
     if isinstance(shown, list):
         shown = {"rows": shown}
-    elif not (whole.keys() | {"indexes", "builders", "allow_variants"}) & shown.keys():
+    elif (
+        not (whole.keys() | {"indexes", "builders", "allow_variants", "maintenance"}) & shown.keys()
+    ):
         shown = {"images": shown}
     for name, image in shown.get("images", {}).items():
         shown["images"][name] = IMAGE | whole["images"].get(name, {}) | image
