@@ -92,7 +92,7 @@ def _say_ages_of_bases(
     bases = {}
     for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
         resolved = found.get(base.name)
-        image = engine.image(resolved.identity) if isinstance(resolved, ResolvedBase) else None
+        image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
     asked = maintenance != Maintenance()

@@ -58,9 +58,8 @@ class Audit:
         return tuple(one for one in self.found if not one.accepted)
 
     def __str__(self) -> str:
-        by = f" by {self.scanner}" if self.scanner else ""
-        accepted = len(self.found) - len(self.open)
-        counted = f"{len(self.open)} known vulnerabilities{by}, {accepted} accepted"
+        counts = f"{len(self.open)} open, {len(self.found) - len(self.open)} accepted"
+        counted = f"known vulnerabilities by {self.scanner}: {counts}"
         lines = [counted if self.scanner else "not determined"]
         lines += [f"    {one}" for one in self.found]
         lines += [f"    not determined: {one}" for one in self.undetermined]

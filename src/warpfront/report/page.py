@@ -145,8 +145,18 @@ def _published(page: TagPage) -> dict[str, object]:
     """What the page shows of a tag."""
     found = difference(page.before, page.now) if page.before else None
     folders = sorted(page.now.folders.items(), key=lambda one: -one[1])[:MOST_FOLDERS]
+    changed = (
+        [
+            (len(found.wheels), "wheel"),
+            (len(found.packages), "Debian package"),
+            (len(found.folders), "folder"),
+        ]
+        if found
+        else []
+    )
     return {
         "page": page,
+        "changed": [f"{count} {name}{'' if count == 1 else 's'}" for count, name in changed],
         "difference": found,
         "size": readable_size(page.now.size_bytes),
         "folders": [(name, readable_size(size)) for name, size in folders],

@@ -70,6 +70,9 @@ def examples() -> list[Any]:
     return found
 
 
+OTHER_KEYS = {"indexes", "builders", "allow_variants", "maintenance"}
+
+
 def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
     """The example at its place in a whole matrix: rows below `rows:`, an image below `images:`."""
     whole, shown = WHOLE[reader], reader(example)

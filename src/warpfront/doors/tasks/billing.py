@@ -64,7 +64,7 @@ def audit(
     open_ = sum(len(one.open) for one in found)
     if gate and open_:
         raise FindingsError(
-            f"{open_} known vulnerabilities that matrix.yaml does not accept",
+            f"known vulnerabilities that matrix.yaml does not accept: {open_}",
             hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
         )
     if gate:
