@@ -5,11 +5,14 @@ Debian has, each with what the other wrote; and by the policies that docs/releas
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,16 @@ import pytest
 import yaml
 from projects import REPOSITORY
 from registries import RealRegistry, cosign_3, real_registry, strangers_program
+from stub_registry import Fault, serve_registry
 
+from warpfront.errors import SignatureError
 from warpfront.release.predicate import Predicate
 from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import connect
 from warpfront.release.registry.contract import IMAGE_MANIFEST, BytesBlob, digest_of_bytes
 from warpfront.release.registry.references import fallback_tag
-from warpfront.release.signing import Cosign, Signer
+from warpfront.release.signing import Cosign, Signer, verify_attestation_command
 from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.statements.statement import MEDIA_TYPE, Statement, statement_text
 from warpfront.system.process import run
@@ -246,6 +251,62 @@ def test_oras_pulls_attached_documents_as_files(attested: Attested, tmp_path: Pa
     for document in documents(attested.digest):
         name = str(document.artifact.title)
         assert (tmp_path / name).read_bytes() == document.payload
+
+
+# --- a registry that fails meanwhile ---
+
+FAULTS = {
+    "500 always": Fault(status=500),
+    "500 once": Fault(status=500, times=1),
+    "403": Fault(status=403),
+    "says made, does nothing": Fault(status=201),
+    "cut": Fault(cut_at=0, times=2),
+    "third fails": Fault(status=500, spare=2),
+}
+
+
+ALWAYS = {("2", "put manifest", "third fails"), ("3", "put manifest", "says made, does nothing")}
+
+
+@pytest.mark.parametrize(
+    ("version", "step", "fault"),
+    [
+        pytest.param(*case, marks=[] if case in ALWAYS else [pytest.mark.exhaustive])
+        for case in product(("2", "3"), ("put manifest", "close", "get manifest"), FAULTS)
+    ],
+)
+def test_a_registry_that_fails_while_cosign_attests_leaves_an_error_and_a_rerun_ends_right(
+    version: str, step: str, fault: str, tmp_path: Path
+) -> None:
+    """Never two attestations of one predicate, and never a success that does not hold."""
+    here = {"COSIGN_PASSWORD": "x", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    pair = (program(version), "generate-key-pair", "--output-key-prefix", str(tmp_path / "my"))
+    subprocess.run(pair, env=here, check=True, capture_output=True)
+    made = Cosign(
+        key=str(tmp_path / "my.key"),
+        public_key=str(tmp_path / "my.pub"),
+        environment=here,
+        program=program(version),
+    )
+    signer = Signer(run=run, cosign=made)
+    digest = f"sha256:{'5' * 64}"
+    stated = [
+        found
+        for one in documents(digest)[:2]
+        if (found := predicate_of(one.name, one.artifact_type, one.payload))
+    ]
+    with serve_registry(referrers=False) as stub:
+        reference = f"{stub.host}/{PATH}@{digest}"
+        stub.fail(step, FAULTS[fault])
+        for one in stated:
+            with contextlib.suppress(SignatureError):
+                signer.attest(reference, one)
+                assert signer.is_attested(reference, one), "no success without the attestation"
+        stub.heal()
+        for one in stated:
+            signer.attest(reference, one)
+            printed = verify_attestation_command(made, reference, one.type)
+            assert len(run(printed).stdout.splitlines()) == 1, "kept once"
 
 
 # --- the policies of docs/release.md ---

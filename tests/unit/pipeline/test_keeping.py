@@ -674,7 +674,7 @@ def test_cells_that_the_source_has_not_are_no_failure_beside_those_that_it_has(
     done = world.published()
     missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
     refused = Failed(cell_id="c", step="publish", reason="no", hint="", exit_code=18)
-    results = {CPU.id: done, "b": missing, "c": refused}
+    results: dict[str, Published] = {CPU.id: done, "b": missing, "c": refused}
     found = without_absent(results, {"b"})
     assert found[CPU.id] is done
     assert str(found["b"]) == "nothing to promote: x has none of b"
@@ -689,5 +689,5 @@ def test_where_no_cell_is_there_or_the_registry_could_not_be_asked_it_is_a_failu
     done = world.published()
     missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
     assert without_absent({"b": missing}, {"b"}) == {"b": missing}
-    unreachable = {CPU.id: done, "b": missing}
+    unreachable: dict[str, Published] = {CPU.id: done, "b": missing}
     assert without_absent(unreachable, set()) == unreachable

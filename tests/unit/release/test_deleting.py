@@ -107,7 +107,7 @@ def test_without_a_token_or_without_its_rights_nothing_is_deleted(
         ghcr(github, GH_TOKEN="", DOCKER_CONFIG=nowhere)
     assert "delete:packages" in caught.value.hint
     with pytest.raises(RegistryError, match="401"):
-        ghcr(github, GH_TOKEN="another")
+        ghcr(github, GH_TOKEN="another token")
     github[0].may_delete = False
     with pytest.raises(RegistryError, match="Package not found") as caught:
         ghcr(github)
@@ -163,7 +163,7 @@ def test_an_access_token_that_expired_is_asked_for_again(
     assert (hub.tags, len(hub.tokens)) == ({("me/torch", "v1")}, 2)
 
 
-@pytest.mark.parametrize("password", ["", "wrong"])
+@pytest.mark.parametrize("password", ["", "another secret of nobody"])
 def test_without_a_login_that_hub_takes_nothing_is_deleted(
     hub: DockerHubStandIn, tmp_path: Path, password: str
 ) -> None:
