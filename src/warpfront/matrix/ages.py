@@ -1,4 +1,4 @@
-"""What of a cell is old: a base, a toolkit or a Python past its end, in words for `plan`. Pure."""
+"""Old bases, and toolkits and Pythons past their end of support, as sentences for `plan`. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ def ended_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
 
 
 def base_notes(
-    bases: Mapping[str, tuple[Base, str]], *, today: str, max_age_days: int, asked: bool
+    bases: Mapping[str, tuple[Base, str]], *, today: str, max_age_days: int, is_explicit: bool
 ) -> tuple[str, ...]:
     """Return a sentence for each base (by name, with the moment of its image, "" if unknown) that
-    is older than allowed. An unknown age is named only where the limit was `asked` for.
+    is older than allowed. An unknown age is named only where the limit `is_explicit`.
     """
     notes = []
     for name, (base, created) in sorted(bases.items()):
         age = _days(created, today)
         if age is None:
-            notes += [f"{name}: its age is not determined: no image of it is here"] if asked else []
+            notes += (
+                [f"{name}: its age is not determined: no image of it is here"]
+                if is_explicit
+                else []
+            )
         elif age > max_age_days:
             notes.append(
                 f"{name}: {base.reference} is {age} days old, more than {max_age_days}: "

@@ -95,8 +95,8 @@ def _say_ages_of_bases(
         image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
-    asked = maintenance != Maintenance()
-    for note in base_notes(bases, today=now()[:10], max_age_days=limit, asked=asked):
+    explicit = maintenance != Maintenance()
+    for note in base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit):
         watch.say(f"warning: base {note}")
 
 

@@ -2,7 +2,8 @@
 signed, never a tag, together with the digests of the documents that are attached to it. Edge.
 
 The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through no argument.
-cosign 3 is told to write the form that cosign 2, Kyverno and policy-controller read as well.
+cosign 3 gets options that make it write the form that cosign 2, Kyverno and policy-controller
+read as well.
 """
 
 from __future__ import annotations

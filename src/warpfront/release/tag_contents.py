@@ -1,4 +1,4 @@
-"""What is in a published image by its own SBOM, and the difference between two images. Pure."""
+"""Contents of a published image by its own SBOM, and the difference between two images. Pure."""
 
 from __future__ import annotations
 

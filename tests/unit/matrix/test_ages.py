@@ -60,7 +60,7 @@ def test_a_python_past_its_end_is_named() -> None:
 def test_a_base_is_named_by_the_age_of_its_image(created: str, said: str, *, asked: bool) -> None:
     base = a_cell().base
     found = base_notes(
-        {base.name: (base, created)}, today="2026-11-26", max_age_days=180, asked=asked
+        {base.name: (base, created)}, today="2026-11-26", max_age_days=180, is_explicit=asked
     )
     assert [said in one for one in found] == ([True] if said else [])
 

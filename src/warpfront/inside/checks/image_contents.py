@@ -151,7 +151,7 @@ def folder_of(parts: tuple[str, ...]) -> str:
 
 
 def _is_on(path: Path, device: int) -> bool:
-    """Whether a folder is no link, and no other file system."""
+    """Return whether a folder is on the file system, and no link."""
     try:
         found = path.lstat()
     except OSError:

@@ -100,10 +100,10 @@ def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
 
 def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:
     """It exits 1 both for findings and for failures: what it printed decides."""
-    asked = folder / "requirements.txt"
-    asked.write_text(audited_requirements(bill.parts), encoding="utf-8")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(audited_requirements(bill.parts), encoding="utf-8")
     words = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off")
-    done = _scan(run, ("pip-audit", "--requirement", str(asked), *words))
+    done = _scan(run, ("pip-audit", "--requirement", str(requirements), *words))
     try:
         found, skipped = read_pip_audit(done.stdout)
     except StatementError:
@@ -121,6 +121,6 @@ def _scan(run: Run, argv: tuple[str, ...]) -> Completed:
 
 
 def _failed(bill: Bill, scanner: str, done: Completed) -> Audit:
-    said = done.stderr.strip().splitlines() or ["it printed nothing"]
-    reason = f"{scanner} ended with {done.returncode}: {said[-1][:300]}"
+    lines = done.stderr.strip().splitlines() or ["it printed nothing"]
+    reason = f"{scanner} ended with {done.returncode}: {lines[-1][:300]}"
     return Audit(cell_id=bill.cell_id, scanner="", found=(), undetermined=(reason,))

@@ -380,8 +380,8 @@ def _prover(
 
 
 def _is_vouched_for(document: Referrer, held: Held, reference: str, shop: Shop) -> bool:
-    """Whether a document that came from a registry is in a signature of a trusted key: whoever may
-    push may attach one, and our signature and attestation would make it true.
+    """Return whether a document from a registry is in a signature of a trusted key. Anyone with
+    push rights can attach one, and our attestation would make it true.
     """
     trusted = shop.trusted or shop.signer
     digest = attached_as(held.manifest.descriptor, document).digest

@@ -1,5 +1,5 @@
-"""What is in a published image, read from its registry: its manifest, labels and attached SBOM; and
-the page that `publish` leaves of each tag.
+"""Contents of a published image, read from its registry (manifest, labels and attached SBOM), and
+the page that `publish` writes for each tag.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Registry(Protocol):
         """Every tag of a repository; none where there is no such repository."""
 
     def deletes(self, repository: str) -> bool:
-        """Whether DELETE is to be had. What is asked to be deleted for that is nothing."""
+        """Return whether the registry accepts DELETE. The probe names no existing manifest."""
 
     def delete(self, repository: str, digest: str) -> None:
         """Delete a manifest, and with it every tag on it. Nothing to delete is no error."""

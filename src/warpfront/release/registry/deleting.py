@@ -1,5 +1,5 @@
-"""How images are deleted: by the registry's own DELETE, or where it refuses that (405), by the API
-of who runs it. Edge.
+"""Deletion of images: by the registry's own DELETE, or where it answers 405, by the API of its
+operator. Edge.
 
 GHCR answers DELETE with 405, and its packages are deleted by
 https://docs.github.com/rest/packages/packages. Docker Hub's tags are deleted by its own API:
@@ -99,7 +99,7 @@ class _ByRegistry:
         self._registry = registry
 
     def require(self, repository: str) -> None:
-        """See `Deleter`: `Registry.deletes` was asked."""
+        """See `Deleter`: `deleter_for` has checked it."""
 
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
         """See `Deleter`."""
@@ -271,8 +271,8 @@ class _Api:
             raise by_exception(self._name, _STEP, error) from None
         if answer.status_code in accepted:
             return _json(answer.content)
-        said = _json(answer.content)
-        message = str(said.get("message", ""))[:300] if isinstance(said, dict) else ""
+        content = _json(answer.content)
+        message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
         found = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
         if isinstance(found, Passing):
             raise found
