@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -15,8 +15,15 @@ from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
-from warpfront.model import Cell, Channel, CompilerBase, Project
-from warpfront.system.document import read_checked
+from warpfront.model import (
+    AllowedVulnerability,
+    Cell,
+    Channel,
+    CompilerBase,
+    Maintenance,
+    Project,
+)
+from warpfront.system.document import Document, read_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +41,7 @@ class Matrix:
     runners: tuple[Runner, ...] = ()
     nodes: tuple[BuildNode, ...] = ()
     install: Install | None = None
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -75,6 +83,24 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         runners=runners,
         nodes=nodes,
         install=install,
+        maintenance=_maintenance(written, document),
+    )
+
+
+def _maintenance(written: MatrixText, document: Document) -> Maintenance:
+    text = written.maintenance
+    return Maintenance(
+        base_max_age_days=text.base_max_age_days,
+        allowed=tuple(
+            AllowedVulnerability(
+                id=one.id,
+                package=one.package or "",
+                until=one.until,
+                reason=one.reason,
+                line=document.problem(("maintenance", "allow_vulnerabilities", place), "").line,
+            )
+            for place, one in enumerate(text.allow_vulnerabilities)
+        ),
     )
 
 
