@@ -350,6 +350,7 @@ class FakeRegistry:
     on_call: Callable[[str], None] = lambda _name: None
     after_call: Callable[[str], None] = lambda _name: None
     calls: list[str] = field(default_factory=list)
+    may_delete: bool = True
 
     def error(self, step: str, message: str) -> RegistryError:
         return RegistryError(
@@ -434,7 +435,12 @@ class FakeRegistry:
         self._called("tags")
         return tuple(sorted(tag for name, tag in self.tagged if name == repository))
 
+    def deletes(self, repository: str) -> bool:
+        del repository
+        return self.may_delete
+
     def delete(self, repository: str, digest: str) -> None:
+        assert self.may_delete
         self._called("delete")
         self.manifests.pop((repository, digest), None)
         gone = [key for key, on in self.tagged.items() if key[0] == repository and on == digest]

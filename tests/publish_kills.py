@@ -43,6 +43,7 @@ RESULTS = REPOSITORY / "docs" / "results"
 SOWN = Path(__file__).with_name("sown_publish.py")
 PROOF = "application/vnd.warpfront.verification.v1+json"
 ALIASES = ("latest", "2.13.0-cpu-py3.11")
+ATTESTED = ("slsaprovenance1", "spdxjson", "cyclonedx")
 FIFTHS = 5
 UNPROVEN_IN = 0.15
 CONTENT = "dev.warpfront.content-hash"
@@ -97,6 +98,10 @@ class Oracle:
             proofs = list(self._proofs(line, digest, content))
         if not any(self._is_signed(digest, proof) for proof in proofs):
             yield f"none of its {len(proofs)} verifications is signed with it"
+        for kind in ATTESTED:
+            count = self._attestations(digest, kind)
+            if count != 1:
+                yield f"{count} attestations of {kind} hold for it, not one"
 
     def _wrong_blob(self, line: requests.Session, part: Mapping[str, Any]) -> Iterator[str]:
         body = line.get(self._url(f"blobs/{part['digest']}"), timeout=60).content
@@ -127,15 +132,21 @@ class Oracle:
                 yield str(one["digest"])
 
     def _is_signed(self, digest: str, proof: str) -> bool:
+        said = f"--annotations=dev.warpfront.verification={proof}"
+        return self._cosign(digest, "verify", said).returncode == 0
+
+    def _attestations(self, digest: str, kind: str) -> int:
+        """How many envelopes cosign prints as verified, one a line."""
+        return len(self._cosign(digest, "verify-attestation", "--type", kind).stdout.splitlines())
+
+    def _cosign(self, digest: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         argv = (
-            *("cosign", "verify", "--key", str(self.release.key.with_suffix(".pub"))),
+            *("cosign", *words, "--key", str(self.release.key.with_suffix(".pub"))),
             *("--insecure-ignore-tlog=true", "--allow-http-registry", "--allow-insecure-registry"),
-            f"--annotations=dev.warpfront.verification={proof}",
             f"{self.release.registry.host}/{self.path}@{digest}",
         )
         environment = dict(self.release.environment)
-        done = subprocess.run(argv, env=environment, capture_output=True, check=False)
-        return done.returncode == 0
+        return subprocess.run(argv, env=environment, capture_output=True, check=False)
 
     def _manifest(self, line: requests.Session, reference: str) -> tuple[str, Any]:
         answer = line.get(
@@ -339,7 +350,8 @@ def page(document: Mapping[str, Any]) -> str:
         f"({document['way']} s undisturbed), one that is not proven at any moment of its run",
         f"({document['seconds']} s). After each kill and each rerun a stranger (requests, cosign)",
         "looks at every public tag: its image is there whole, was proven, the proof is attached",
-        "and signed with it, and no alias came before the tag that never moves.",
+        "and signed with it, one attestation of provenance, SPDX and CycloneDX each holds, and no",
+        "alias came before the tag that never moves.",
         "",
         "| | killed | then ended right |",
         "|---|---:|---:|",

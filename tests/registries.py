@@ -69,6 +69,7 @@ class RealRegistry:
     host: str
     tls: bool
     password: bool
+    deletes: bool = True
     child: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
@@ -152,14 +153,23 @@ class RealRegistry:
 
 @contextlib.contextmanager
 def real_registry(
-    folder: Path, *, tls: bool = True, password: bool = True, data: Path | None = None
+    folder: Path,
+    *,
+    tls: bool = True,
+    password: bool = True,
+    data: Path | None = None,
+    deletes: bool = True,
 ) -> Iterator[RealRegistry]:
     """One in `folder`, for as long as the block lasts. `data` puts its blobs elsewhere, say on a
-    small disk.
+    small disk; without `deletes` it answers DELETE with 405.
     """
     folder.mkdir(parents=True, exist_ok=True)
     registry = RealRegistry(
-        folder=folder, host=f"127.0.0.1:{_free_port()}", tls=tls, password=password
+        folder=folder,
+        host=f"127.0.0.1:{_free_port()}",
+        tls=tls,
+        password=password,
+        deletes=deletes,
     )
     if data is not None:
         registry.data.symlink_to(data)
@@ -193,7 +203,7 @@ def _configuration(registry: RealRegistry) -> dict[str, object]:
         "log": {"level": "info", "accesslog": {"disabled": False}},
         "storage": {
             "filesystem": {"rootdirectory": str(registry.data)},
-            "delete": {"enabled": True},
+            "delete": {"enabled": registry.deletes},
         },
         "http": http,
     }

@@ -4,7 +4,9 @@ registry to publish them to.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,15 +46,19 @@ class FakeCosign:
     """Signs and verifies in memory, by the commands that the real one would get."""
 
     signed: set[tuple[str, ...]] = field(default_factory=set)
+    attested: list[tuple[str, str, object]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     wrong: str = ""
-    says: str = ""
+    takes: tuple[str, ...] = ()
 
     def __call__(self, command: Command) -> Completed:
         if command.argv[-1] == "--help":
-            return Completed(command=command, returncode=0, stdout=self.says, stderr="")
+            known = command.argv[2].removesuffix("=false") in self.takes
+            return Completed(command=command, returncode=int(not known), stdout="", stderr="")
         self.commands.append(command)
         verb, reference = command.argv[1], command.argv[-1]
+        if verb in {"attest", "verify-attestation"}:
+            return self._of_attestations(command, verb, reference)
         said = tuple(word for word in command.argv if word.startswith("--annotations="))
         failed = self.wrong if verb == "sign" else ""
         if verb == "sign" and not failed:
@@ -62,6 +68,24 @@ class FakeCosign:
         ):
             failed = "no matching signatures"
         return Completed(command=command, returncode=bool(failed), stdout="", stderr=failed)
+
+    def _of_attestations(self, command: Command, verb: str, reference: str) -> Completed:
+        kind, failed, printed = command.argv[command.argv.index("--type") + 1], "", ""
+        if verb == "attest" and not (failed := self.wrong):
+            self.attested.append((reference, kind, json.loads(command.stdin or "")))
+        elif verb == "verify-attestation":
+            found = [one for ref, of, one in self.attested if (ref, of) == (reference, kind)]
+            printed = "".join(f"{envelope_of(reference, kind, one)}\n" for one in found)
+            failed = "" if found else "no matching attestations"
+        return Completed(command=command, returncode=bool(failed), stdout=printed, stderr=failed)
+
+
+def envelope_of(reference: str, kind: str, predicate: object) -> str:
+    """A DSSE envelope as `cosign verify-attestation` prints one."""
+    subject = {"name": "x", "digest": {"sha256": reference.rpartition("sha256:")[2]}}
+    statement = {"subject": [subject], "predicateType": kind, "predicate": predicate}
+    payload = base64.b64encode(json.dumps(statement).encode()).decode()
+    return json.dumps({"payloadType": "application/vnd.in-toto+json", "payload": payload})
 
 
 def a_signer(cosign: FakeCosign) -> Signer:

@@ -3,6 +3,7 @@
 * `after-tags`: none, but it is killed once the tags that never move are there;
 * `alias-first`: aliases are put as soon as the image is there, and it is killed then;
 * `unsigned`: nothing is signed, and the tags are put all the same;
+* `unattested`: nothing is attested, and the tags are put all the same;
 * `unproven`: nothing is attached or signed, and the tags are put all the same.
 """
 
@@ -61,10 +62,16 @@ def skipping(*steps: str) -> Callable[[], None]:
     return sow
 
 
+def unattested() -> None:
+    Publishing._attested  # noqa: B018 - a step by another name is none that is left out
+    Publishing._attested = lambda *_: ()  # type: ignore[method-assign]
+
+
 FAULTS = {
     "after-tags": after_tags,
     "alias-first": alias_first,
     "unsigned": skipping("signed"),
+    "unattested": unattested,
     "unproven": skipping("_document", "signed"),
 }
 

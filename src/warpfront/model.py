@@ -459,6 +459,27 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedVulnerability:
+    """A vulnerability that is accepted for a time: of one `package`, "" for any, until a day
+    (YYYY-MM-DD). `line` is its place in matrix.yaml.
+    """
+
+    id: str
+    package: str
+    until: str
+    reason: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """How old bases may get before `plan` names them, and which vulnerabilities are accepted."""
+
+    base_max_age_days: int = 180
+    allowed: tuple[AllowedVulnerability, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What `--target --vendor --image --only` ask for. Empty = everything.
 
@@ -757,7 +778,8 @@ class Provenance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
     """An image in the engine. `content_hash` is what a verification is about. `seconds` run from
-    the start of the bake, which a chain of images shares, until this image was there.
+    the start of the bake, which a chain of images shares, until this image was there. `builder` and
+    `invocation` are the addresses of the CI workflow and of its run, "" outside CI.
     """
 
     cell_id: str
@@ -769,6 +791,8 @@ class BuiltImage:
     reused: bool
     seconds: float
     log: str | None
+    builder: str = ""
+    invocation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

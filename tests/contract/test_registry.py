@@ -33,6 +33,7 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.credentials import read_credentials
+from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.registry.exchange import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import as_object, index_body
@@ -162,6 +163,8 @@ def test_deleting_a_digest_takes_every_tag_on_it(registry: Registry, repository:
     assert body is not None
     registry.put_manifest(repository, "v2", body.body, IMAGE_MANIFEST)
     other = put_image(registry, repository, "v3")
+    assert registry.deletes(repository)
+    assert registry.head(repository, "v1") is not None, "for asking that, nothing is deleted"
     registry.delete(repository, put.digest)
     assert registry.head(repository, "v1") is None
     assert registry.head(repository, "v2") is None
@@ -369,3 +372,16 @@ def test_a_full_registry_is_said_to_be_full(tmp_path: Path, small_disk: Path, si
             client.put_blob("a/b", BytesBlob(os.urandom(size)))
     assert caught.value.fault is RegistryFault.FULL
     assert "free space" in caught.value.hint
+
+
+@pytest.mark.docker
+def test_a_real_registry_with_deletion_off_says_so_before_anything_is_deleted(
+    tmp_path: Path,
+) -> None:
+    with real_registry(tmp_path, tls=False, deletes=False) as started:
+        line = connected(started)
+        put = put_image(line, "a/b", "v1")
+        assert not line.deletes("a/b")
+        with pytest.raises(RegistryError, match="nothing was removed"):
+            deleter_for(line, ("a/b",), started.environment, process.run)
+        assert line.head("a/b", "v1") == put

@@ -55,6 +55,18 @@ class Unusable:
 
 
 @strict_dataclass
+class End:
+    """The last day on which the maker of something fixes it: `what` is `python`, `debian`, or a
+    vendor whose toolkits of `versions` are meant.
+    """
+
+    what: str
+    versions: tuple[str, ...]
+    day: str
+    source: str
+
+
+@strict_dataclass
 class BaseTorch:
     """A vendor's own torch, as one release of its base image holds it."""
 
@@ -159,6 +171,7 @@ class Table:
     unusable: tuple[Unusable, ...]
     base_torch: tuple[BaseTorch, ...]
     releases: tuple[TorchRelease, ...]
+    ends: tuple[End, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +225,31 @@ class Compat:
     def torches(self) -> tuple[str, ...]:
         """The releases known, oldest first."""
         return tuple(self._releases)
+
+    def end(self, what: str, version: str) -> End | None:
+        """The end of support of a version, if the table has it."""
+        return next(
+            (one for one in self.table.ends if one.what == what and version in one.versions), None
+        )
+
+    def last_with(self, vendor: str, toolkit: str) -> str | None:
+        """The last release of torch with wheels for a toolkit; None where the newest may have some,
+        or none is known.
+        """
+        names = {
+            name
+            for name, one in self.table.indexes.items()
+            if (one.vendor, one.toolkit) == (vendor, toolkit)
+        }
+        having = [
+            release.torch
+            for release in self.table.releases
+            if names & {*release.indexes.names, *release.indexes.seen}
+        ]
+        newest = self.table.releases[-1]
+        is_known = newest.indexes.confidence != "low" or bool(names & {*newest.indexes.absent})
+        current = {one.torch for one in self.table.releases[-1 if is_known else -2 :]}
+        return having[-1] if having and having[-1] not in current else None
 
     def release(self, torch: str) -> TorchRelease | None:
         return self._releases.get(torch)

@@ -66,6 +66,10 @@ _python = _form(r"3\.[0-9]{1,2}", 'a Python version ("3.11")', longest=4)
 _target = _form(r"[a-z0-9]+(?:[_-][a-z0-9]+)*", "a target (sm_90, gfx942)", longest=32)
 _index = _form(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "an index name (cu130, rocm6.4, pypi)", longest=32)
 _words = _form(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:/@+=,;~()-]*[A-Za-z0-9.)])?", "plain words")
+_advisory = _form(
+    r"[A-Z][A-Z0-9]*-[A-Za-z0-9-]+", "an advisory (CVE-2026-12345, GHSA-..., PYSEC-...)", longest=64
+)
+_day = _form(r"20[0-9]{2}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])", 'a day ("2027-01-31")')
 _https = _form(
     r"https://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?",
     "an https:// address",
@@ -426,6 +430,26 @@ class CiText:
 
 
 @strict_dataclass
+class AllowedText:
+    """`maintenance.allow_vulnerabilities`, an entry: the advisory (`CVE-2026-12345`), the last day
+    that it is accepted, and the reason; of one `package` only, if it names one."""
+
+    id: Annotated[str, *_advisory]
+    until: Annotated[str, *_day]
+    reason: Annotated[str, *_words]
+    package: PackageName | None = None
+
+
+@strict_dataclass
+class MaintenanceText:
+    """`maintenance:`, what `plan` and `audit` warn of: bases older than `base_max_age_days`, and
+    vulnerabilities that are not in `allow_vulnerabilities`."""
+
+    base_max_age_days: Annotated[int, Field(strict=True, ge=1, le=3660)] = 180
+    allow_vulnerabilities: tuple[AllowedText, ...] = ()
+
+
+@strict_dataclass
 class RunnerText:
     """`runners.*:`, machines that take CI's jobs: what a forge calls them (`labels`, with or
     without a `group`, or the name of a `scale_set`), and what they have. `count` are the machines,
@@ -508,3 +532,4 @@ class MatrixText:
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()
     release: Mapping[Name, ChannelText] = field(default_factory=dict)
+    maintenance: MaintenanceText = field(default_factory=MaintenanceText)

@@ -15,8 +15,16 @@ from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
 from warpfront.matrix.release_channels import read_channels
 from warpfront.matrix.runners import Runner, make_runners
-from warpfront.model import Cell, Channel, CiOptions, CompilerBase, Project
-from warpfront.system.document import read_checked
+from warpfront.model import (
+    AllowedVulnerability,
+    Cell,
+    Channel,
+    CiOptions,
+    CompilerBase,
+    Maintenance,
+    Project,
+)
+from warpfront.system.document import Document, read_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,7 @@ class Matrix:
     nodes: tuple[BuildNode, ...] = ()
     ci: CiOptions = field(default_factory=CiOptions)
     install: Install | None = None
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
     @property
     def repositories(self) -> frozenset[str]:
@@ -83,6 +92,24 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
             queue_hours=written.ci.queue_hours,
         ),
         install=install,
+        maintenance=_maintenance(written, document),
+    )
+
+
+def _maintenance(written: MatrixText, document: Document) -> Maintenance:
+    text = written.maintenance
+    return Maintenance(
+        base_max_age_days=text.base_max_age_days,
+        allowed=tuple(
+            AllowedVulnerability(
+                id=one.id,
+                package=one.package or "",
+                until=one.until,
+                reason=one.reason,
+                line=document.problem(("maintenance", "allow_vulnerabilities", place), "").line,
+            )
+            for place, one in enumerate(text.allow_vulnerabilities)
+        ),
     )
 
 

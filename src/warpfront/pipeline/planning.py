@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, StoredImage, connect
+from warpfront.matrix.ages import base_notes, ended_notes
 from warpfront.matrix.plan import (
     NEVER_BUILT,
     LockState,
@@ -17,6 +18,7 @@ from warpfront.model import (
     Blocked,
     Cell,
     Failed,
+    Maintenance,
     Pin,
     RenderedImage,
     ResolvedBase,
@@ -36,7 +38,7 @@ from warpfront.pipeline.within.preparing import (
 from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
-from warpfront.system.provenance import fixed_moment
+from warpfront.system.provenance import fixed_moment, now
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.wheelhouse import Wheelhouse
 
@@ -59,6 +61,9 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         images = images_by_content(matrix.repositories, engine, created=fixed_moment())
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable
+        _say_ages_of_bases(cells, bases, engine, matrix.maintenance, watch)
+    for note in ended_notes(cells, material.compat, today=now()[:10]):
+        watch.say(f"warning: {note}")
     rendered = _rendered(locked, usable_locks(states), prepared, material)
     blocked |= _unrenderable(rendered)
     house = folders.wheelhouse
@@ -75,6 +80,24 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         )
         for cell in cells
     )
+
+
+def _say_ages_of_bases(
+    cells: Iterable[Cell],
+    found: Mapping[str, ResolvedBase | Blocked | None],
+    engine: Engine,
+    maintenance: Maintenance,
+    watch: Watch,
+) -> None:
+    bases = {}
+    for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
+        resolved = found.get(base.name)
+        image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
+        bases[base.name] = (base, image.created if image else "")
+    limit = maintenance.base_max_age_days
+    explicit = maintenance != Maintenance()
+    for note in base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit):
+        watch.say(f"warning: base {note}")
 
 
 def _engine_if_any(watch: Watch) -> Engine | None:

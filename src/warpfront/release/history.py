@@ -92,6 +92,7 @@ def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, r
             artifact_type=YANK_TYPE,
             payload=json.dumps(payload, sort_keys=True).encode(),
             payload_type=YANK_TYPE,
+            title="yank.json",
             annotations={"dev.warpfront.run": run, "dev.warpfront.reason": yank.reason},
         ),
     )

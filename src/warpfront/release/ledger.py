@@ -88,7 +88,8 @@ class Attachment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """One image on its way into a channel. `repository` has its host; `config` is the digest of its
-    config. `targets` are those it was verified on, `noted` what the channel let pass. Bytes are
+    config. `targets` are those it was verified on, `noted` what the channel let pass. `signed_by`
+    is "" for an unsigned image; `attested` names the documents that are attested as well. Bytes are
     those of the image: what went over the wire, and what the registry had.
     """
 
@@ -108,6 +109,7 @@ class Publication:
     config: str = ""
     attached: tuple[Attachment, ...] = ()
     signed_by: str = ""
+    attested: tuple[str, ...] = ()
     sent_bytes: int = 0
     present_bytes: int = 0
     seconds: float = 0.0

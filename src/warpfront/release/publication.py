@@ -33,6 +33,7 @@ from warpfront.release.ledger import (
     Stage,
     Tagging,
 )
+from warpfront.release.predicate import Predicate
 from warpfront.release.registry.attaching import body_of
 from warpfront.release.registry.contract import (
     Artifact,
@@ -59,19 +60,24 @@ _PUSHES = 3
 _PAUSE_SECONDS = 4.0
 AHEAD = "ahead of"
 """How the thread is called that is done with an image before it has arrived."""
+# By these endings, scanners know what a file is.
+_TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
 # Tags that are asked for at once.
 _AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referrer:
-    """What is attached to a digest. `name` is what the signature calls it."""
+    """What is attached to a digest. `name` is what the signature calls it, `predicate` what is
+    attested of the image by it, if anything.
+    """
 
     name: str
     artifact_type: str
     payload: bytes
     payload_type: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    predicate: Predicate | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -79,6 +85,7 @@ class Referrer:
             artifact_type=self.artifact_type,
             payload=self.payload,
             payload_type=self.payload_type or self.artifact_type,
+            title=_TITLES.get(self.name, f"{self.name}.json"),
             annotations=self.annotations,
         )
 
@@ -374,18 +381,33 @@ class Publishing:
         return dataclasses.replace(publication, attached=tuple(expected.values()))
 
     def signed(self, publication: Publication) -> Publication:
-        """The digest signed with what is attached to it, where somebody signs."""
+        """Attest each statement and SBOM, and sign the digest with all that is attached to it.
+        Without a signer, neither.
+        """
         if self.signer is None:
             return publication
         reference, annotations = publication.reference, signed_annotations(publication)
         ahead = self._signed
-        if ahead is None or (ahead.reference, signed_annotations(ahead)) != (
+        if ahead is not None and (ahead.reference, signed_annotations(ahead)) == (
             reference,
             annotations,
         ):
-            # What is new is not asked for a signature: cosign makes none twice.
-            self.signer.sign(reference, annotations, anew=self._is_new)
-        return dataclasses.replace(publication, signed_by=self.signer.name)
+            return dataclasses.replace(
+                publication, signed_by=ahead.signed_by, attested=ahead.attested
+            )
+        attested = self._attested(publication.reference, self.signer)
+        # What is new is not asked for a signature: cosign makes none twice.
+        self.signer.sign(reference, annotations, anew=self._is_new)
+        return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
+
+    def _attested(self, reference: str, signer: Signer) -> tuple[str, ...]:
+        """Attest what is not attested, one after the other: cosign keeps all of a digest in one
+        list, which two writers would take from each other.
+        """
+        stated = [one.predicate for one in self._documents if one.predicate is not None]
+        for predicate in stated:
+            signer.attest(reference, predicate)
+        return tuple(predicate.name for predicate in stated)
 
     # --- names ---
 

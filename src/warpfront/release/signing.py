@@ -1,23 +1,32 @@
-"""Signatures by cosign: the commands as values, and running them. A digest is signed, never a tag,
-together with the digests of the documents that are attached to it. Edge.
+"""Signatures and attestations by cosign: the commands as values, and running them. A digest is
+signed, never a tag, together with the digests of the documents that are attached to it. Edge.
 
 The key's password is cosign's own to read (COSIGN_PASSWORD); it passes through no argument.
+cosign 3 gets options that make it write the form that cosign 2, Kyverno and policy-controller
+read as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
+from warpfront.release.predicate import Predicate
 from warpfront.release.registry.references import is_loopback
 from warpfront.system.process import Command, Completed, Run
 
 _LIMIT_SECONDS = 120.0
-_SERVICES = "--use-signing-config"
+# Without the first, cosign 3 writes bundles, which cosign 2 cannot find; the first refuses the
+# second, which is on by default and asks the public services. cosign 2.5 has neither for `sign`.
+_FORM = ("--new-bundle-format=false", "--use-signing-config=false")
 _GET = "Debian has it as `cosign`"
 # The issuer of the identity that CI gives its jobs; who verifies names the workflow.
 KEYLESS = "keyless"
@@ -41,17 +50,37 @@ class Cosign:
 
 
 def sign_command(
-    cosign: Cosign, reference: str, annotations: Mapping[str, str], *, has_services: bool
+    cosign: Cosign, reference: str, annotations: Mapping[str, str], *, form: Iterable[str]
 ) -> Command:
-    """Sign a digest. The transparency log is left out only where a key vouches for itself. A cosign
-    that `has_services` (from version 3 on it uses them) has to be told that none is meant.
+    """Sign a digest. The transparency log is left out only where a key vouches for itself. `form`
+    are the options of this cosign that make it write the common form.
     """
-    argv = [cosign.program, "sign", "--yes"]
-    if cosign.key != KEYLESS:
-        argv += ["--key", cosign.key, "--tlog-upload=false"]
-        argv += ["--use-signing-config=false"] if has_services else []
+    argv = _signing(cosign, "sign", form)
     argv += [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
     return _command(cosign, argv, reference)
+
+
+def attest_command(
+    cosign: Cosign, reference: str, predicate: Predicate, *, form: Iterable[str]
+) -> Command:
+    """Sign a statement about a digest. The type is an address: by their own names for types, cosign
+    2 and 3 write the fields of a predicate differently.
+    """
+    argv = [*_signing(cosign, "attest", form), "--type", predicate.type, "--predicate", "-"]
+    return dataclasses.replace(_command(cosign, argv, reference), stdin=predicate.text)
+
+
+def verify_attestation_command(cosign: Cosign, reference: str, predicate_type: str) -> Command:
+    """Verify attestations of one type, by the same keys and identities as signatures."""
+    verifying = verify_command(cosign, reference, {})
+    program, _verb, *rest = verifying.argv
+    argv = (program, "verify-attestation", "--type", predicate_type, *rest)
+    return dataclasses.replace(verifying, argv=argv)
+
+
+def _signing(cosign: Cosign, verb: str, form: Iterable[str]) -> list[str]:
+    key = [] if cosign.key == KEYLESS else ["--key", cosign.key, "--tlog-upload=false"]
+    return [cosign.program, verb, "--yes", *key, *form]
 
 
 def verify_command(cosign: Cosign, reference: str, annotations: Mapping[str, str]) -> Command:
@@ -121,23 +150,27 @@ class Signer:
 
     run: Run
     cosign: Cosign
-    _has_services: list[bool] = field(default_factory=list, compare=False)
+    _forms: list[tuple[str, ...]] = field(default_factory=list, compare=False)
 
     @property
-    def has_services(self) -> bool:
-        """Distributions' builds do not know their own version; what they can do, they say."""
-        if not self._has_services:
-            argv = (self.cosign.program, "sign", "--help")
-            said = _run(self.run, Command(argv=argv, timeout_seconds=20.0))
-            self._has_services.append(_SERVICES in said.stdout)
-        return self._has_services[0]
+    def form(self) -> tuple[str, ...]:
+        """Options that make this cosign write the common form: those that it takes. Distributions'
+        builds do not know their own version, and the help omits deprecated options.
+        """
+        if not self._forms:
+            self._forms.append(tuple(option for option in _FORM if self._takes(option)))
+        return self._forms[0]
+
+    def _takes(self, option: str) -> bool:
+        argv = (self.cosign.program, "sign", option, "--help")
+        return _run(self.run, Command(argv=argv, timeout_seconds=20.0)).returncode == 0
 
     @property
     def signs_ahead(self) -> bool:
-        """Whether a digest can be signed before the registry has it: 3 asks for it first. Nobody
-        vouches for what has not arrived: there is no taking back from a public log.
+        """Whether a digest may be signed before the registry has it. Not keyless: a public log
+        takes no entry back, so only what has arrived is signed.
         """
-        return self.cosign.key != KEYLESS and not self.has_services
+        return self.cosign.key != KEYLESS
 
     @property
     def name(self) -> str:
@@ -153,7 +186,7 @@ class Signer:
         """
         if not anew and self.is_signed(reference, annotations):
             return
-        signing = sign_command(self.cosign, reference, annotations, has_services=self.has_services)
+        signing = sign_command(self.cosign, reference, annotations, form=self.form)
         signed = _run(self.run, signing)
         _demand(signed, f"{reference} could not be signed", "is the key readable, the registry up?")
         verified = verify_command(self.cosign, reference, annotations)
@@ -162,6 +195,53 @@ class Signer:
             f"{reference}: its signature does not hold",
             "see cosign's words",
         )
+
+    def is_attested(self, reference: str, predicate: Predicate) -> bool:
+        """Return whether a verified attestation states exactly this predicate of the digest."""
+        command = verify_attestation_command(self.cosign, reference, predicate.type)
+        verified = _run(self.run, command)
+        digest = reference.rpartition("@")[2]
+        stated = (predicate.type, predicate.content)
+        return verified.returncode == 0 and any(
+            one == stated for one in _attested_predicates(verified.stdout, digest)
+        )
+
+    def attest(self, reference: str, predicate: Predicate) -> None:
+        """Attest the predicate unless it is attested: cosign would add a second one."""
+        if self.is_attested(reference, predicate):
+            return
+        command = attest_command(self.cosign, reference, predicate, form=self.form)
+        _demand(
+            _run(self.run, command),
+            f"{predicate.name} of {reference} could not be attested",
+            "is the key readable, the registry up?",
+        )
+        if not self.is_attested(reference, predicate):
+            raise SignatureError(
+                f"{predicate.name} of {reference}: its attestation does not hold",
+                hint="another run may have written attestations of this digest; run it again",
+            )
+
+
+def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, object]]:
+    """Yield (predicate type, predicate) of each DSSE envelope about `digest` that cosign printed as
+    verified, one a line.
+    """
+    for line in envelopes.splitlines():
+        statement = _statement_in(line)
+        subjects = statement.get("subject") or ()
+        digests = {f"sha256:{one.get('digest', {}).get('sha256')}" for one in subjects}
+        if digest in digests:
+            yield str(statement.get("predicateType")), statement.get("predicate")
+
+
+def _statement_in(line: str) -> dict[str, Any]:
+    try:
+        envelope = json.loads(line)
+        statement = json.loads(base64.b64decode(envelope["payload"]))
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return statement if isinstance(statement, dict) else {}
 
 
 def _run(run: Run, command: Command) -> Completed:

@@ -12,6 +12,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION, Removed, Stock
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
 from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import SIGNATURE_TAGS
+from warpfront.release.registry.deleting import Deleter
 from warpfront.release.registry.manifests import Document, ImageIndex, read_document
 from warpfront.release.registry.references import fallback_tag
 
@@ -93,23 +94,27 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     )
 
 
-def remove(registry: Registry, stock: Stock, reason: str) -> Removed:
+def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> Removed:
     """Delete a digest, then what was attached to it: never the proof before the image. Whoever may
     push may list anything as attached: what is not about the image stays.
     """
     path = stock.repository.removeprefix(f"{registry.host}/")
-    registry.delete(path, stock.digest)
-    gone = set()
-    for _, digest in stock.attached:
-        document = _document(registry, path, digest)
-        if document and document.subject and document.subject.digest == stock.digest:
-            registry.delete(path, digest)
-            gone.add(digest)
+    attached = [
+        digest
+        for _, digest in stock.attached
+        if (document := _document(registry, path, digest))
+        and document.subject
+        and document.subject.digest == stock.digest
+    ]
+    deleter.delete(path, stock.digest, stock.tags)
+    for digest in attached:
+        deleter.delete(path, digest, ())
     for suffix in ("", *SIGNATURE_TAGS):
-        listed = registry.head(path, f"{fallback_tag(stock.digest)}{suffix}")
+        tag = f"{fallback_tag(stock.digest)}{suffix}"
+        listed = registry.head(path, tag)
         document = _document(registry, path, listed.digest) if listed else None
-        if listed and document and _leads_nowhere(document, gone):
-            registry.delete(path, listed.digest)
+        if listed and document and _leads_nowhere(document, set(attached)):
+            deleter.delete(path, listed.digest, (tag,))
     return Removed(repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason)
 
 

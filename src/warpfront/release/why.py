@@ -37,15 +37,16 @@ _WORDS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
     """An image and what is known of it. `making` and `proof` are what is attached and holds,
-    `signature` what became of checking that, in words; `unread` why something attached does not
-    count. `identities` are what engines call it. `asked` are (asker or "" for the image, wanted,
-    version or requirement).
+    `signature` and `attestations` what became of checking those, in words; `unread` why something
+    attached does not count. `identities` are what engines call it. `asked` are (asker or ""
+    for the image, wanted, version or requirement).
     """
 
     reference: str
     digest: str
     labels: Mapping[str, str]
     signature: str
+    attestations: str = "none"
     making: Making | None = None
     proof: Proof | None = None
     unread: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ def why_text(why: Why) -> str:
         if why.labels.get(label):
             lines.append(f"  {word:<10} {why.labels[label]}")
     lines.append(f"  signature  {why.signature}")
+    lines.append(f"  attested   {why.attestations}")
     lines += [f"  but        {one}" for one in (*contradictions(why), *why.unread)]
     lines += _making_lines(why.making)
     lines += _proof_lines(why.proof)

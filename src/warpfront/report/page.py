@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import jinja2
 
 from warpfront.model import Cell
+from warpfront.release.tag_contents import TagPage, difference
 from warpfront.report.past import PastRun, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.sizes import readable_size
@@ -21,6 +22,7 @@ from warpfront.report.trends import HEIGHT, WIDTH, Trend
 MOST_LISTED = 200
 """Failures that are written out below the grid."""
 MOST_TRENDS = 200
+MOST_FOLDERS = 20
 STATES: Mapping[str, str] = {
     "failed": "✕",
     "error": "!",
@@ -113,9 +115,11 @@ def page_html(
     past: Iterable[PastRun] = (),
     logs: Mapping[str, str] | None = None,
     trends: Iterable[Trend] = (),
+    published: Iterable[TagPage] = (),
 ) -> str:
     """`made` says when and of what; `past` are earlier runs, oldest first; `logs` are addresses of
-    logs by cell id, relative to the page; `trends` are times over nights.
+    logs by cell id, relative to the page; `trends` are times over nights; `published` are tags with
+    their contents and those of the tag before.
     """
     known = logs or {}
     entries = tuple(
@@ -145,10 +149,37 @@ def page_html(
         trends=trends,
         most_trends=MOST_TRENDS,
         trend_size=(WIDTH, HEIGHT),
+        published=[_published(one) for one in published],
         entries=[
             _facts(entry, runs, changed[entry.row.cell_id, entry.row.target]) for entry in entries
         ],
     )
+
+
+def _published(page: TagPage) -> dict[str, object]:
+    """What the page shows of a tag."""
+    found = difference(page.before, page.now) if page.before else None
+    folders = sorted(page.now.folders.items(), key=lambda one: -one[1])[:MOST_FOLDERS]
+    changed = (
+        [
+            (len(found.wheels), "wheel"),
+            (len(found.packages), "Debian package"),
+            (len(found.folders), "folder"),
+        ]
+        if found
+        else []
+    )
+    return {
+        "page": page,
+        "changed": [f"{count} {name}{'' if count == 1 else 's'}" for count, name in changed],
+        "difference": found,
+        "size": readable_size(page.now.size_bytes),
+        "folders": [(name, readable_size(size)) for name, size in folders],
+        "grown": [
+            (one.name, *(readable_size(int(size or 0)) for size in (one.before, one.now)))
+            for one in (found.folders[:MOST_FOLDERS] if found else ())
+        ],
+    }
 
 
 def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:

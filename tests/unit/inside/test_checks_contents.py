@@ -19,6 +19,7 @@ from warpfront.inside.checks.image_contents import (
     ContentsError,
     carried_by,
     contents_from,
+    folder_sizes,
     found_in,
     packages_in,
     read_contents,
@@ -201,3 +202,34 @@ def test_a_document_of_another_shape_is_refused(damage: object) -> None:
     with pytest.raises(ContentsError):
         contents_from(document)
     assert contents_from(json.loads(json.dumps(A_CONTENTS.document()))).distributions[0] == NUMPY
+
+
+def test_folders_are_measured_each_file_once_and_without_links(tmp_path: Path) -> None:
+    packages = tmp_path / "usr/lib/python3/site-packages"
+    for path, size in (
+        ("usr/lib/a/b.so", 10),
+        ("usr/lib/python3/site-packages/torch/lib/c.so", 100),
+        ("usr/lib/python3/site-packages/six.py", 1),
+        ("etc/x", 3),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x" * size)
+    (packages / "torch" / "again.so").hardlink_to(packages / "torch" / "lib" / "c.so")
+    (tmp_path / "usr/lib/loop").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "etc/big").symlink_to(packages / "torch" / "lib" / "c.so")
+    assert folder_sizes(tmp_path) == {
+        "/usr/lib": 10,
+        "/usr/lib/python3/site-packages": 1,
+        "/usr/lib/python3/site-packages/torch": 100,
+        "/etc": 3,
+    }
+    assert folder_sizes(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize("folders", [[], {"/a": "1"}, {"/a": -1}, {"/a": True}, {"x" * 3000: 1}])
+def test_sizes_that_are_none_are_refused(folders: object) -> None:
+    document = {**json.loads(json.dumps(A_CONTENTS.document())), "folders": folders}
+    with pytest.raises(ContentsError, match="folders"):
+        contents_from(document)
+    del document["folders"]
+    assert contents_from(document).folders == {}, "as results of before have it"

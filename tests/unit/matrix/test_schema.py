@@ -70,12 +70,17 @@ def examples() -> list[Any]:
     return found
 
 
+OTHER_KEYS = {"indexes", "builders", "allow_variants", "maintenance"}
+
+
 def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
     """The example at its place in a whole matrix: rows below `rows:`, an image below `images:`."""
     whole, shown = WHOLE[reader], reader(example)
     if isinstance(shown, list):
         shown = {"rows": shown}
-    elif not (whole.keys() | {"indexes", "builders", "allow_variants"}) & shown.keys():
+    elif (
+        not (whole.keys() | {"indexes", "builders", "allow_variants", "maintenance"}) & shown.keys()
+    ):
         shown = {"images": shown}
     for name, image in shown.get("images", {}).items():
         shown["images"][name] = IMAGE | whole["images"].get(name, {}) | image

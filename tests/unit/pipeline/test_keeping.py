@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -23,17 +24,30 @@ from releases import (
     a_world,
 )
 
-from warpfront.errors import InputError, NotPublishableError, RegistryError, TagConflictError
+from warpfront.errors import (
+    InputError,
+    NotPublishableError,
+    RegistryError,
+    RegistryFault,
+    TagConflictError,
+)
 from warpfront.images.labels import CELL, CREATED
 from warpfront.model import Alias, Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
 from warpfront.pipeline.beside.adopting import adopt_image
 from warpfront.pipeline.beside.exporting import export_image
 from warpfront.pipeline.beside.keeping import House
+from warpfront.pipeline.beside.promoting import without_absent
 from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, demanded_channel
+from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    demanded_channel,
+    local_evidence,
+)
 from warpfront.pipeline.within.shop import Published, publish_cells
-from warpfront.release.ledger import Publication, Stage, Stock
+from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
+from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
@@ -41,9 +55,11 @@ from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.references import fallback_tag, read_reference
 from warpfront.release.retention import newest_first, not_needed
+from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
 from warpfront.system.store import as_json
+from warpfront.verify.failures import failure_of
 from warpfront.verify.seal import sealed
 
 NIGHTLY = a_release_channel(
@@ -548,3 +564,130 @@ def test_a_pulled_image_of_no_cell_here_is_refused(world: World) -> None:
     world.published()
     with pytest.raises(InputError, match="this matrix has not"):
         adopted(world, f"{PROJECT}/torch@{image}", a_cell(id="another"))
+
+
+def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attested(
+    world: World,
+) -> None:
+    """Whoever may push may attach one; our key would make it true."""
+    cosign = FakeCosign()
+    world.signer = a_signer(cosign)
+    build(world)
+    kind = "application/spdx+json"
+    payload = b'{"name": "ours"}'
+    ours = Referrer(
+        name="spdx",
+        artifact_type=kind,
+        payload=payload,
+        annotations={DOCUMENT: "spdx"},
+        predicate=predicate_of("spdx", kind, payload),
+    )
+    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (ours,))
+    find = functools.partial(local_evidence, store=world.store, engine=world.engine)
+    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    assert isinstance(done, Publication)
+    subject = world.registry.head(REPOSITORY, done.digest)
+    assert subject is not None
+    theirs = dataclasses.replace(ours, payload=b'{"name": "theirs"}')
+    attach(world.registry, REPOSITORY, subject, theirs.artifact)
+    cosign.attested.clear()
+    result = carried(world, a_release_channel(allow=()))
+    assert isinstance(result, Publication), result
+    assert result.attested == ("spdx",)
+    assert [one for _, _, one in cosign.attested] == [{"name": "ours"}]
+
+
+def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> None:
+    world.signer = a_signer(FakeCosign())
+    build(world)
+    kind = "application/vnd.cyclonedx+json"
+    paper = Referrer(
+        name="cyclonedx",
+        artifact_type=kind,
+        payload=b"{}",
+        annotations={DOCUMENT: "cyclonedx"},
+        predicate=predicate_of("cyclonedx", kind, b"{}"),
+    )
+    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (paper,))
+    find = functools.partial(local_evidence, store=world.store, engine=world.engine)
+    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    assert isinstance(done, Publication)
+    why, _ = explained(world.registry, REPOSITORY, done.digest, signer=world.signer)
+    assert why.attestations == "cyclonedx"
+    why, _ = explained(world.registry, REPOSITORY, done.digest, signer=a_signer(FakeCosign()))
+    assert why.attestations == "nothing, by this key"
+
+
+# --- pruning where something is refused ---
+
+
+def test_where_nothing_can_be_deleted_nothing_is_and_foreseeing_it_is_possible(
+    world: World,
+) -> None:
+    build(world, created="2026-01-01T00:00:00+00:00")
+    world.published(channel=NIGHTLY)
+    world.registry.may_delete = False
+    public = world.public
+    assert len(house(world).prune("nightly", days=14, dry_run=True)) == 1
+    with pytest.raises(RegistryError, match="nothing was removed"):
+        house(world).prune("nightly", days=14, dry_run=False)
+    assert world.public == public
+
+
+def test_an_image_whose_removal_is_refused_leaves_the_others_to_go_and_is_raised(
+    world: World,
+) -> None:
+    old = [
+        build(world, content=content, created="2026-01-01T00:00:00+00:00")
+        and world.published(channel=NIGHTLY).digest
+        for content in "abc"
+    ]
+    delete, kept = world.registry.delete, old[1]
+
+    def refusing(repository: str, digest: str) -> None:
+        if digest == kept:
+            raise RegistryError(
+                "no", registry="x", step="delete", fault=RegistryFault.REFUSED, hint=""
+            )
+        delete(repository, digest)
+
+    world.registry.delete = refusing  # type: ignore[method-assign]
+    with pytest.raises(RegistryError, match="no"):
+        house(world).prune("nightly", days=14, dry_run=False)
+    assert set(world.public.values()) == {kept}
+    (written,) = [
+        found
+        for path in (world.store.folder / LEDGER_FOLDER).glob("*.json")
+        if isinstance(found := json.loads(path.read_text("utf-8"))["value"], dict)
+        and "removed" in found
+    ]
+    assert len(written["removed"]) == 2
+
+
+# --- promoting the whole matrix ---
+
+
+def test_cells_that_the_source_has_not_are_no_failure_beside_those_that_it_has(
+    world: World,
+) -> None:
+    build(world)
+    done = world.published()
+    missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
+    refused = Failed(cell_id="c", step="publish", reason="no", hint="", exit_code=18)
+    results: dict[str, Published] = {CPU.id: done, "b": missing, "c": refused}
+    found = without_absent(results, {"b"})
+    assert found[CPU.id] is done
+    assert str(found["b"]) == "nothing to promote: x has none of b"
+    assert found["c"] is refused, "what is there and cannot be promoted stays a failure"
+    assert failure_of([found[CPU.id], found["b"]]) is None
+
+
+def test_where_no_cell_is_there_or_the_registry_could_not_be_asked_it_is_a_failure(
+    world: World,
+) -> None:
+    build(world)
+    done = world.published()
+    missing = Blocked(cell_id="b", step="publish", reason="x has none of b", hint="")
+    assert without_absent({"b": missing}, {"b"}) == {"b": missing}
+    unreachable: dict[str, Published] = {CPU.id: done, "b": missing}
+    assert without_absent(unreachable, set()) == unreachable

@@ -258,6 +258,27 @@ def test_a_locked_cell_whose_wheels_cannot_be_had_is_blocked(
     assert planned(workspace, monkeypatch, reason)[cell.id] == ("blocked", reason)
 
 
+def test_a_plan_names_a_base_that_is_old(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(workspace, monkeypatch)
+    engine, watch = FakeEngine(), Quiet()
+    base = engine.build(workspace.matrix.cells[0].base.pinned, {})
+    engine.stored[base.id] = dataclasses.replace(base, created="2024-01-01T00:00:00Z")
+    monkeypatch.setattr(planning, "connect", lambda _environment: engine)
+    monkeypatch.setattr(planning, "site_when_needed", lambda: Site)
+    monkeypatch.setattr(planning, "why_unresolvable", lambda *_: "")
+    monkeypatch.setattr(planning, "now", lambda: "2026-11-26T00:00:00+00:00")
+    pipeline.plan(workspace, Selection(image="torch"), watch)
+    (said,) = (one for one in watch.said if "days old" in one)
+    assert said.startswith("warning: base debian-12: ")
+    assert "is 1060 days old, more than 180" in said
+    engine.stored[base.id] = dataclasses.replace(base, created="2026-11-01T00:00:00Z")
+    watch.said.clear()
+    pipeline.plan(workspace, Selection(image="torch"), watch)
+    assert not [one for one in watch.said if "days old" in one]
+
+
 def test_a_locked_cell_has_sizes_where_neither_base_nor_engine_is(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,14 +37,23 @@ from warpfront.errors import (
     TimedOutError,
 )
 from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, attached_evidence
+from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    attached_evidence,
+    local_evidence,
+)
+from warpfront.pipeline.within.shop import Shop, publish_cells
+from warpfront.pipeline.within.tag_contents import PAGE, read_tag_contents
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.origin import KeylessIdentity
+from warpfront.release.predicate import Predicate
 from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
+from warpfront.release.tag_contents import TagPage
 from warpfront.report.described import describe
 from warpfront.system.process import Command, Completed
 
@@ -377,7 +386,7 @@ def test_nobody_is_waited_for_twice(copied: World) -> None:
 
     def endless(command: Command) -> Completed:
         made.append(command.argv[1])
-        if command.argv[1:3] == ("sign", "--help"):
+        if command.argv[-1] == "--help":
             return cosign(command)
         raise TimedOutError("cosign was stopped after 120 s")
 
@@ -387,7 +396,7 @@ def test_nobody_is_waited_for_twice(copied: World) -> None:
     assert (made, world.public) == ([REPOSITORY], {})
     copied.signer = Signer(run=endless, cosign=a_signer(cosign).cosign)
     assert "was stopped after 120 s" in failure(copied, allow=()).reason
-    assert (made[1:], copied.public) == (["sign", "sign"], {}), "asked what it can, and once to"
+    assert (made[1:], copied.public) == (["sign"] * 3, {}), "asked twice what it can, and once to"
 
 
 def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
@@ -405,18 +414,15 @@ def test_a_signature_of_other_documents_than_were_found_in_the_end_is_made_anew(
     assert sorted(words in one for one in cosign_of(copied).signed) == [False, True]
 
 
-@pytest.mark.parametrize(("key", "says"), [("keyless", ""), ("a.key", "--use-signing-config")])
-def test_who_vouches_in_public_or_asks_the_registry_first_signs_what_has_arrived(
-    copied: World, key: str, says: str
-) -> None:
-    """A public log takes nothing back; cosign 3 signs no digest that is not there."""
-    cosign = FakeCosign(says=says)
+def test_keyless_only_what_has_arrived_is_signed(copied: World) -> None:
+    """A public log takes nothing back."""
+    cosign = FakeCosign()
     identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
-    made = Cosign(key=key, public_key="a.pub", environment={}, identity=identity)
+    made = Cosign(key="keyless", public_key="a.pub", environment={}, identity=identity)
     named: list[bool] = []
 
     def signing(command: Command) -> Completed:
-        if command.argv[1:3] != ("sign", "--help"):
+        if command.argv[-1] != "--help":
             tags = [tag for _, tag in copied.registry.tagged if tag.startswith("candidate-")]
             named.append(bool(tags))
         return cosign(command)
@@ -868,3 +874,177 @@ def test_a_run_without_a_key_never_prints_that_it_signed(
         steps.clear()
         world.published(channel=a_release_channel(allow=("unsigned",)))
         assert [text for text in steps if text.endswith("signed")] == [f"publishing: {word}"]
+
+
+# --- attestations ---
+
+
+SBOM = Referrer(
+    name="spdx",
+    artifact_type="application/spdx+json",
+    payload=b'{"name": "a"}',
+    predicate=Predicate(name="spdx", type="https://spdx.dev/Document", content={"name": "a"}),
+)
+
+
+def with_sbom(world: World, *documents: Referrer) -> Shop:
+    shown = documents or (SBOM,)
+    return dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: shown)
+
+
+def published_with(world: World, shop: Shop) -> Publication:
+    (result,) = publish_cells(
+        (CPU,),
+        (CPU,),
+        a_release_channel(allow=()),
+        shop,
+        find=lambda cell: local_evidence(cell, world.store, world.engine),
+        dry_run=False,
+    ).values()
+    assert isinstance(result, Publication), result
+    return result
+
+
+def test_statements_and_sboms_are_attested_before_any_tag_and_the_result_says_so(
+    copied: World,
+) -> None:
+    cosign, seen = cosign_of(copied), list[int]()
+
+    def watched(command: Command) -> Completed:
+        seen.append(len(copied.public))
+        return cosign(command)
+
+    copied.signer = Signer(run=watched, cosign=a_signer(cosign).cosign)
+    done = published_with(copied, with_sbom(copied))
+    assert (done.signed_by, done.attested) == ("cosign by key", ("spdx",))
+    assert cosign.attested == [(done.reference, "https://spdx.dev/Document", {"name": "a"})]
+    assert set(seen) == {0}
+    verbs = [one.argv[1] for one in cosign.commands]
+    assert verbs == ["verify-attestation", "attest", "verify-attestation", "sign", "verify"]
+
+
+def test_a_run_that_is_repeated_attests_nothing_twice(copied: World) -> None:
+    first = published_with(copied, with_sbom(copied))
+    again = published_with(copied, with_sbom(copied))
+    assert (again.attested, again.digest) == (first.attested, first.digest)
+    assert len(cosign_of(copied).attested) == 1
+
+
+def test_what_a_run_attested_before_it_died_is_found_by_the_next(world: World) -> None:
+    cosign = FakeCosign()
+    world.build()
+
+    def dying(command: Command) -> Completed:
+        done = cosign(command)
+        if command.argv[1:3] == ("sign", "--yes") and len(cosign.commands) < 6:
+            raise KeyboardInterrupt
+        return done
+
+    world.signer = Signer(run=dying, cosign=a_signer(cosign).cosign)
+    with pytest.raises(KeyboardInterrupt):
+        published_with(world, with_sbom(world))
+    assert len(cosign.attested) == 1
+    assert published_with(world, with_sbom(world)).attested == ("spdx",)
+    assert len(cosign.attested) == 1
+
+
+def test_without_a_key_nothing_is_attested_and_the_result_says_so(world: World) -> None:
+    world.build()
+    done = world.published()
+    assert (done.signed_by, done.attested) == ("", ())
+
+
+def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -> None:
+    cosign = cosign_of(copied)
+
+    def losing(command: Command) -> Completed:
+        done = cosign(command)
+        cosign.attested.clear()
+        return done
+
+    copied.signer = Signer(run=losing, cosign=a_signer(cosign).cosign)
+    found = publish_cells(
+        (CPU,),
+        (CPU,),
+        a_release_channel(allow=()),
+        with_sbom(copied),
+        find=lambda cell: local_evidence(cell, copied.store, copied.engine),
+        dry_run=False,
+    )[CPU.id]
+    assert isinstance(found, Failed)
+    assert "spdx of" in found.reason
+    assert found.exit_code == SignatureError.exit_code
+    assert copied.public == {}
+
+
+# --- the page of a tag ---
+
+
+def bill_referrer(*wheels: tuple[str, str]) -> Referrer:
+    document = {
+        "components": [
+            {"purl": f"pkg:pypi/{name}@{version}", "name": name, "version": version}
+            for name, version in wheels
+        ],
+        "metadata": {
+            "component": {"properties": [{"name": "dev.warpfront:folder:/usr/lib", "value": "9"}]}
+        },
+    }
+    return Referrer(
+        name="cyclonedx",
+        artifact_type="application/vnd.cyclonedx+json",
+        payload=json.dumps(document).encode(),
+        annotations={DOCUMENT: "cyclonedx"},
+    )
+
+
+def test_each_publication_leaves_a_page_with_what_changed_since_the_image_before(
+    world: World,
+) -> None:
+    world.signer = a_signer(FakeCosign())
+    world.build()
+    first = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
+    page = world.store.load(CPU.id, PAGE, (TagPage,))
+    assert (page.before, page.now.wheels) == (None, {"torch": "1"})
+    world.build(content="b", created="2026-11-21T10:00:00+00:00")
+    later = with_sbom(world, bill_referrer(("torch", "2"), ("numpy", "1")))
+    second = published_with(world, later)
+    for _ in range(2):  # a run that is repeated says the same
+        page = world.store.load(CPU.id, PAGE, (TagPage,))
+        assert (page.before.digest, page.now.digest) == (first.digest, second.digest)
+        assert page.before.wheels == {"torch": "1"}
+        published_with(world, later)
+    text = (world.store.cell_folder(CPU.id) / "tag.md").read_text("utf-8")
+    assert "### Wheels: 1 added, 0 removed, 1 changed" in text
+    assert "Not determined" not in text
+
+
+def test_an_sbom_that_nobody_trusted_signed_is_not_read_and_without_one_nothing_is_claimed(
+    world: World,
+) -> None:
+    world.signer = a_signer(FakeCosign())
+    world.build()
+    done = published_with(world, with_sbom(world, bill_referrer(("torch", "1"))))
+    subject = world.registry.head(REPOSITORY, done.digest)
+    assert subject is not None
+    attach(world.registry, REPOSITORY, subject, bill_referrer(("evil", "1")).artifact)
+    found = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=world.signer)
+    assert found.wheels == {"torch": "1"}
+    unsigned = read_tag_contents(world.registry, REPOSITORY, done.digest)
+    assert (unsigned.wheels, len(unsigned.unread)) == ({}, 1)
+    assert "2 different SBOMs are attached" in unsigned.unread[0]
+    stranger = a_signer(FakeCosign())
+    other = read_tag_contents(world.registry, REPOSITORY, done.digest, signer=stranger)
+    assert "no signed SBOM is attached" in other.unread[0]
+
+
+def test_an_image_whose_page_cannot_be_made_is_published_all_the_same(world: World) -> None:
+    world.build()
+
+    def gone(name: str) -> None:
+        if name == "manifest" and len(world.public) == 3:
+            raise world.registry.error(name, "gone")
+
+    world.registry.on_call = gone
+    assert world.published().stage is Stage.DONE
+    assert world.store.load(CPU.id, PAGE, (TagPage,)) is None

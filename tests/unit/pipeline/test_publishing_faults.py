@@ -19,15 +19,23 @@ from stub_registry import IMPATIENT, QUICK, Clock, Fault, StubRegistry, client_o
 
 from warpfront.errors import RegistryError, TagConflictError
 from warpfront.model import Failed
-from warpfront.pipeline.within.evidence import attached_evidence, local_evidence
+from warpfront.pipeline.within.evidence import DOCUMENT, attached_evidence, local_evidence
 from warpfront.pipeline.within.shop import Published, publish_cells
 from warpfront.release.admission import admission
 from warpfront.release.ledger import Publication
-from warpfront.release.publication import held_image
+from warpfront.release.predicate import Predicate
+from warpfront.release.publication import Referrer, held_image
 from warpfront.release.registry.client import HttpRegistry
 
 PATH = "demo/torch"
 OTHER = "sha256:" + "0" * 64
+SBOM = Referrer(
+    name="spdx",
+    artifact_type="application/spdx+json",
+    payload=b'{"name": "a"}',
+    annotations={DOCUMENT: "spdx"},
+    predicate=Predicate(name="spdx", type="https://spdx.dev/Document", content={"name": "a"}),
+)
 FAULTS = {
     "500": Fault(status=500),
     "503": Fault(status=503, headers={"Retry-After": "1"}),
@@ -80,7 +88,12 @@ class Place:
         line = line or self.line
         world, channel = self.world, a_release_channel(allow=())
         world.engine.registries[self.stub.host] = line  # type: ignore[assignment]
-        shop = dataclasses.replace(world.shop(), registry=line, project=f"{self.stub.host}/demo")
+        shop = dataclasses.replace(
+            world.shop(),
+            registry=line,
+            project=f"{self.stub.host}/demo",
+            documents=lambda _publication, _evidence: (SBOM,),
+        )
         found = publish_cells(
             (CPU,),
             (CPU,),
@@ -100,7 +113,9 @@ class Place:
         }
 
     def unproven(self) -> list[str]:
-        """The public tags that are on anything but a whole, proven and signed image."""
+        """The public tags that are on anything but a whole, proven, signed image that is attested
+        once.
+        """
         return [tag for tag, digest in self.public.items() if not self._is_proven(tag, digest)]
 
     def _is_proven(self, tag: str, digest: str) -> bool:
@@ -109,8 +124,11 @@ class Place:
         evidence = attached_evidence(self.line, PATH, CPU, held)
         signed = {words for words in self.cosign.signed if words[0].endswith(f"@{digest}")}
         proofs = {f"--annotations=dev.warpfront.verification={one}" for one in evidence.attached}
-        return admission(evidence, a_channel(), now=NOW).admitted and any(
-            proofs & set(words) for words in signed
+        stated = [one for one in self.cosign.attested if one[0].endswith(f"@{digest}")]
+        return (
+            admission(evidence, a_channel(), now=NOW).admitted
+            and any(proofs & set(words) for words in signed)
+            and [kind for _, kind, _ in stated] == ["https://spdx.dev/Document"]
         )
 
 

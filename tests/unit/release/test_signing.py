@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
-from releases import FakeCosign
+from releases import FakeCosign, envelope_of
 
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
+from warpfront.release.predicate import Predicate
 from warpfront.release.signing import (
     KEYLESS,
     Cosign,
     Signer,
+    attest_command,
     find_cosign,
     sign_command,
+    verify_attestation_command,
     verify_command,
 )
 from warpfront.system.process import Command, Completed
@@ -23,27 +27,33 @@ from warpfront.system.process import Command, Completed
 BY_KEY = Cosign(key="my.key", public_key="my.pub", environment={})
 REFERENCE = "ghcr.io/a/b@sha256:" + "0" * 64
 SAYS = {"dev.warpfront.channel": "release"}
+STATED = Predicate(name="spdx", type="https://spdx.dev/Document", content={"packages": [1, "é<"]})
 
 
 def test_a_key_signs_without_the_transparency_log() -> None:
-    assert sign_command(BY_KEY, REFERENCE, SAYS, has_services=False).argv == (
+    assert sign_command(BY_KEY, REFERENCE, SAYS, form=()).argv == (
         *("cosign", "sign", "--yes", "--key", "my.key", "--tlog-upload=false"),
         *("--annotations=dev.warpfront.channel=release", REFERENCE),
     )
 
 
-@pytest.mark.parametrize(("says", "has"), [("  --use-signing-config=true:", True), ("", False)])
-def test_cosign_3_has_to_be_told_that_no_service_is_meant(says: str, has: bool) -> None:  # noqa: FBT001
-    """Which one it is, it says itself: builds of distributions do not know their version."""
-    cosign = FakeCosign(says=says)
-    Signer(run=cosign, cosign=BY_KEY).sign(REFERENCE, SAYS)
-    (signed,) = (one.argv for one in cosign.commands if one.argv[1] == "sign")
-    assert ("--use-signing-config=false" in signed) is has
+@pytest.mark.parametrize(
+    "takes", [("--new-bundle-format", "--use-signing-config"), ("--use-signing-config",), ()]
+)
+def test_cosign_3_is_told_to_write_the_form_that_cosign_2_reads(takes: tuple[str, ...]) -> None:
+    """By the options that it takes: builds of distributions do not know their version."""
+    cosign = FakeCosign(takes=takes)
+    signer = Signer(run=cosign, cosign=BY_KEY)
+    signer.sign(REFERENCE, SAYS)
+    signer.attest(REFERENCE, STATED)
+    signing = [one.argv for one in cosign.commands if one.argv[1] in {"sign", "attest"}]
+    given = [tuple(word for word in argv if word.endswith("=false")) for argv in signing]
+    assert given == [("--tlog-upload=false", *(f"{one}=false" for one in takes))] * 2
 
 
 def test_who_has_no_key_of_its_own_leaves_the_log_alone() -> None:
     keyless = dataclasses.replace(BY_KEY, key=KEYLESS)
-    argv = sign_command(keyless, REFERENCE, {}, has_services=True).argv
+    argv = sign_command(keyless, REFERENCE, {}, form=()).argv
     assert argv == ("cosign", "sign", "--yes", REFERENCE)
 
 
@@ -128,3 +138,61 @@ def test_a_key_that_cannot_be_opened_is_found_before_anything_is_sent(tmp_path: 
 
     with pytest.raises(SignatureError, match=r"my\.key cannot be used: decrypt: wrong"):
         find_cosign(refusing, "my.key", {"PATH": str(tmp_path)}, tmp_path)
+
+
+def test_a_predicate_is_attested_under_its_address() -> None:
+    command = attest_command(BY_KEY, REFERENCE, STATED, form=())
+    assert command.argv == (
+        *("cosign", "attest", "--yes", "--key", "my.key", "--tlog-upload=false"),
+        *("--type", "https://spdx.dev/Document", "--predicate", "-", REFERENCE),
+    )
+    assert json.loads(command.stdin or "") == STATED.content
+
+
+def test_attestations_are_verified_by_the_key_or_the_identity_of_signatures() -> None:
+    identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
+    for cosign in (BY_KEY, dataclasses.replace(BY_KEY, key=KEYLESS, identity=identity)):
+        argv = verify_attestation_command(cosign, REFERENCE, "https://a.test/x").argv
+        words = verify_command(cosign, REFERENCE, {}).argv[2:]
+        assert argv == ("cosign", "verify-attestation", "--type", "https://a.test/x", *words)
+
+
+def test_what_is_attested_is_not_attested_twice_and_another_predicate_is_another() -> None:
+    cosign = FakeCosign()
+    signer = Signer(run=cosign, cosign=BY_KEY)
+    signer.attest(REFERENCE, STATED)
+    signer.attest(REFERENCE, STATED)
+    assert len(cosign.attested) == 1
+    other = dataclasses.replace(STATED, content={"packages": []})
+    assert signer.is_attested(REFERENCE, STATED)
+    assert not signer.is_attested(REFERENCE, other)
+    assert not signer.is_attested(REFERENCE.replace("0", "1"), STATED)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "",
+        "no JSON",
+        "[]",
+        '{"payload": 1}',
+        '{"payload": "e30="}',
+        envelope_of("x@sha256:1", STATED.type, STATED.content),
+        envelope_of(REFERENCE, "https://spdx.dev/Document/v2.3", STATED.content),
+        envelope_of(REFERENCE, STATED.type, {"packages": []}),
+    ],
+)
+def test_an_attestation_that_states_something_else_does_not_hold(printed: str) -> None:
+    def saying(command: Command) -> Completed:
+        return Completed(command=command, returncode=0, stdout=printed, stderr="")
+
+    signer = Signer(run=saying, cosign=BY_KEY)
+    assert not signer.is_attested(REFERENCE, STATED)
+    with pytest.raises(SignatureError, match="its attestation does not hold"):
+        signer.attest(REFERENCE, STATED)
+
+
+def test_an_attestation_that_cannot_be_made_says_why() -> None:
+    signer = Signer(run=FakeCosign(wrong="decrypt: encrypted key"), cosign=BY_KEY)
+    with pytest.raises(SignatureError, match=r"spdx of .* could not be attested: decrypt"):
+        signer.attest(REFERENCE, STATED)

@@ -198,6 +198,7 @@ def test_an_edited_proof_is_refused(damage: Callable[[Any], object]) -> None:
         ),
         lambda one: one["buildDefinition"].update(resolvedDependencies=[{"uri": "x"}] * 20_001),
         lambda one: one["runDetails"]["metadata"].update(invocationId="/work/x"),
+        lambda one: one["runDetails"]["metadata"].update(host="x"),
         lambda one: one["runDetails"]["builder"].pop("id"),
     ],
 )
@@ -210,3 +211,12 @@ def test_an_edited_provenance_is_refused(damage: Callable[[Any], object]) -> Non
 def test_no_statement_is_written_about_what_is_no_digest() -> None:
     with pytest.raises(StatementError, match="no digest"):
         proof_text(a_proof(), name=NAME, digest="latest")
+
+
+def test_a_provenance_names_the_run_that_built_it() -> None:
+    run = "https://github.com/me/mine/actions/runs/7/attempts/2"
+    text = provenance_text(a_making(invocation=run), name=NAME, digest=DIGEST)
+    details = json.loads(text)["predicate"]["runDetails"]
+    assert details["metadata"]["invocationId"] == run
+    assert details["builder"] == {"id": "https://ci.example/run/1"}
+    assert read_provenance_statement(text.encode(), digest=DIGEST).invocation == run

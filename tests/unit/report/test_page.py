@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_check, a_report_row, a_verification
+from releases import Quiet
 
 from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, Measurement
 from warpfront.model import Cell, Outcome, Provenance
 from warpfront.pipeline.beside.paging import _files, write_page
+from warpfront.pipeline.within.tag_contents import PAGE
+from warpfront.release.tag_contents import TagContents, TagPage
 from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
 from warpfront.report.past import RUNS_READ, flips, history_line, read_history
 from warpfront.report.rows import ReportRow
@@ -297,3 +300,38 @@ def test_a_page_shows_the_runs_before_it_and_adds_its_own(tmp_path: Path) -> Non
     history.write_text("nonsense\n")
     write("tuesday", "passed")
     assert any("1 lines are no runs" in said for said in watch.said)
+
+
+def test_published_tags_are_shown_with_what_changed_and_nobodys_text_is_a_tag(
+    tmp_path: Path,
+) -> None:
+    before = TagContents(
+        reference="r.test/a:1", digest="sha256:1", wheels={"torch": "1"}, folders={"/usr": 1000}
+    )
+    now = TagContents(
+        reference="r.test/a:2",
+        digest="sha256:2",
+        wheels={"torch": "2", EVIL: EVIL},
+        folders={"/usr": 5000},
+        unread=(EVIL,),
+    )
+    store = Store(tmp_path / "build")
+    store.save(CELL.id, PAGE, TagPage(tags=("2", "latest"), now=now, before=before))
+    row = a_report_row(cell_id=CELL.id)
+    file = tmp_path / "page.html"
+    provenance = Provenance(created="2026-11-26T00:00:00+00:00", revision="")
+    write_page(
+        file, [row], {CELL.id: CELL}, store, provenance=provenance, history=None, watch=Quiet()
+    )
+    text = file.read_text("utf-8")
+    found = Elements(text)
+    assert "Published tags (1)" in found.text
+    assert "changed: 2 wheels, 0 Debian packages, 1 folder" in found.text
+    assert "Not determined:" in found.text
+    assert not found.named("img")
+    assert len(found.named("script")) == 2
+    store.save(CELL.id, PAGE, TagPage(tags=("1",), now=before, before=None))
+    write_page(
+        file, [row], {CELL.id: CELL}, store, provenance=provenance, history=None, watch=Quiet()
+    )
+    assert "the first of its tag" in file.read_text("utf-8")

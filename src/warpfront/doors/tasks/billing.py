@@ -1,12 +1,14 @@
-"""The task that says what an image is made of."""
+"""The tasks that list what an image is made of, and what is known to be wrong with that."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+from warpfront.determination import require_determined
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, Json, Option, command
+from warpfront.doors.tasks.declaring import AllowUndetermined, Chosen, Json, Option, command
 from warpfront.doors.tasks.showing import finish, workspace_here
+from warpfront.errors import FindingsError
 from warpfront.model import Blocked, Failed
 
 
@@ -36,3 +38,35 @@ def bill(
         for cell_id, one in asked.items()
     }
     finish(lines, json=json)
+
+
+@command
+def audit(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    gate: Annotated[
+        bool, Option("exit 15 for what matrix.yaml does not accept, 33 for what is not determined")
+    ] = False,
+    allow_undetermined: AllowUndetermined = False,
+) -> None:
+    """List known vulnerabilities of each verified image, by grype or pip-audit.
+
+    A report only, without --gate.
+    """
+    from warpfront.pipeline.beside.auditing import audits
+    from warpfront.release.vulnerabilities import Audit
+
+    results = audits(workspace_here(display), cells)
+    finish(results, json=json)
+    found = [one for one in results.values() if isinstance(one, Audit)]
+    open_ = sum(len(one.open) for one in found)
+    if gate and open_:
+        raise FindingsError(
+            f"known vulnerabilities that matrix.yaml does not accept: {open_}",
+            hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
+        )
+    if gate:
+        reasons = [f"{one.cell_id}: {text}" for one in found for text in one.undetermined]
+        require_determined(reasons, allow_undetermined=allow_undetermined)

@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from warpfront.determination import require_determined
 from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import Chosen, DryRun, Json, Option, command
+from warpfront.doors.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    DryRun,
+    Json,
+    Option,
+    command,
+)
 from warpfront.doors.tasks.showing import finish, print_result, workspace_here
 from warpfront.errors import InputError
 from warpfront.model import Selection
@@ -137,13 +145,30 @@ def why(
     *,
     reference: Annotated[str, Option("the image: registry.example/repository:tag, or @sha256:...")],
     trust: Annotated[str, Option("a public key whose signature it should have")] = "",
+    since: Annotated[
+        str, Option("show what changed since this image instead: a tag, digest or reference")
+    ] = "",
+    allow_undetermined: AllowUndetermined = False,
     json: Json = False,
 ) -> None:
     """Say what a published image is, and what was proven of it.
 
     And who asked for each of its wheels, where this project has its lock.
+    With --since: which wheels, Debian packages and folders changed.
     """
-    _explain(reference, trust, json=json)
+    if not since:
+        _explain(reference, trust, json=json)
+        return
+    from warpfront.pipeline.beside.why_published import compare_tags
+    from warpfront.report.tag_page import difference_text
+
+    found = compare_tags(reference, since, trust=trust)
+    print_result(found, difference_text(found), json=json)
+    require_determined(
+        found.undetermined,
+        allow_undetermined=allow_undetermined,
+        hint="publish with this version: its SBOMs list wheels, packages and folders",
+    )
 
 
 def _explain(reference: str, trust: str, *, json: bool) -> None:

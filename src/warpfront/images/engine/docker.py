@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gzip
 import json
@@ -689,7 +690,8 @@ def _listed_image(row: Mapping[str, Any]) -> StoredImage:
 
 def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
     labels = (row.get("Config") or {}).get("Labels") or {}
-    return _listed_image({**row, "Labels": labels})
+    listed = _listed_image({**row, "Labels": labels})
+    return dataclasses.replace(listed, created=str(row.get("Created") or ""))
 
 
 def _run_labels(run_id: str) -> dict[str, str]:

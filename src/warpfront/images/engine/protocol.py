@@ -37,13 +37,15 @@ class Features:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
     """An image in the engine. `references` are its tags. `size_bytes` is the sum of its unpacked
-    layers where one image was asked for; listings give the engine's own count.
+    layers where one image was asked for; listings give the engine's own count. `created` is RFC
+    3339, "" in listings.
     """
 
     id: str
     references: tuple[str, ...]
     labels: Mapping[str, str]
     size_bytes: int
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

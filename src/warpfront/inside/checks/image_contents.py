@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,12 +79,15 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`)."""
+    """All of it. `system` and `release` are ID and VERSION_ID of os-release (`debian`, `12`),
+    `folders` the bytes of the files in each folder (`folder_of`).
+    """
 
     distributions: tuple[FoundDistribution, ...] = ()
     packages: tuple[Package, ...] = ()
     system: str = ""
     release: str = ""
+    folders: Mapping[str, int] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
         """JSON values that `contents_from` reads back to an equal value."""
@@ -105,7 +111,52 @@ def read_contents(root: Path = Path("/")) -> Contents:
         ),
         system=_short(release.get("ID", "")),
         release=_short(release.get("VERSION_ID", "")),
+        folders=folder_sizes(root),
     )
+
+
+def folder_sizes(root: Path) -> dict[str, int]:
+    """Return the bytes of regular files by folder, each hard link once; without what is mounted
+    below `root` and what the kernel makes up.
+    """
+    try:
+        device = root.stat().st_dev
+    except OSError:
+        return {}
+    sizes: Counter[str] = Counter()
+    seen: set[tuple[int, int]] = set()
+    for folder, names, files in os.walk(root):
+        names[:] = [name for name in names if _is_on(Path(folder, name), device)]
+        inside = folder_of(Path(folder).relative_to(root).parts)
+        for name in files:
+            try:
+                found = Path(folder, name).lstat()
+            except OSError:
+                continue
+            place = (found.st_dev, found.st_ino)
+            if stat.S_ISREG(found.st_mode) and (found.st_nlink == 1 or place not in seen):
+                seen.add(place)
+                sizes[inside] += found.st_size
+    return dict(sizes.most_common(MOST_PARTS))
+
+
+def folder_of(parts: tuple[str, ...]) -> str:
+    """Return the folder that a deeper one counts for: two levels of the system's, and the package
+    below a site-packages.
+    """
+    for index, name in enumerate(parts):
+        if name in {"site-packages", "dist-packages"}:
+            return _short("/" + "/".join(parts[: index + 2]))
+    return _short("/" + "/".join(parts[:2]))
+
+
+def _is_on(path: Path, device: int) -> bool:
+    """Return whether a folder is on the file system, and no link."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_dev == device
 
 
 def packages_in(status: str) -> Iterator[Package]:
@@ -178,6 +229,7 @@ def contents_from(document: object) -> Contents:
     return Contents(
         distributions=tuple(_found(one) for one in _list(told.pop("distributions", None))),
         packages=tuple(_made(Package, one) for one in _list(told.pop("packages", None))),
+        folders=_sizes(told.pop("folders", {})),
         **_strings(told, ("system", "release")),
     )
 
@@ -212,6 +264,16 @@ def _strings(told: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     if set(told) - set(names) or not all(isinstance(one, str) for one in told.values()):
         raise ContentsError("contents: not as written")
     return {name: _short(told.get(name, "")) for name in names}
+
+
+def _sizes(value: object) -> dict[str, int]:
+    found = _mapping(value, "folders")
+    is_written = all(
+        len(name) <= LONGEST and type(size) is int and size >= 0 for name, size in found.items()
+    )
+    if len(found) > MOST_PARTS or not is_written:
+        raise ContentsError("folders: not as written")
+    return dict(found)
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from warpfront.pipeline.within.image_papers import Known, bill_for, bill_papers
 from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.licence_table import licence_rows
+from warpfront.release.bill.parts import Bill
 from warpfront.system.store import Store, write_text
 from warpfront.wheels.requirements import RequirementList
 
@@ -56,12 +57,15 @@ def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | B
     }
 
 
-def _bill(
+def bill_of_cell(
     chain: tuple[Cell, ...],
     lock: WheelLock | None,
     requirements: Mapping[str, RequirementList],
     store: Store,
-) -> Billed:
+) -> Bill:
+    """Return the bill of the last cell of a chain, by what `build` and `verify` left. Raises
+    `BlockedError` where that is not enough.
+    """
     cell = chain[-1]
     hint = f"invoke build --only {cell.id}; invoke verify --only {cell.id}"
     built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
@@ -72,7 +76,7 @@ def _bill(
     labels = labels_seen(verifications, cell)
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
-    bill = bill_for(
+    return bill_for(
         Known(
             cell=cell,
             chain=chain,
@@ -83,6 +87,15 @@ def _bill(
             verifications=verifications,
         )
     )
+
+
+def _bill(
+    chain: tuple[Cell, ...],
+    lock: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    store: Store,
+) -> Billed:
+    cell, bill = chain[-1], bill_of_cell(chain, lock, requirements, store)
     folder = store.cell_folder(cell.id) / _FOLDER
     papers = bill_papers(bill)
     for paper in papers:

@@ -185,4 +185,6 @@ def take_candidate(
             f"and {handed.content_hash[:12]} was built",
             exit_code=7,
         )
-    return dataclasses.replace(taken, log=handed.log)
+    return dataclasses.replace(
+        taken, log=handed.log, builder=handed.builder, invocation=handed.invocation
+    )

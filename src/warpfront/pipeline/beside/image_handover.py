@@ -74,7 +74,9 @@ def take_image(
     """The image that was built, in this machine's engine: the one that is there already, or the one
     that was handed over. None where no job handed over a build: `verify` then has its own words.
     """
-    handed = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    handed: BuiltImage | Blocked | Failed | None = store.load(
+        cell.id, "build", (BuiltImage, Blocked, Failed)
+    )
     if not isinstance(handed, BuiltImage):
         return handed
     file: ImageFile | None = store.load(cell.id, NAME, (ImageFile,))

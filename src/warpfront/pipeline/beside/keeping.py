@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from warpfront.errors import InputError
+from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.images.labels import CREATED
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
@@ -21,6 +21,7 @@ from warpfront.release.history import yank_image
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.deleting import Deleter, deleter_for
 from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.stock import heads_of, listed_in, remove, stock_of
@@ -68,20 +69,45 @@ class House:
         return yanked
 
     def prune(self, channel: str, *, days: int, dry_run: bool) -> tuple[Removed, ...]:
-        """Remove old candidates, and old images of a channel, "" for none's."""
+        """Remove old candidates, and old images of a channel, "" for none's. Where one is refused,
+        the others are removed, and its error is raised after them.
+        """
         if days < 0:
             raise InputError(f"--days {days}: nothing is younger than now")
         unneeded = not_needed(
             self.stock(), channel=channel, created=CREATED, now=self.now, days=days
         )
-        removed = []
-        for stock, reason in unneeded:
-            done = Removed(
-                repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason
+        if dry_run or not unneeded:
+            return tuple(
+                Removed(
+                    repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason
+                )
+                for stock, reason in unneeded
             )
-            removed.append(done if dry_run else remove(self.registry, stock, reason))
-        if removed and not dry_run:
+        here = tuple(
+            dict.fromkeys(
+                stock.repository.removeprefix(f"{self.registry.host}/") for stock, _ in unneeded
+            )
+        )
+        return self._removed(unneeded, deleter_for(self.registry, here, environment(), run))
+
+    def _removed(
+        self, unneeded: Iterable[tuple[Stock, str]], deleter: Deleter
+    ) -> tuple[Removed, ...]:
+        removed: list[Removed] = []
+        failed: list[RegistryError] = []
+        try:
+            for stock, reason in unneeded:
+                try:
+                    removed.append(remove(self.registry, deleter, stock, reason))
+                except RegistryError as error:
+                    failed.append(error)
+                    if error.fault is not RegistryFault.REFUSED:
+                        break  # the next one would meet the same
+        finally:
             self.store.save(LEDGER_FOLDER, run_name(self.now), Pruning(removed=tuple(removed)))
+        if failed:
+            raise failed[0]
         return tuple(removed)
 
 

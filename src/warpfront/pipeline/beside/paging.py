@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from warpfront.bench.nights import night_line, night_of, read_nights, shifts_of, trends_of
 from warpfront.errors import StoreError
 from warpfront.model import Cell, Provenance, Verification
 from warpfront.pipeline.beside.measurements import read_benches
+from warpfront.pipeline.within.tag_contents import PAGE
+from warpfront.release.tag_contents import TagPage
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.past import history_line, read_history
 from warpfront.report.rows import NOT_RUN, ReportRow
@@ -53,6 +55,7 @@ def write_page(
         past=runs,
         logs=logs,
         trends=_trends(nights, rows, store, watch) if nights else (),
+        published=_tag_pages(cells, store),
     )
     write_text(path, text)
     if history:
@@ -61,6 +64,15 @@ def write_page(
         found = _verifications(rows, store)
         append_text(history, history_line(states, made=made, revision=revision, found=found))
     watch.say(f"wrote {path}")
+
+
+def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
+    """The pages that `publish` left; one that cannot be read is none."""
+    for cell_id in cells:
+        with contextlib.suppress(StoreError):
+            found: TagPage | None = store.load(cell_id, PAGE, (TagPage,))
+            if found is not None:
+                yield found
 
 
 def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:

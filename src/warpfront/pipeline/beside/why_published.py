@@ -21,6 +21,7 @@ from warpfront.pipeline.within.evidence import (
     read_attached,
 )
 from warpfront.pipeline.within.locks import read_locks
+from warpfront.pipeline.within.tag_contents import read_tag_contents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.bill.askers import Asking, asked_for
 from warpfront.release.bill.parts import roots_of
@@ -29,11 +30,14 @@ from warpfront.release.publication import Held, held_image
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
+from warpfront.release.registry.copying import ATTESTATIONS
 from warpfront.release.registry.references import fallback_tag, read_reference
 from warpfront.release.signing import Signer, trusting
+from warpfront.release.statements.predicates import is_attested_kind, predicate_of
 from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.statements.verification_statement import Proof, read_proof
+from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.why import Why
 from warpfront.system.process import environment, run
 from warpfront.verify.seal import is_sealed
@@ -73,6 +77,24 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     )
 
 
+def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
+    """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
+    the same repository. Raises `InputError` where one of them is not there.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    named, here = read_reference(reference), environment()
+    whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
+    found = []
+    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    for one in (read_reference(whole), named):
+        with client.connect(one.host, here, run) as registry:
+            said = one.digest or one.tag
+            part = part_for(registry, one.repository, said, platform.machine()) if said else ""
+            found.append(read_tag_contents(registry, one.repository, part, signer=signer))
+    return difference(*found)
+
+
 def explained(
     registry: Registry, path: str, reference: str, *, signer: Signer | None = None
 ) -> tuple[Why, Mapping[str, tuple[str, ...]]]:
@@ -98,6 +120,7 @@ def explained(
         digest=held.digest,
         labels=held.labels,
         signature=_signature(registry, path, held, attached, signer),
+        attestations=_attestations(registry, path, held, attached, signer),
         making=making,
         proof=proof,
         unread=tuple(unread),
@@ -152,6 +175,30 @@ def _signature(
     if tagged is not None or any(one.startswith(_SIGNATURE_TYPES) for one in types):
         return "there is one; --trust names a public key to check it by"
     return "none"
+
+
+def _attestations(
+    registry: Registry,
+    path: str,
+    held: Held,
+    attached: Iterable[Descriptor],
+    signer: Signer | None,
+) -> str:
+    """Which attached documents are attested, by the key that `signer` trusts."""
+    if signer is None:
+        tag = f"{fallback_tag(held.digest)}{ATTESTATIONS}"
+        there = registry.head(path, tag) is not None
+        return "there are some; --trust names a public key to check them by" if there else "none"
+    reference = f"{registry.host}/{path}@{held.digest}"
+    hold = []
+    for one in attached:
+        name = one.annotations.get(DOCUMENT, "")
+        kind = one.artifact_type or ""
+        payload = attached_payload(registry, path, one.digest) if is_attested_kind(kind) else b""
+        predicate = predicate_of(name, kind, payload) if payload else None
+        if predicate is not None and signer.is_attested(reference, predicate):
+            hold.append(name)
+    return ", ".join(sorted(set(hold))) or "nothing, by this key"
 
 
 def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:

@@ -78,6 +78,7 @@ def work(
     try:
         hindrance = _hindrance(errand, found, prepare)
         for cell in errand.cells:
+            made: Sequence[object] = ()
             if hindrance is not None:
                 made, tries[cell] = [failed_by(hindrance, cell, errand.step)], 1
             else:

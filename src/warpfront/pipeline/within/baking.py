@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
+from warpfront.ci.invocation import read_invocation
 from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
 from warpfront.images.bake import (
     CA_SECRET,
@@ -162,29 +163,31 @@ def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) ->
     """An existing image under the cell's own reference, which may have moved on in between."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
+    before = _built_before(item.cell, image, store)
     return BuiltImage(
         cell_id=item.cell.id,
         reference=item.cell.local_reference,
         image_id=image.id,
         content_hash=item.content_hash,
-        size_bytes=_size_bytes(item.cell, image, store, engine),
+        # A listing counts packed blobs too, and each inspection costs the engine time.
+        size_bytes=before.size_bytes if before else (engine.image(image.id) or image).size_bytes,
         base=item.base,
         reused=True,
         seconds=0.0,
         log=None,
+        builder=before.builder if before else "",
+        invocation=before.invocation if before else "",
     )
 
 
-def _size_bytes(cell: Cell, image: StoredImage, store: Store, engine: Engine) -> int:
-    """What the last build measured of this very image, else what the engine says of its layers. (A
-    listing counts packed blobs too, and asking for each image takes the engine its time.)
-    """
+def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | None:
+    """Return the record of the build that made this very image, or None."""
     # A record that cannot be read is as good as none; this build writes a new one.
     with contextlib.suppress(StoreError):
         before = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
         if isinstance(before, BuiltImage) and before.image_id == image.id:
-            return before.size_bytes
-    return (engine.image(image.id) or image).size_bytes
+            return before
+    return None
 
 
 class _Building:
@@ -472,6 +475,7 @@ class _Building:
                 log=log,
                 exit_code=BuildFailedError.exit_code,
             )
+        job = read_invocation(environment())
         return BuiltImage(
             cell_id=cell.id,
             reference=cell.local_reference,
@@ -482,6 +486,8 @@ class _Building:
             reused=False,
             seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
             log=log,
+            builder=job.builder,
+            invocation=job.invocation,
         )
 
 

@@ -19,8 +19,9 @@ from warpfront.release.admission import Evidence
 from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import Held, Referrer, held_image
 from warpfront.release.registry.attaching import attached_payload
-from warpfront.release.registry.contract import INDEX_TYPES, Registry
+from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
+from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.tags import expected_words, names_of
 
 
@@ -64,12 +65,7 @@ class CarriedImages:
         """What is attached beside the verifications, and has a name of ours: as it is."""
         place = self.place_of(evidence.cell)
         return tuple(
-            Referrer(
-                name=one.annotations[DOCUMENT],
-                artifact_type=one.artifact_type or "",
-                payload=attached_payload(place.registry, place.repository, one.digest),
-                annotations=one.annotations,
-            )
+            _carried_document(place, one)
             for one in place.registry.referrers(place.repository, publication.digest)
             if DOCUMENT in one.annotations and one.artifact_type != VERIFICATION_TYPE
         )
@@ -88,6 +84,18 @@ class CarriedImages:
             return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
 
         return brought
+
+
+def _carried_document(place: Repository, one: Descriptor) -> Referrer:
+    name, kind = one.annotations[DOCUMENT], one.artifact_type or ""
+    payload = attached_payload(place.registry, place.repository, one.digest)
+    return Referrer(
+        name=name,
+        artifact_type=kind,
+        payload=payload,
+        annotations=one.annotations,
+        predicate=predicate_of(name, kind, payload),
+    )
 
 
 def _image(place: Repository, tag: str) -> Held | None:

@@ -100,6 +100,7 @@ def statement_papers(
         content_hash=content_hash,
         revision=known.labels.get(REVISION, ""),
         uv=known.labels.get(UV, ""),
+        invocation=known.built.invocation,
     )
     proof = Proof(
         cell_id=known.cell.id,

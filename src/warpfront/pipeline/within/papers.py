@@ -15,6 +15,7 @@ from warpfront.pipeline.within.evidence import DOCUMENT
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import Referrer
+from warpfront.release.statements.predicates import is_attested_kind, predicate_of
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.store import Store
 from warpfront.wheels.requirements import RequirementList
@@ -82,7 +83,7 @@ class ImagePapers:
             bill,
             name=publication.repository,
             digest=publication.digest,
-            builder=evidence.labels.get(SOURCE, ""),
+            builder=known.built.builder or evidence.labels.get(SOURCE, ""),
             ended={one.target: one.ended for one in known.verifications},
             noted=publication.noted,
         )
@@ -91,12 +92,16 @@ class ImagePapers:
 
 
 def _attachable(paper: Paper) -> Referrer:
-    name = _NAMES[paper.name]
+    name, payload = _NAMES[paper.name], paper.text.encode()
+    predicate = predicate_of(name, paper.media_type, payload)
+    if predicate is None and is_attested_kind(paper.media_type):
+        raise NotPublishableError(f"{paper.name} is too large to be attested", hint="docs/sbom.md")
     return Referrer(
         name=name,
         artifact_type=paper.media_type,
-        payload=paper.text.encode(),
+        payload=payload,
         annotations={DOCUMENT: name, **_predicate(paper)},
+        predicate=predicate,
     )
 
 

@@ -24,6 +24,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.model import Blocked, Cell, Channel, Failed, Project
 from warpfront.pipeline.within.attempt import attempt, failed_by
 from warpfront.pipeline.within.evidence import Publishable, verification_payload
+from warpfront.pipeline.within.tag_contents import leave_page
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.history import is_yanked
 from warpfront.release.indexes import Indexing
@@ -43,6 +44,7 @@ from warpfront.release.publication import (
     Meter,
     Publishing,
     Referrer,
+    attached_as,
     held_image,
     taken,
 )
@@ -348,6 +350,7 @@ def _published(plan: _Planned, channel: Channel, shop: Shop, books: _Books) -> P
     if isinstance(result, Publication):
         result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
         books.record(result)
+        leave_page(result, shop.registry, shop.store, shop.watch, shop.trusted or shop.signer)
     return result
 
 
@@ -368,13 +371,30 @@ def _prover(
             *verdict.against,
             *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
         )
-        _refuse(against, [*_unsigned(evidence, f"{publication.repository}@{held.digest}", shop)])
+        reference = f"{publication.repository}@{held.digest}"
+        _refuse(against, [*_unsigned(evidence, reference, shop)])
         proof = verification_payload(
             evidence, with_signature(verdict, channel, signer=shop.signer), held
         )
-        return (proof, *shop.documents(publication, evidence))
+        documents = shop.documents(publication, evidence)
+        if evidence.attached:
+            documents = tuple(
+                one for one in documents if _is_vouched_for(one, held, reference, shop)
+            )
+        return (proof, *documents)
 
     return prove
+
+
+def _is_vouched_for(document: Referrer, held: Held, reference: str, shop: Shop) -> bool:
+    """Return whether a document from a registry is in a signature of a trusted key. Anyone with
+    push rights can attach one, and our attestation would make it true.
+    """
+    trusted = shop.trusted or shop.signer
+    digest = attached_as(held.manifest.descriptor, document).digest
+    return trusted is None or trusted.is_signed(
+        reference, {f"dev.warpfront.{document.name}": digest}
+    )
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from warpfront.release.bill.parts import Bill, Part
 
-_OURS = "dev.warpfront"
+OURS = "dev.warpfront"
+FOLDER = "folder:"
+"""What the properties' names begin with, after ours, whose values are the bytes of a folder."""
 _NAMESPACE = uuid.UUID("5d8a1d1e-6f0b-5b6e-9d0a-7d2f0c6f9a11")
 _UNNUMBERED = uuid.UUID(int=0)
 
@@ -51,7 +53,9 @@ def _image(bill: Bill) -> dict[str, Any]:
     return {
         "bom-ref": bill.purl,
         "name": bill.name,
-        **_properties(cell=bill.cell_id),
+        **_properties(
+            {"cell": bill.cell_id, **{f"{FOLDER}{path}": str(size) for path, size in bill.folders}}
+        ),
         "purl": bill.purl,
         "type": "container",
         "version": bill.tag,
@@ -68,7 +72,9 @@ def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:
         **_licences(part),
         "name": part.name,
         **_pedigree(part),
-        **_properties(kind=part.kind, licence_source=part.licence.source, source=part.source),
+        **_properties(
+            {"kind": part.kind, "licence-source": part.licence.source, "source": part.source}
+        ),
         "purl": part.purl,
         "type": "container" if part.kind == "base" else "library",
         "version": part.version,
@@ -102,12 +108,8 @@ def _licences(part: Part) -> dict[str, Any]:
     return {}
 
 
-def _properties(**told: str) -> dict[str, Any]:
-    found = [
-        {"name": f"{_OURS}:{name.replace('_', '-')}", "value": value}
-        for name, value in told.items()
-        if value
-    ]
+def _properties(told: Mapping[str, str]) -> dict[str, Any]:
+    found = [{"name": f"{OURS}:{name}", "value": value} for name, value in told.items() if value]
     return {"properties": found} if found else {}
 
 

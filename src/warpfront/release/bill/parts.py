@@ -58,7 +58,8 @@ class Part:
 class Bill:
     """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (asker's purl
     or "" for the image itself, wanted's purl, requirement). `debian_main`: its Debian packages are
-    known to come from there. `created` is the image's own moment, RFC 3339.
+    known to come from there. `created` is the image's own moment, RFC 3339. `folders` are pairs of
+    a folder and its bytes.
     """
 
     cell_id: str
@@ -70,6 +71,7 @@ class Bill:
     parts: tuple[Part, ...]
     asked: tuple[tuple[str, str, str], ...] = ()
     debian_main: bool = False
+    folders: tuple[tuple[str, int], ...] = ()
 
     @property
     def purl(self) -> str:
@@ -121,6 +123,7 @@ def bill_of(
             if wanted in wheels
         ),
         debian_main=base.source is BaseSource.BOOTSTRAP,
+        folders=tuple(sorted(contents.folders.items())),
     )
 
 

@@ -15,6 +15,8 @@ from warpfront.release.registry.contract import (
 )
 
 LIMIT_BYTES = 32 * 2**20
+TITLE = "org.opencontainers.image.title"
+"""The annotation of a layer that `oras pull` takes a file's name from; without it, no file."""
 
 
 def attach(
@@ -49,7 +51,10 @@ def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
         subject,
         artifact_type=artifact.artifact_type,
         payload=Descriptor(
-            media_type=artifact.payload_type, digest=payload.digest, size_bytes=payload.size_bytes
+            media_type=artifact.payload_type,
+            digest=payload.digest,
+            size_bytes=payload.size_bytes,
+            annotations={TITLE: artifact.title} if artifact.title else {},
         ),
         annotations=artifact.annotations,
     )

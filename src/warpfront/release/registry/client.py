@@ -60,6 +60,9 @@ _MOST_PAGES = 200
 _MOST_PAGES_BYTES = 4 * MANIFEST_LIMIT_BYTES
 # What a registry without the referrers API answers: a path that it does not know.
 _NO_REFERRERS = frozenset({404, 405, 501})
+# GHCR, and distribution with deletion off, whether or not the manifest is there.
+_NOT_ALLOWED = 405
+_NO_MANIFEST = digest_of_bytes(b"no manifest has these bytes")
 _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
 
 
@@ -245,23 +248,33 @@ class HttpRegistry:
             found += named or ()
         return tuple(dict.fromkeys(found))
 
+    def deletes(self, repository: str) -> bool:
+        """See `Registry`."""
+        return self._delete(repository, _NO_MANIFEST) != _NOT_ALLOWED
+
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`."""
-        step = f"delete {_named(repository, digest)}"
         if not is_digest(digest):
             raise InputError(f"{digest}: only digests are deleted, with every tag on them")
+        if self._delete(repository, digest) == _NOT_ALLOWED:
+            raise refused(
+                self.host,
+                f"delete {_named(repository, digest)}",
+                "it deletes nothing",
+                "have deletion switched on, or do without",
+            )
+
+    def _delete(self, repository: str, digest: str) -> int:
+        """Return the status of the answer."""
         ask = self._ask(
             "DELETE",
             _manifest_path(repository, digest),
-            step,
-            {200, 202, 204, 404, 405},
+            f"delete {_named(repository, digest)}",
+            {200, 202, 204, 404, _NOT_ALLOWED},
             (delete(repository),),
         )
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
-        if answer.status_code == 405:
-            raise refused(
-                self.host, step, "it deletes nothing", "have deletion switched on, or do without"
-            )
+        return answer.status_code
 
     def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
         """The subject that the registry says it has listed this under; "" for none."""

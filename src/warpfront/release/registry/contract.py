@@ -107,11 +107,14 @@ class BytesBlob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A document that is to be attached: of which type, and of which type its bytes are."""
+    """A document that is to be attached: of which type, and of which type its bytes are. `title` is
+    the file name that `oras pull` writes it to.
+    """
 
     artifact_type: str
     payload: bytes
     payload_type: str
+    title: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -165,6 +168,9 @@ class Registry(Protocol):
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """Every tag of a repository; none where there is no such repository."""
+
+    def deletes(self, repository: str) -> bool:
+        """Return whether the registry accepts DELETE. The probe names no existing manifest."""
 
     def delete(self, repository: str, digest: str) -> None:
         """Delete a manifest, and with it every tag on it. Nothing to delete is no error."""

@@ -34,7 +34,8 @@ MOST_MANIFESTS = 1000
 # Blobs on their way at once.
 _AT_ONCE = 4
 # What cosign 2 keeps beside an image under tags, where others use referrers.
-SIGNATURE_TAGS = (".sig", ".att")
+SIGNATURES, ATTESTATIONS = ".sig", ".att"
+SIGNATURE_TAGS = (SIGNATURES, ATTESTATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

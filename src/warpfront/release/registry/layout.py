@@ -181,6 +181,11 @@ class LayoutRegistry:
         del repository
         return tuple(sorted({one.annotations[NAME] for one in self.listed() if _name(one)}))
 
+    def deletes(self, repository: str) -> bool:
+        """See `Registry`."""
+        del repository
+        return True
+
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`. Its bytes stay, unnamed."""
         del repository

@@ -36,8 +36,9 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
-    """How an image was made. `builder` names who vouches for it (a workflow's address), `asked` are
-    the fields of its cell, `created` its own moment.
+    """How an image was made. `builder` is the address of the CI workflow (else the project's), and
+    `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created` is
+    the moment of the image.
     """
 
     cell_id: str
@@ -47,6 +48,7 @@ class Making:
     content_hash: str
     asked: tuple[tuple[str, tuple[str, ...]], ...]
     dependencies: tuple[Dependency, ...]
+    invocation: str = ""
 
 
 def making_of(
@@ -58,6 +60,7 @@ def making_of(
     content_hash: str,
     revision: str,
     uv: str,
+    invocation: str = "",
 ) -> Making:
     """What cell, lock and bill say of a build. `revision` is the commit that it was made from, `uv`
     the version of what installed the wheels.
@@ -81,6 +84,7 @@ def making_of(
         content_hash=content_hash,
         asked=tuple(sorted(asked.items())),
         dependencies=tuple(_dependencies(bill, revision=revision, uv=uv)),
+        invocation=invocation,
     )
 
 
@@ -98,7 +102,10 @@ def provenance_text(making: Making, *, name: str, digest: str) -> str:
         },
         "runDetails": {
             "builder": {"id": making.builder},
-            "metadata": {"finishedOn": making.created},
+            "metadata": {
+                "finishedOn": making.created,
+                **({"invocationId": making.invocation} if making.invocation else {}),
+            },
         },
     }
     return statement_text(
@@ -118,7 +125,8 @@ def read_provenance_statement(payload: bytes, *, digest: str) -> Making:
     internal = Fields(built.value("internalParameters", dict), "internalParameters")
     run = Fields(predicate.value("runDetails", dict), "runDetails")
     builder = Fields(run.value("builder", dict), "builder")
-    metadata = Fields(run.value("metadata", dict), "metadata")
+    said_of_the_run = run.value("metadata", dict)
+    metadata = Fields(said_of_the_run, "metadata")
     making = Making(
         cell_id=asked.text("cell"),
         builder=builder.text("id"),
@@ -127,10 +135,19 @@ def read_provenance_statement(payload: bytes, *, digest: str) -> Making:
         content_hash=internal.text("contentHash"),
         asked=tuple((key, asked.texts(key)) for key in sorted(parameters) if key != "cell"),
         dependencies=tuple(map(_dependency, built.list("resolvedDependencies"))),
+        invocation=_invocation(metadata) if "invocationId" in said_of_the_run else "",
     )
     for fields in (metadata, builder, run, internal, asked, built, predicate):
         fields.nothing_else()
     return making
+
+
+def _invocation(metadata: Fields) -> str:
+    """The address of a run: nothing else of the machine that built may stand there."""
+    found = metadata.text("invocationId")
+    if not found.startswith(("https://", "http://")):
+        raise StatementError(f"{found[:80]!r} is no address of a run")
+    return found
 
 
 def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]:

@@ -56,11 +56,19 @@ def read_statement(payload: bytes, *, digest: str, predicate_type: str) -> State
     """The statement in a payload, if it is of that kind and about that digest and nothing
     else. Raises `StatementError`.
     """
-    document = Fields(_parsed(payload), "the statement")
+    found = read_any_statement(payload)
+    if found.predicate_type != predicate_type:
+        raise StatementError(f"it says {found.predicate_type[:200]}")
+    if found.digest != digest:
+        raise StatementError(f"it is about {found.digest}, not {digest}")
+    return found
+
+
+def read_any_statement(payload: bytes) -> Statement:
+    """Return the statement of whatever type in a payload. Raises `StatementError`."""
+    document = Fields(read_json(payload), "the statement")
     if document.text("_type") != _TYPE:
         raise StatementError("it is no in-toto statement of version 1")
-    if document.text("predicateType") != predicate_type:
-        raise StatementError(f"it says {document.text('predicateType')[:200]}")
     subjects = document.list("subject")
     if len(subjects) != 1:
         raise StatementError(f"it is about {len(subjects)} things, not one")
@@ -68,10 +76,8 @@ def read_statement(payload: bytes, *, digest: str, predicate_type: str) -> State
     hashes = Fields(subject.value("digest", dict), "digest")
     found = f"sha256:{hashes.text('sha256')}"
     hashes.nothing_else()
-    if found != digest:
-        raise StatementError(f"it is about {found}, not {digest}")
     predicate = document.value("predicate", dict)
-    name = subject.text("name")
+    name, predicate_type = subject.text("name"), document.text("predicateType")
     subject.nothing_else()
     document.nothing_else()
     return Statement(name=name, digest=found, predicate_type=predicate_type, predicate=predicate)
@@ -118,7 +124,7 @@ class Fields:
             raise StatementError(f"{self._where}: unknown field {unknown[0][:80]!r}")
 
 
-def _parsed(payload: bytes) -> object:
+def read_json(payload: bytes) -> object:
     """A JSON value of somebody else's: each field once, texts that are texts, of no endless size or
     depth. Raises `StatementError`.
     """

@@ -1,0 +1,48 @@
+"""The CI run that this process is part of, as SLSA provenance names it. Pure.
+
+`builder` and `invocation` have the forms that GitHub's own attestations have
+(https://docs.github.com/actions/reference/workflows-and-actions/variables) and that GitLab's have
+(https://docs.gitlab.com/ci/pipeline_security/slsa/provenance_v1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """The address of a workflow or runner, and the address of its run; both "" outside CI."""
+
+    builder: str = ""
+    invocation: str = ""
+
+
+def read_invocation(environment: Mapping[str, str]) -> Invocation:
+    """Return the CI run of this process, from the variables that GitHub or GitLab sets."""
+    if environment.get("GITHUB_ACTIONS") == "true":
+        return _github(environment)
+    if environment.get("GITLAB_CI") == "true":
+        return _gitlab(environment)
+    return Invocation()
+
+
+def _github(environment: Mapping[str, str]) -> Invocation:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID")
+    server, repository, workflow, run = (environment.get(name, "") for name in names)
+    if not (server and repository and workflow and run):
+        return Invocation()
+    attempt = environment.get("GITHUB_RUN_ATTEMPT", "") or "1"
+    return Invocation(
+        builder=f"{server}/{workflow}",
+        invocation=f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}",
+    )
+
+
+def _gitlab(environment: Mapping[str, str]) -> Invocation:
+    names = ("CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL")
+    project, runner, job = (environment.get(name, "") for name in names)
+    if not (project and runner and job):
+        return Invocation()
+    return Invocation(builder=f"{project}/-/runners/{runner}", invocation=job)

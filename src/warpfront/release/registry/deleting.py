@@ -1,0 +1,300 @@
+"""Deletion of images: by the registry's own DELETE, or where it answers 405, by the API of its
+operator. Edge.
+
+GHCR answers DELETE with 405, and its packages are deleted by
+https://docs.github.com/rest/packages/packages. Docker Hub's tags are deleted by its own API:
+https://docs.docker.com/reference/api/hub/latest/ (`POST /v2/auth/token`) and `DeleteTagURL` of
+https://github.com/docker/hub-tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import requests
+
+from warpfront.errors import RegistryError
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.credentials import Login, read_credentials
+from warpfront.release.registry.exchange import read_trust
+from warpfront.release.registry.patience import Attempts, Pace, Patience
+from warpfront.release.registry.references import is_docker_io
+from warpfront.release.registry.registry_errors import Passing, by_exception, by_status, refused
+from warpfront.system.process import Run
+
+_GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"
+_TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
+_PAGE, _MOST_PAGES = 100, 200
+_STEP = "delete"
+_TIMEOUTS = (10.0, 45.0)
+
+
+class Deleter(Protocol):
+    """Deletes manifests of a registry, each with every tag on it."""
+
+    def require(self, repository: str) -> None:
+        """Raise `RegistryError` where nothing of the repository can be deleted from here."""
+
+    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
+        """Delete a manifest, of which `tags` are all tags. Nothing to delete is no error."""
+
+
+def deleter_for(
+    registry: Registry,
+    repositories: Iterable[str],
+    environment: Mapping[str, str],
+    run: Run,
+    *,
+    pace: Pace | None = None,
+) -> Deleter:
+    """Return what deletes in these repositories, having checked that it can. Raises `RegistryError`
+    before anything is deleted.
+    """
+    repositories, pace = tuple(repositories), pace or Pace()
+    deleter: Deleter = _ByRegistry(registry)
+    if not all(registry.deletes(one) for one in repositories):
+        login = read_credentials(environment, run).login_for(registry.host)
+        trust = read_trust(registry.host, environment).bundle
+        if registry.host == "ghcr.io":
+            deleter = _github(environment, login, trust, pace)
+        elif is_docker_io(registry.host):
+            deleter = DockerHub(registry, _Api(_HUB, "Docker Hub", trust=trust, pace=pace), login)
+        else:
+            raise refused(
+                registry.host,
+                _STEP,
+                "it deletes nothing (HTTP 405); nothing was removed",
+                "have deletion switched on (distribution: `storage.delete.enabled`), or remove "
+                "the listed digests on the registry's own page",
+            )
+    for one in repositories:
+        deleter.require(one)
+    return deleter
+
+
+def _github(
+    environment: Mapping[str, str], login: Login | None, trust: str | None, pace: Pace
+) -> Deleter:
+    token = next((environment[name] for name in _TOKENS if environment.get(name)), "")
+    token = token or (login.password if login else "")
+    if not token:
+        raise refused(
+            "ghcr.io",
+            _STEP,
+            "GitHub deletes packages for a token only; nothing was removed",
+            "GH_TOKEN names one with `read:packages` and `delete:packages`; in a workflow, "
+            "`permissions: packages: write`",
+        )
+    api = environment.get("GITHUB_API_URL") or _GITHUB
+    return GitHubPackages(_Api(api, "GitHub's API", token=token, trust=trust, pace=pace))
+
+
+class _ByRegistry:
+    """By the registry's own DELETE."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def require(self, repository: str) -> None:
+        """See `Deleter`: `deleter_for` has checked it."""
+
+    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
+        """See `Deleter`."""
+        del tags
+        self._registry.delete(repository, digest)
+
+
+class GitHubPackages:
+    """GHCR's images: each digest is a version of a package, with a number of its own."""
+
+    def __init__(self, api: _Api) -> None:
+        self._api = api
+        self._owners: dict[str, str] = {}
+        self._versions: dict[str, dict[str, int]] = {}
+
+    def require(self, repository: str) -> None:
+        """See `Deleter`: the versions are listed, which needs the same package and token."""
+        self._numbers(repository)
+
+    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
+        """See `Deleter`."""
+        del tags
+        number = self._numbers(repository).pop(digest, None)
+        if number is not None:
+            path = f"{self._package(repository)}/versions/{number}"
+            self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
+
+    def _numbers(self, repository: str) -> dict[str, int]:
+        """Digest -> number, as listed once."""
+        if repository not in self._versions:
+            found: dict[str, int] = {}
+            for page in range(1, _MOST_PAGES + 1):
+                path = f"{self._package(repository)}/versions?per_page={_PAGE}&page={page}"
+                listed = self._api.call("GET", path, {200}, refusals=_GITHUB_REFUSALS)
+                if not isinstance(listed, list):
+                    raise self._api.wrong("its list of versions is no list")
+                found |= {
+                    str(one.get("name")): int(one["id"])
+                    for one in listed
+                    if isinstance(one, dict) and isinstance(one.get("id"), int)
+                }
+                if len(listed) < _PAGE:
+                    break
+            self._versions[repository] = found
+        return self._versions[repository]
+
+    def _package(self, repository: str) -> str:
+        owner, _, name = repository.partition("/")
+        if owner not in self._owners:
+            known = self._api.call("GET", f"/users/{quote(owner, safe='')}", {200})
+            kind = known.get("type") if isinstance(known, dict) else None
+            self._owners[owner] = "orgs" if kind == "Organization" else "users"
+        kind, parts = self._owners[owner], (quote(owner, safe=""), quote(name, safe=""))
+        return f"/{kind}/{parts[0]}/packages/container/{parts[1]}"
+
+
+# Words of GitHub's answers -> what to do about them.
+_GITHUB_REFUSALS = {
+    "cannot delete the last": "GitHub keeps the last tagged version of a package: publish another "
+    "image first, or delete the package on its page",
+    "more than 5": "GitHub keeps a public version with over 5,000 downloads: ask its support",
+    "not found": "the token needs `delete:packages` and admin rights on the package",
+    "resource not accessible": "the token needs `delete:packages` and admin rights on the package",
+}
+
+
+class DockerHub:
+    """Docker Hub's images: its API deletes tags; Hub itself clears away what has no tag left."""
+
+    def __init__(self, registry: Registry, api: _Api, login: Login | None) -> None:
+        self._registry, self._api, self._login = registry, api, login
+
+    def require(self, repository: str) -> None:
+        """See `Deleter`: whether the login is one of Hub's API."""
+        del repository
+        if not self._api.token:
+            self._log_in()
+
+    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
+        """See `Deleter`. A tag that has moved on meanwhile stays."""
+        for tag in tags:
+            standing = self._registry.head(repository, tag)
+            if standing is not None and standing.digest == digest:
+                path = f"/v2/repositories/{repository}/tags/{quote(tag, safe='')}/"
+                self._api.call("DELETE", path, {200, 202, 204, 404}, renew=self._log_in)
+
+    def _log_in(self) -> None:
+        login = self._login
+        if login is None or not login.password:
+            raise refused(
+                self._registry.host,
+                _STEP,
+                "Docker Hub deletes tags for its own login only; nothing was removed",
+                "docker login with an access token that may delete (Read, Write, Delete)",
+            )
+        given = {"identifier": login.user, "secret": login.password}
+        answer = self._api.call("POST", "/v2/auth/token", {200}, body=given)
+        token = answer.get("access_token") if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token:
+            raise self._api.wrong("it gave no access token")
+        self._api.token = token
+
+
+class _Api:
+    """JSON over HTTPS, with one bearer token; tried again as a registry is."""
+
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        *,
+        token: str = "",
+        trust: str | None = None,
+        pace: Pace | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._address, self._name, self.token = address.rstrip("/"), name, token
+        self._trust, self._pace, self._patience = trust, pace or Pace(), patience or Patience()
+
+    def wrong(self, message: str) -> RegistryError:
+        return refused(self._name, _STEP, message, "try again later, or delete on its page")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        accepted: set[int],
+        *,
+        body: object = None,
+        renew: Any = None,
+        refusals: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Return the answer's JSON, None where it has none. `renew` gets another token where one
+        has expired; `refusals` are words of an answer with what to do. Raises `RegistryError`.
+        """
+        attempts = Attempts(self._patience, self._pace)
+        while True:
+            try:
+                return self._once(method, path, accepted, body, refusals or {})
+            except Passing as passing:
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+            except _ExpiredError as expired:
+                if renew is None:
+                    raise expired.error from None
+                renew()
+                renew = None
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        accepted: set[int],
+        body: object,
+        refusals: Mapping[str, str],
+    ) -> Any:
+        try:
+            answer = requests.request(
+                method,
+                f"{self._address}{path}",
+                json=body,
+                headers={"Accept": "application/json"},
+                auth=self._authorize,
+                timeout=_TIMEOUTS,
+                allow_redirects=False,
+                verify=self._trust or True,
+            )
+        except (requests.RequestException, OSError) as error:
+            raise by_exception(self._name, _STEP, error) from None
+        if answer.status_code in accepted:
+            return _json(answer.content)
+        content = _json(answer.content)
+        message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
+        found = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
+        if isinstance(found, Passing):
+            raise found
+        hint = next((do for words, do in refusals.items() if words in message.lower()), found.hint)
+        denied = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)
+        raise _ExpiredError(denied) if answer.status_code == 401 else denied
+
+    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """As an `auth`, so that no ~/.netrc takes its place."""
+        if self.token:
+            request.headers["Authorization"] = f"Bearer {self.token}"
+        return request
+
+
+class _ExpiredError(Exception):
+    def __init__(self, error: RegistryError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,132 @@
+"""Contents of a published image by its own SBOM, and the difference between two images. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from warpfront.release.bill.cyclonedx import FOLDER, OURS
+from warpfront.release.statements.statement import StatementError, read_json
+
+Unit = Literal["", "bytes"]
+_KINDS = {"pkg:pypi/": "wheels", "pkg:deb/": "packages"}
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagContents:
+    """An image: wheels and Debian packages with their versions, folders with their bytes. `unread`
+    says what of that is not known, and why.
+    """
+
+    reference: str
+    digest: str
+    created: str = ""
+    size_bytes: int = 0
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagPage:
+    """What is shown of a published image: the image that its alias was on before, None for none."""
+
+    tags: tuple[str, ...]
+    now: TagContents
+    before: TagContents | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One name: what it was and what it is, None where it was not or is not there."""
+
+    name: str
+    before: str | int | None
+    now: str | int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDifference:
+    """What changed from `before` to `now`. `undetermined` says what could not be compared."""
+
+    before: str
+    now: str
+    wheels: tuple[Change, ...]
+    packages: tuple[Change, ...]
+    folders: tuple[Change, ...]
+    size_bytes: tuple[int, int]
+    undetermined: tuple[str, ...] = ()
+
+
+def contents_by_sbom(
+    sbom: bytes, *, reference: str, digest: str, created: str, size_bytes: int
+) -> TagContents:
+    """Return what a CycloneDX document lists. One that cannot be read is a reason in `unread`."""
+    known = {"reference": reference, "digest": digest, "created": created, "size_bytes": size_bytes}
+    try:
+        document = read_json(sbom)
+        found: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
+        for one in _objects(document, "components"):
+            kind = next(
+                (kind for of, kind in _KINDS.items() if _text(one, "purl").startswith(of)), ""
+            )
+            if kind:
+                found[kind][_text(one, "name")] = _text(one, "version")
+        folders = dict(_folders(document))
+    except StatementError as error:
+        return TagContents(**known, unread=(f"the SBOM of {reference}: {error}",))  # type: ignore[arg-type]
+    reasons = () if folders else (f"the SBOM of {reference} has no sizes of folders",)
+    if not found["wheels"] and not found["packages"]:
+        reasons = (*reasons, f"the SBOM of {reference} lists nothing")
+    return TagContents(**known, **found, folders=folders, unread=reasons)  # type: ignore[arg-type]
+
+
+def difference(before: TagContents, now: TagContents) -> TagDifference:
+    """Return what changed between two images; folders that grew or shrank, the most first."""
+    folders = [
+        one
+        for one in _changes(before.folders, now.folders)
+        if before.folders and now.folders  # of one that has none, nothing grew
+    ]
+    return TagDifference(
+        before=before.reference,
+        now=now.reference,
+        wheels=tuple(_changes(before.wheels, now.wheels)),
+        packages=tuple(_changes(before.packages, now.packages)),
+        folders=tuple(sorted(folders, key=lambda one: (-abs(_grown(one)), one.name))),
+        size_bytes=(before.size_bytes, now.size_bytes),
+        undetermined=(*before.unread, *now.unread),
+    )
+
+
+def _grown(one: Change) -> int:
+    return int(one.now or 0) - int(one.before or 0)
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield Change(name=name, before=before.get(name), now=now.get(name))
+
+
+def _folders(document: object) -> Iterator[tuple[str, int]]:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    component = metadata.get("component") if isinstance(metadata, dict) else None
+    prefix = f"{OURS}:{FOLDER}"
+    for one in _objects(component, "properties"):
+        name, value = _text(one, "name"), _text(one, "value")
+        if name.startswith(prefix) and value.isascii() and value.isdigit() and len(value) < 19:
+            yield name.removeprefix(prefix), int(value)
+
+
+def _objects(document: object, name: str) -> Iterable[Mapping[str, Any]]:
+    listed = document.get(name) if isinstance(document, dict) else None
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _text(one: Mapping[str, Any], name: str) -> str:
+    found = one.get(name)
+    return found[:_LONGEST] if isinstance(found, str) else ""

@@ -1,0 +1,178 @@
+"""Known vulnerabilities of an image: what a scanner printed, and what matrix.yaml accepts. Pure.
+
+Read are the JSON of grype (https://github.com/anchore/grype, `grype/presenter/models`) and of
+pip-audit (https://github.com/pypa/pip-audit, `pip_audit/_format/json.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from warpfront.model import AllowedVulnerability
+from warpfront.release.bill.parts import Part
+from warpfront.release.statements.statement import StatementError
+
+_NAMED_AGAIN = re.compile(r"[-_.]+")
+_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vulnerability:
+    """An advisory about a package of an image. `aliases` are its other names, `fixed` versions
+    without it, `accepted` why matrix.yaml allows it, "" if it does not.
+    """
+
+    id: str
+    package: str
+    version: str
+    aliases: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    severity: str = ""
+    accepted: str = ""
+
+    def __str__(self) -> str:
+        fixed = f", fixed in {', '.join(self.fixed)}" if self.fixed else ", no fix known"
+        severity = f" ({self.severity})" if self.severity else ""
+        accepted = f"; accepted: {self.accepted}" if self.accepted else ""
+        return f"{self.package} {self.version}: {self.id}{severity}{fixed}{accepted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What a scanner found in the image of a cell. `undetermined` has a sentence for each part that
+    it could not look at.
+    """
+
+    cell_id: str
+    scanner: str
+    found: tuple[Vulnerability, ...]
+    undetermined: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> tuple[Vulnerability, ...]:
+        return tuple(one for one in self.found if not one.accepted)
+
+    def __str__(self) -> str:
+        counts = f"{len(self.open)} open, {len(self.found) - len(self.open)} accepted"
+        counted = f"known vulnerabilities by {self.scanner}: {counts}"
+        lines = [counted if self.scanner else "not determined"]
+        lines += [f"    {one}" for one in self.found]
+        lines += [f"    not determined: {one}" for one in self.undetermined]
+        return "\n".join(lines)
+
+
+def audited_requirements(parts: Iterable[Part]) -> str:
+    """Return the wheels as requirements of their public versions: advisories know no local labels
+    (`2.13.0`, not `2.13.0+cpu`).
+    """
+    lines = {
+        f"{part.name}=={part.version.partition('+')[0]}"
+        for part in parts
+        if part.purl.startswith("pkg:pypi/") and not part.within
+    }
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def read_grype(text: str) -> tuple[Vulnerability, ...]:
+    """Return the matches of `grype sbom:FILE -o json`. Raises `StatementError`."""
+    found = []
+    for match in _objects(_document(text), "matches"):
+        about, artifact = _object(match, "vulnerability"), _object(match, "artifact")
+        related = _objects(match, "relatedVulnerabilities")
+        fix = _object(about, "fix").get("versions")
+        found.append(
+            Vulnerability(
+                id=_text(about, "id"),
+                package=_text(artifact, "name"),
+                version=_text(artifact, "version"),
+                aliases=tuple(sorted({_text(one, "id") for one in related})),
+                fixed=tuple(map(str, fix)) if isinstance(fix, list) else (),
+                severity=_text(about, "severity").lower(),
+            )
+        )
+    return _ordered(found)
+
+
+def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
+    """Return what `pip-audit -f json` printed, and what it could not audit. Raises
+    `StatementError` for anything else.
+    """
+    found: list[Vulnerability] = []
+    skipped = []
+    for one in _objects(_document(text), "dependencies"):
+        if "skip_reason" in one:
+            skipped.append(f"{_text(one, 'name')}: {_text(one, 'skip_reason')}")
+        for vuln in _objects(one, "vulns") if "vulns" in one else ():
+            aliases, fixed = vuln.get("aliases"), vuln.get("fix_versions")
+            found.append(
+                Vulnerability(
+                    id=_text(vuln, "id"),
+                    package=_text(one, "name"),
+                    version=_text(one, "version"),
+                    aliases=tuple(map(str, aliases)) if isinstance(aliases, list) else (),
+                    fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
+                )
+            )
+    return _ordered(found), tuple(skipped)
+
+
+def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audit:
+    """Return the audit with what matrix.yaml accepts marked as such, by any name of an advisory."""
+    allowed = tuple(allowed)
+
+    def marked(one: Vulnerability) -> Vulnerability:
+        for entry in allowed:
+            is_named = entry.id in {one.id, *one.aliases}
+            if is_named and entry.package in {"", _normal(one.package)}:
+                reason = f"{entry.reason} (until {entry.until})"
+                return dataclasses.replace(one, accepted=reason)
+        return one
+
+    return dataclasses.replace(audit, found=tuple(map(marked, audit.found)))
+
+
+def expired(
+    allowed: Iterable[AllowedVulnerability], *, today: str
+) -> tuple[AllowedVulnerability, ...]:
+    """Return the entries whose last day is over."""
+    return tuple(one for one in allowed if one.until < today)
+
+
+def _ordered(found: Iterable[Vulnerability]) -> tuple[Vulnerability, ...]:
+    return tuple(sorted(set(found), key=lambda one: (one.package, one.version, one.id)))
+
+
+def _normal(name: str) -> str:
+    return _NAMED_AGAIN.sub("-", name).lower()
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StatementError(f"it is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise StatementError("it is no object")
+    return document
+
+
+def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = document.get(name)
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise StatementError(f"it has no list of {name}")
+    return listed
+
+
+def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(one: Mapping[str, Any], name: str) -> str:
+    found = one.get(name)
+    return found[:_LONGEST] if isinstance(found, str) else ""
