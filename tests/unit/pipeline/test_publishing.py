@@ -867,7 +867,7 @@ def test_a_run_without_a_key_never_prints_that_it_signed(
 ) -> None:
     steps: list[str] = []
     monkeypatch.setattr(Quiet, "step", lambda _self, _cell, text: steps.append(text))
-    for signer, word in ((None, "not signed"), (a_signer(FakeCosign()), "signed")):
+    for signer, word in ((None, "unsigned"), (a_signer(FakeCosign()), "signed")):
         world = a_world(tmp_path / word)
         world.signer = signer
         world.build()
