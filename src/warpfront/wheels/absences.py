@@ -19,11 +19,12 @@ from warpfront.model import LockInputs
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Absences
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path
-from warpfront.wheels.trust import belonging
+from warpfront.wheels.trust import belonging, is_of_the_stack
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
+_ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _RANGE = r"((?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]*[A-Za-z0-9*],?)+)"
 # uv's words for a name without a candidate.
@@ -63,9 +64,9 @@ def explain_absences(
     left_out = tuple(f"{url} ({why})" for url, why in (reach.silent or {}).items())
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         reasons = [
-            reason
+            (line, _ROW if is_of_the_stack(name, inputs) else hint)
             for name in names
-            for reason in _reasons(
+            for line, hint in _reasons(
                 name, _demands(text, name), _sources(name, inputs, site, reach), usable, transport
             )
         ]
