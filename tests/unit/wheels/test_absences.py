@@ -169,6 +169,16 @@ def test_a_page_of_wheels_given_as_the_cells_index_is_recognised(locks: Locks, f
     assert "global.find-links FOLDER" in error.hint
 
 
+def test_a_page_of_wheels_given_as_a_companys_index_is_recognised(
+    locks: Locks, flat: Index
+) -> None:
+    flat.fail("/acme/", Fault(status=404))
+    own = (OwnIndex(name="company", url=flat.url, packages=("acme",)),)
+    error = locks.refusal("acme", own_indexes=own)
+    assert f"acme: {flat.url}: {FLAT_PAGE}" in error.message
+    assert "global.find-links FOLDER" in error.hint
+
+
 def test_a_folder_of_wheels_given_as_an_index_is_recognised(flat: Index) -> None:
     assert probe(Site(), flat.folder.as_uri(), "torch") == FLAT_PAGE
 
