@@ -1,33 +1,29 @@
 """preflight: what a user's project would do to the torch of each cell, without building anything.
 
-Read the files and what they include, judge each line on each torch stack, then resolve what is left
-with every stack held as it is, and name the lines whose packages do not accept it.
+Read the files and what they include, judge each line on each torch stack, then try what is left on
+each stack as it is, and name the lines whose packages do not accept it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from warpfront.errors import BlockedError, InputError, LockError, StoreError, WheelError
+from warpfront.errors import InputError, StoreError
 from warpfront.matrix import compat
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, Distribution, Selection
+from warpfront.model import Cell, Selection
+from warpfront.pipeline.beside.following_packages import Following, Known
 from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.workspace import Folders, Workspace
 from warpfront.port.preflight import rule_texts
-from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind
-from warpfront.port.preflight.breaches import Breach, Gathering, LineBreach, Preflight
-from warpfront.port.preflight.effects import breach_of, line_to_write
-from warpfront.port.preflight.following import (
-    Followed,
-    chain_of,
-    unfollowed,
-    unmet,
-    wanted_lines,
-)
+from warpfront.port.preflight.asked import Asked, FileAsks, Include, Kind, Part
+from warpfront.port.preflight.breaches import Gathering, LineBreach, Preflight
+from warpfront.port.preflight.effects import breach_of, joint_breaches, line_to_write
+from warpfront.port.preflight.following import Followed
+from warpfront.port.preflight.parts import Parts, chosen
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
@@ -35,27 +31,20 @@ from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.foreign import read_regular
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolution import Contradiction, Resolution, Terms
-from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelless import askers_without_wheels
+from warpfront.wheels.stack_metadata import StackFiles
+from warpfront.wheels.wheelhouse import Wheelhouse
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 INCLUDE_DEPTH_LIMIT = 50
-_FOUND_BY_ITSELF = (
-    *("pyproject.toml", "setup.cfg", "setup.py", "requirements*.txt", "requirements/*.txt"),
-    *("environment.yml", "environment.yaml"),
-)
+_INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
+"""What an installation of a project reads, or a user installs first."""
+
+_OPTIONAL = ("requirements*.txt", "requirements/*.txt", "environment.yml", "environment.yaml")
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
-# How many packages without wheels may be left out, one after the other, before giving up.
-_ROUNDS = 12
-
-
-Known = dict[tuple[str, str], Distribution]
-"""(name, version) -> its metadata: stacks share most of what they bring."""
+_MARKS = (*_PROJECT_FILES, ".git")
+_WHOLE = Parts()
 
 
 def preflight(
@@ -65,17 +54,35 @@ def preflight(
     *,
     repo: Path,
     files: tuple[str, ...] = (),
+    parts: Parts = _WHOLE,
     offline: bool = False,
 ) -> Preflight:
-    """What in `files` of `repo` (all that is found there if none is named) does not hold on which
-    of the selected cells.
+    """Return what in `files` of `repo` (all that is found there if none is named), with the extras
+    and groups of `parts`, does not hold on which of the selected cells.
 
-    Raises `InputError` for a file that is missing or cannot be read. An index out of reach is no
+    Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
     error: what could not be judged is `unknown`.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    read = chosen(read_files(repo, files), parts)
     stacks = read_stacks(matrix.cells, selection, requirements, folders)
-    return examine(read_files(repo, files), stacks, watch, offline=offline)
+    stacks = knowing_themselves(stacks, folders.wheelhouse, offline=offline)
+    return examine(read, stacks, watch, offline=offline)
+
+
+def knowing_themselves(
+    stacks: tuple[CellStack, ...], wheelhouse: Wheelhouse, *, offline: bool
+) -> tuple[CellStack, ...]:
+    """Return the stacks with the metadata of their own distributions, as far as it can be had."""
+    files = StackFiles(site=read_site(run), wheelhouse=wheelhouse, offline=offline)
+
+    def known(stack: CellStack) -> CellStack:
+        pins = {name: stack.stack.held[name] for name in stack.with_needs}
+        index = stack.inputs.index
+        return stack.knowing(files.read(pins, stack.wheels, index.url if index else ""))
+
+    with ThreadPoolExecutor(4) as pool:
+        return tuple(pool.map(known, stacks))
 
 
 def examine(
@@ -86,27 +93,44 @@ def examine(
     offline: bool = False,
     known: Known | None = None,
 ) -> Preflight:
-    """What in the files that were read does not hold on which of `stacks`. `known` keeps metadata
-    for whoever examines many projects.
+    """Return what in the files that were read does not hold on which of `stacks`. `known` keeps
+    metadata for whoever examines many projects.
     """
     gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
+    notes: list[str] = []
     asked = tuple(one for file in read for one in file.asked)
     for stack in stacks:
         for one in asked:
             breach = breach_of(one, stack)
             if breach is not None:
                 gathering.add(one, breach, stack.title, stack.cell_ids)
+        for one, breach in joint_breaches(asked, stack):
+            gathering.add(one, breach, stack.title, stack.cell_ids)
+        unknown += _unread_stack(stack, asked)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
-        unknown += _follow(asked, stacks, gathering, watch, {} if known is None else known)
+        local = frozenset(name for file in read for name in file.local)
+        followed = _follow(asked, local, stacks, watch, {} if known is None else known)
+        unknown += _unfollowed(followed, stacks)
+        notes = [text for one in followed.values() for text in one.notes]
+        for stack in stacks:
+            for one, breach in followed[stack.title].breaches:
+                gathering.add(one, breach, stack.title, stack.cell_ids)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
         findings=tuple(_findings(gathering, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
         lines=len(asked),
+        notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _unread_stack(stack: CellStack, asked: tuple[Asked, ...]) -> Iterator[str]:
+    """Where a stack's metadata could not be had, lines about what torch needs are not judged."""
+    if asked and stack.own is not None and not any(one.name == "torch" for one in stack.own):
+        yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
 
 def read_stacks(
@@ -122,36 +146,72 @@ def read_stacks(
 
 
 def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:
-    """`files` and what they include, each once, in the order in which an installer meets them."""
-    reading = _Reading(root=repo.resolve(), read={})
-    for path in _roots(repo, tuple(files)):
-        reading.follow(path)
-    return tuple(reading.read.values())
+    """Return `files` and what they include, each once, in the order in which an installer meets
+    them. Nothing outside of the project's folder is read.
+    """
+    reading = _Reading(read={})
+    names = tuple(files)
+    if names:
+        for name in names:
+            reading.root = _root_of(Path(name), repo)
+            reading.follow(Path(name))
+    else:
+        reading.root = repo.resolve()
+        _read_found(reading, repo)
+    return reading.result()
 
 
-def _roots(repo: Path, files: tuple[str, ...]) -> tuple[Path, ...]:
-    if files:
-        return tuple(Path(name) for name in files)
-    found = [path for pattern in _FOUND_BY_ITSELF for path in sorted(repo.glob(pattern))]
-    if not found:
+def _root_of(path: Path, repo: Path) -> Path:
+    """The folder that files named in `path` have to lie in: `repo`, or else the project's."""
+    folder = path.absolute().parent.resolve()
+    if folder.is_relative_to(repo.resolve()):
+        return repo.resolve()
+    above = (one for one in (folder, *folder.parents) if any((one / m).exists() for m in _MARKS))
+    return next(above, folder)
+
+
+def _read_found(reading: _Reading, repo: Path) -> None:
+    """Read what lies in `repo`. Files that the default installation does not read are optional,
+    where there is one that it reads.
+    """
+    installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
+    optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
+    if not installed and not optional:
         raise InputError(
             f"{repo}: no requirements file and no pyproject.toml",
             hint="name one with -r, or a project's folder with --repo",
         )
-    return tuple(found)
+    is_static = False
+    for path in installed:
+        if not (is_static and path.name in _PROJECT_FILES):
+            reading.follow(path)
+            is_static |= reading.read[path.resolve()].is_static
+    is_installable = any(file.is_project for file in reading.read.values())
+    for path in optional:
+        if path.resolve() not in reading.read:
+            reading.follow(path, group=path.name if is_installable else "", part=Part.FILE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Reading:
-    """Files read so far, by resolved path."""
+    """Files read so far, by resolved path, within the project's folder `root`."""
 
-    root: Path
     read: dict[Path, FileAsks]
+    root: Path = field(default_factory=Path)
+    asked_for: dict[Path, tuple[tuple[Part, str], ...]] = field(default_factory=dict)
+    included: set[Path] = field(default_factory=set)
 
     def follow(
-        self, path: Path, kind: Kind = Kind.REQUIREMENT, above: tuple[Path, ...] = ()
+        self,
+        path: Path,
+        kind: Kind = Kind.REQUIREMENT,
+        above: tuple[Path, ...] = (),
+        *,
+        group: str = "",
+        part: Part = Part.EXTRA,
     ) -> None:
-        resolved = path.resolve()
+        """Read a file and those that it names. `group` is what all of its lines belong to."""
+        resolved = self._inside(path, shown=path.name)
         if resolved in above:
             chain = " -> ".join(self._shown(one) for one in (*above, resolved))
             raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
@@ -162,34 +222,76 @@ class _Reading:
                 f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
                 hint="name the last of them with -r",
             )
-        file = read_file(path, shown=self._shown(resolved), kind=kind)
+        file = read_file(resolved, shown=self._shown(resolved), kind=kind)
+        if group:
+            asked = tuple(replace(one, group=group, part=part) for one in file.asked)
+            file = replace(file, asked=asked, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
-            self._include(file, resolved, include, above)
+            group_of = {"group": group or include.group, "part": part if group else include.part}
+            self._include(file, resolved, include, above, **group_of)  # type: ignore[arg-type]
+
+    def _inside(self, path: Path, *, shown: str) -> Path:
+        """`path` without links. Raise `InputError` where that is outside of the project."""
+        resolved = path.resolve()
+        if not resolved.is_relative_to(self.root):
+            raise InputError(
+                f"{shown}: it leads out of the project's folder and was not read",
+                hint="--repo names a folder that holds all of the project's files",
+            )
+        return resolved
 
     def _include(
-        self, file: FileAsks, resolved: Path, include: Include, above: tuple[Path, ...]
+        self,
+        file: FileAsks,
+        resolved: Path,
+        include: Include,
+        above: tuple[Path, ...],
+        *,
+        group: str,
+        part: Part,
     ) -> None:
-        target = resolved.parent / include.path
+        where = f"{file.path}:{include.line}"
+        target = self._inside(resolved.parent / include.path, shown=where)
         if include.project:
-            self._project(file, include, target)
+            self._project(where, include, target, group, part)
         elif target.is_file():
-            self.follow(target, include.kind, (*above, resolved))
+            self.included.add(resolved)
+            self.follow(target, include.kind, (*above, resolved), group=group, part=part)
         elif not include.optional:
             raise InputError(
-                f"{file.path}:{include.line}: no such file: {include.path}",
+                f"{where}: no such file: {include.path}",
                 hint="paths are relative to the file that names them",
             )
 
-    def _project(self, file: FileAsks, include: Include, target: Path) -> None:
+    def _project(self, where: str, include: Include, target: Path, group: str, part: Part) -> None:
         """A local project: whatever of its files is there. One that is met twice is read once."""
         found = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
-        if not found:
-            unknown = f"{file.path}:{include.line}: {include.path} was not followed: no project"
+        if not found and not group:
+            unknown = f"{where}: {include.path} was not followed: no project"
             key = target / "pyproject.toml"
             self.read.setdefault(key, FileAsks(path=self._shown(target), unknown=(unknown,)))
+        wanted = tuple((Part.EXTRA, extra) for extra in include.extras)
         for path in found:
-            self.follow(path)
+            self.follow(path, group=group, part=part)
+            resolved = path.resolve()
+            self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *wanted)
+            if self.read[resolved].is_static:
+                break
+
+    def result(self) -> tuple[FileAsks, ...]:
+        """The files, with what could not be read of them."""
+        return tuple(
+            replace(
+                file,
+                asked_for=self.asked_for.get(path, ()),
+                unknown=(
+                    *file.unknown,
+                    *(() if path in self.included else file.unless_included),
+                ),
+            )
+            for path, file in self.read.items()
+        )
 
     def _shown(self, path: Path) -> str:
         inside = path.is_relative_to(self.root)
@@ -230,106 +332,34 @@ def _read_text(path: Path, shown: str) -> str:
 
 def _follow(
     asked: tuple[Asked, ...],
+    local: frozenset[str],
     stacks: tuple[CellStack, ...],
-    gathering: Gathering,
     watch: Watch,
     known: Known,
-) -> list[str]:
-    """Add what the packages behind the lines demand; what could not be followed comes back."""
+) -> dict[str, Followed]:
+    """Return what the packages behind the lines do to each stack, by its title."""
     site = read_site(run)
 
     def follow(stack: CellStack) -> Followed:
-        following = _Following(asked=asked, stack=stack, site=site, watch=watch, known=known)
+        following = Following(
+            asked=asked, stack=stack, site=site, watch=watch, known=known, local=local
+        )
         return following.followed()
 
     with ThreadPoolExecutor(3) as pool:
-        results = list(zip(stacks, pool.map(follow, stacks), strict=True))
+        return dict(zip([one.title for one in stacks], pool.map(follow, stacks), strict=True))
+
+
+def _unfollowed(followed: Mapping[str, Followed], stacks: tuple[CellStack, ...]) -> list[str]:
+    """What could not be followed, each once, with the stacks where it is not all of them."""
     said: dict[str, list[str]] = {}
-    for stack, followed in results:
-        for text in followed.unknown:
-            said.setdefault(text, []).append(stack.title)
-        for one, demand in followed.demands:
-            breach = Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=chain_of(demand))
-            gathering.add(one, breach, stack.title, stack.cell_ids)
+    for title, one in followed.items():
+        for text in one.unknown:
+            said.setdefault(text, []).append(title)
     return [
         text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
         for text, titles in said.items()
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Following:
-    """One stack: everything else at its newest, and whose demands the stack does not meet."""
-
-    asked: tuple[Asked, ...]
-    stack: CellStack
-    site: Site
-    watch: Watch
-    known: Known
-
-    def followed(self) -> Followed:
-        lines = wanted_lines(self.asked, self.stack)
-        unknown = tuple(unfollowed(self.asked, self.stack))
-        if not lines:
-            return Followed(unknown=unknown)
-        self.watch.step(self.stack.title, "following what the packages demand")
-        try:
-            found = self._resolved(lines)
-        except (BlockedError, LockError, WheelError) as error:
-            found = Followed(unknown=(f"not followed: {error.message.splitlines()[0]}",))
-        finally:
-            self.watch.step(self.stack.title, "")
-        return replace(found, unknown=(*unknown, *found.unknown))
-
-    def _resolved(self, lines: tuple[str, ...]) -> Followed:
-        inputs = replace(
-            self.stack.inputs,
-            cell_id=self.stack.title,
-            requirements=lines,
-            stack_requirements=(),
-            index=None,
-        )
-        resolver = UvResolver(inputs, self.site, run=run, on_line=self.watch.say)
-        left_out: tuple[str, ...] = ()
-        own = (*self.stack.stack.held, *self.stack.stack.excluded)
-        for _ in range(_ROUNDS):
-            excludes = tuple(sorted({*own, *left_out}))
-            found = resolver.resolution(lines, Terms(excludes=excludes))
-            unknown = [f"{name} has no wheel; what it demands is not known" for name in left_out]
-            if isinstance(found, Resolution):
-                distributions = self._distributions(resolver, found)
-                demands = tuple(unmet(self.asked, lines, distributions, self.stack))
-                return Followed(demands=demands, unknown=tuple(unknown))
-            more = askers_without_wheels(found.explanation, excludes)
-            if not more:
-                return Followed(unknown=(*unknown, f"not followed: {_said(found)}"))
-            left_out += more
-        return Followed(unknown=("not followed: too many packages without wheels",))
-
-    def _distributions(self, resolver: UvResolver, found: Resolution) -> tuple[Distribution, ...]:
-        """With what the wheels demand, read without fetching them where that can be."""
-        wanted = [one for one in found.versions.items() if one not in self.known]
-        urls = {str(one.name): one.wheels[0].url for one in found.pylock.packages if one.wheels}
-        with self.site.transport() as transport, ThreadPoolExecutor(8) as pool:
-
-            def read(one: tuple[str, str]) -> tuple[str, ...] | None:
-                url = urls.get(one[0])
-                return read_remote_requires(url, transport) if url else None
-
-            for (name, version), requires in zip(wanted, pool.map(read, wanted), strict=True):
-                if requires is not None:
-                    self.known[name, version] = Distribution(
-                        name=name, version=version, requires=requires
-                    )
-        kept = {one[0]: self.known[one] for one in found.versions.items() if one in self.known}
-        new = resolver.distributions(found, without=tuple(kept))
-        self.known.update({(one.name, one.version): one for one in new})
-        return (*kept.values(), *new)
-
-
-def _said(found: Contradiction) -> str:
-    lines = [line.strip() for line in found.explanation.splitlines() if line.strip()]
-    return " ".join(lines)[:300] or "uv found no solution"
 
 
 def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
@@ -339,7 +369,7 @@ def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[L
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,
-            level="warning" if asked.group and level == "error" else level,
+            level=level if asked.is_installed or level == "note" else "warning",
             path=asked.path,
             line=asked.line,
             end_line=asked.end_line,
@@ -349,6 +379,8 @@ def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[L
             why={title: why for title, (why, _) in reasons.items()},
             cells=tuple(cell for _, cells in reasons.values() for cell in cells),
             write=_written(asked, line_to_write(asked, rule, by_title.values())),
+            option=f"{asked.part} {asked.group}" if asked.group else "",
+            decides=asked.is_installed and rule in rule_texts.DECIDING,
         )
 
 
