@@ -187,7 +187,7 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     assert "deepspeed has no wheel for this image" in buildable.found[0].refusal
     assert "`builds: deepspeed:`" in buildable.found[0].hint
     unknown = place.tried(Program("nobodys_module"))
-    assert unknown.found[0].refusal == "nobody here knows which distribution brings it"
+    assert unknown.found[0].refusal == "it is not known here which distribution brings it"
     assert "--provides nobodys_module=DISTRIBUTION" in unknown.found[0].hint
     unseen = place.tried(Program("torch"))
     assert unseen.found[0].refusal.startswith("the image holds torch 2.13.0+cpu, and this program")

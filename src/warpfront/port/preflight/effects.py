@@ -85,7 +85,7 @@ def joint_breaches(asked: Iterable[Asked], stack: CellStack) -> Iterator[tuple[A
     for one in asked:
         if one.is_installed and one.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
             requirement = Requirement(one.text)
-            name = canonicalize_name(requirement.name)
+            name = str(canonicalize_name(requirement.name))
             if name in stack.stack.needs and not requirement.url and applies(requirement, stack):
                 by_name.setdefault(name, []).append((one, requirement.specifier))
     for name, lines in by_name.items():
