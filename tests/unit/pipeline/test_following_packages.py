@@ -192,9 +192,7 @@ def test_an_index_that_hides_a_version_is_named_and_the_version_is_followed(
     assert found.unknown == ()
 
 
-def test_an_index_out_of_reach_is_not_determined(
-    examined: Examined, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_out_of_reach_is_not_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     read = read_requirements("plain\ntorch==2.4\n", path="r.txt")
     site = Site(index_url="http://127.0.0.1:9/simple")
     monkeypatch.setattr(preflighting, "read_site", lambda _run: site)

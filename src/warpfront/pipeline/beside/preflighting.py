@@ -260,7 +260,7 @@ class _Reading:
             self.follow(target, include.kind, (*above, resolved), group=group, part=part)
         elif not include.optional:
             raise InputError(
-                f"{where}: no such file: {include.path}",
+                f"{where}: no such file",
                 hint="paths are relative to the file that names them",
             )
 
@@ -268,7 +268,7 @@ class _Reading:
         """A local project: whatever of its files is there. One that is met twice is read once."""
         found = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
         if not found and not group:
-            unknown = f"{where}: {include.path} was not followed: no project"
+            unknown = f"{where}: the folder was not followed: no project"
             key = target / "pyproject.toml"
             self.read.setdefault(key, FileAsks(path=self._shown(target), unknown=(unknown,)))
         wanted = tuple((Part.EXTRA, extra) for extra in include.extras)
