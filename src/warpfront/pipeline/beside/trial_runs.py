@@ -535,10 +535,6 @@ def _is_of_stack(cell: Cell, name: str) -> bool:
     return any(fnmatch(name, one) for one in (*vendor.protected, *vendor.libraries))
 
 
-def _askers(need: Need | None) -> str:
-    return " and ".join(need.askers) if need else "the image's distributions"
-
-
 def _shortest(version: Version) -> str:
     """A version without the zeros at its end: `82` for `82.0.0`."""
     return re.sub(r"(\.0)+$", "", str(version))
