@@ -39,11 +39,8 @@ def why_hidden(requirement: Requirement, site: Site, transport: Transport) -> st
         offered = sorted(_versions(source, requirement.name, transport, flat=flat))
         fitting = list(requirement.specifier.filter(offered))
         if first and fitting:
-            return (
-                f"{first}, which hides {requirement.name} {fitting[-1]} of "
-                f"{without_secrets(source)} from uv: it takes a name from the first index that "
-                "has it; pip takes the best of all"
-            )
+            hidden = f"{requirement.name} {fitting[-1]} of {without_secrets(source)}"
+            return f"{first}, which hides {hidden} from uv (first index); pip takes it"
         if not first and fitting:
             return ""
         if not first and offered:

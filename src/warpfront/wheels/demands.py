@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.inside.guard.constraints import sentinel
-from warpfront.inside.guard.names import sentinels, triton_shims
+from warpfront.inside.guard.names import sentinels, stack_patterns, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
 from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 
@@ -29,9 +29,7 @@ _Node = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """The versions of a distribution that the stack accepts: those of `specifier`, which `askers`
-    (`torch`) demand.
-    """
+    """The versions of a distribution that the stack accepts, and the names that demand them."""
 
     specifier: SpecifierSet
     askers: tuple[str, ...]
@@ -143,6 +141,17 @@ def unmet_demands(
         {one.name: one for one in distributions}, stack, marker_environment(python, machine)
     )
     return tuple(dict.fromkeys(walk.from_requirements(requirements)))
+
+
+def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
+    """Return what a build of a torch release demands, without the libraries of its own vendor."""
+    patterns = [one for toolkit in ("cuda", "rocm", "xpu") for one in stack_patterns(toolkit)]
+    wanted = filter(None, map(readable_requirement, requires))
+    return tuple(
+        str(one)
+        for one in wanted
+        if not any(fnmatch(canonicalize_name(one.name), pattern) for pattern in patterns)
+    )
 
 
 def needs_of(

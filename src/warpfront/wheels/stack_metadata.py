@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from warpfront.errors import WheelError
-from warpfront.inside.guard.names import stack_patterns
 from warpfront.model import Distribution, LockedWheel
 from warpfront.wheels.metadata import read_remote_requires
-from warpfront.wheels.requirement_lines import readable_requirement
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, probe
 from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMetadata:
+    """A distribution with its metadata. `is_exact` is unset where that is another build's of the
+    release, which has other libraries and the same needs.
+    """
+
+    distribution: Distribution
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +45,38 @@ class StackFiles:
 
     def read(
         self, pins: Mapping[str, str], wheels: tuple[LockedWheel, ...], index_url: str
-    ) -> tuple[Distribution, ...]:
+    ) -> tuple[FoundMetadata, ...]:
         """Return those of `pins` (name -> version) whose metadata was found. `wheels` are the
         locked ones; `index_url` is the stack's index, "" for none.
         """
         locked = {one.name: one for one in wheels}
-        found: list[Distribution] = []
         with self.site.transport() as transport:
-            for name, version in pins.items():
-                requires = self._locked(locked.get(name))
-                if requires is None:
-                    requires = self._offered(name, version, index_url, transport)
-                if requires is not None:
-                    found.append(Distribution(name=name, version=version, requires=requires))
-        return tuple(found)
+            found = [
+                self._found(name, version, locked.get(name), index_url, transport)
+                for name, version in pins.items()
+            ]
+        return tuple(one for one in found if one is not None)
+
+    def _found(
+        self,
+        name: str,
+        version: str,
+        wheel: LockedWheel | None,
+        index_url: str,
+        transport: Transport,
+    ) -> FoundMetadata | None:
+        offered = self._offered(name, version, index_url, transport)
+        return next(
+            (
+                FoundMetadata(
+                    distribution=Distribution(name=name, version=version, requires=requires),
+                    is_exact=of == version,
+                )
+                for of, requires in chain(((version, self._locked(wheel)),), offered)
+                if requires is not None
+            ),
+            None,
+        )
 
     def _locked(self, wheel: LockedWheel | None) -> tuple[str, ...] | None:
         path = self.wheelhouse.path(wheel) if wheel is not None else None
@@ -59,20 +84,14 @@ class StackFiles:
 
     def _offered(
         self, name: str, version: str, index_url: str, transport: Transport
-    ) -> tuple[str, ...] | None:
-        """Of the version itself, or else of its release: other builds of it have other libraries,
-        and the same needs.
-        """
+    ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+        """The version itself, then its release, each with what its wheels demand."""
         offered = tuple(self._links(name, index_url, transport))
         release = Version(version)
         for wanted in dict.fromkeys((version, release.public, release.base_version)):
             for link in offered:
-                requires = None
                 if _version_of(link) == wanted:
-                    requires = self._of_link(link, transport)
-                if requires is not None:
-                    return requires if wanted == version else _without_libraries(requires)
-        return None
+                    yield wanted, self._of_link(link, transport)
 
     def _links(self, name: str, index_url: str, transport: Transport) -> Iterator[Link]:
         sources = [(url, True) for url in self.site.find_links]
@@ -128,14 +147,3 @@ def _name_of(link: Link) -> str:
 
 def _version_of(link: Link) -> str:
     return str(parse_wheel_filename(link.filename)[1])
-
-
-def _without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
-    """What another build of the release demands, without the libraries of its own vendor."""
-    patterns = [one for kind in ("cuda", "rocm", "xpu") for one in stack_patterns(kind)]
-    wanted: list[Requirement] = [one for one in map(readable_requirement, requires) if one]
-    return tuple(
-        str(one)
-        for one in wanted
-        if not any(fnmatch(canonicalize_name(one.name), pattern) for pattern in patterns)
-    )

@@ -31,6 +31,7 @@ from warpfront.port.preflight.stacks import CellStack, stacks_of
 from warpfront.system.foreign import read_regular
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
+from warpfront.wheels.demands import without_libraries
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.site import read_site
 from warpfront.wheels.stack_metadata import StackFiles
@@ -79,7 +80,13 @@ def knowing_themselves(
     def known(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.held[name] for name in stack.with_needs}
         index = stack.inputs.index
-        return stack.knowing(files.read(pins, stack.wheels, index.url if index else ""))
+        found = files.read(pins, stack.wheels, index.url if index else "")
+        return stack.knowing(
+            one.distribution
+            if one.is_exact
+            else replace(one.distribution, requires=without_libraries(one.distribution.requires))
+            for one in found
+        )
 
     with ThreadPoolExecutor(4) as pool:
         return tuple(pool.map(known, stacks))

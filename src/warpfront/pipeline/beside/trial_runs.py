@@ -27,6 +27,7 @@ from packaging.version import Version
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.matrix.plan import with_parents
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
@@ -53,7 +54,13 @@ from warpfront.pipeline.within.preparing import (
     images_by_content,
     prepare_cells,
 )
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.workspace import (
+    AskSite,
+    Folders,
+    Material,
+    Workspace,
+    site_when_needed,
+)
 from warpfront.port.preflight.asked import Asked
 from warpfront.port.trying.misses import read_misses
 from warpfront.port.trying.providers import Provided, provider
@@ -117,19 +124,12 @@ def try_project(
 ) -> Trial | Blocked | Failed:
     """What came of it in the one selected image."""
     matrix, requirements = workspace.matrix, workspace.requirements
-    folders, engine = workspace.folders, connect(environment())
+    folders, material = workspace.folders, workspace.material
+    engine = connect(environment())
     engine.reap()
     cell = only_cell(matrix.cells, selection)
     locks = fresh_locks((cell,), matrix.cells, requirements, folders)
-    every = with_parents((cell,), matrix.cells)
-    bases = find_bases(every, engine, folders.cache)
-    planned = ""
-    if all(isinstance(one, ResolvedBase) for one in bases.values()) and len(locks) == len(every):
-        resolved = {name: one for name, one in bases.items() if isinstance(one, ResolvedBase)}
-        images = images_by_content(matrix.repositories, engine, created=fixed_moment())
-        prepared = prepare_cells(every, locks, resolved, images, workspace.material)[cell.id]
-        if isinstance(prepared, Prepared) and prepared.image is not None:
-            planned = prepared.image.id
+    planned = _planned_image(cell, matrix, locks, material, engine=engine, cache=folders.cache)
     return try_in(
         cell,
         locks,
@@ -140,6 +140,27 @@ def try_project(
         watch=watch,
         image_id=planned,
     )
+
+
+def _planned_image(
+    cell: Cell,
+    matrix: Matrix,
+    locks: Mapping[str, WheelLock],
+    material: Material,
+    *,
+    engine: Engine,
+    cache: Path,
+) -> str:
+    """The image that `plan` would reuse for this cell; "" where it would build one."""
+    every = with_parents((cell,), matrix.cells)
+    bases = find_bases(every, engine, cache)
+    resolved = {name: one for name, one in bases.items() if isinstance(one, ResolvedBase)}
+    if len(resolved) < len(bases) or not all(one.id in locks for one in every):
+        return ""
+    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
+    prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
+    image = prepared.image if isinstance(prepared, Prepared) else None
+    return image.id if image is not None else ""
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
@@ -374,9 +395,8 @@ class _Trying:
             )
             wheel = self._kept(found, transport) if found else None
         if found is None or wheel is None:
-            hint = (
-                f"no release of {name} that {_askers(need)} accept and an index here offers has it"
-            )
+            known = f"{need.text(name)}; " if need else ""
+            hint = f"{known}no release of that which an index here offers has it"
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
         wanted = SpecifierSet(f"<{_shortest(found.below)}") & accepted
