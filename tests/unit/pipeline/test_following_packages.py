@@ -4,6 +4,8 @@ wheels on loopback.
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,6 +58,18 @@ def a_stack(version: str = "2.13.0+cpu", *, answered: dict[str, str] | None = No
     return stack.knowing([Distribution(name="torch", version=version, requires=NEEDS)])
 
 
+OPEN_METADATA = "Metadata-Version: 2.4\nDynamic: Requires-Dist\n"
+
+
+def archive(folder: Path, name: str, metadata: str, setup: str) -> None:
+    """A source archive with a setup.py that must not be run."""
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as made:
+        for file, text in (("PKG-INFO", metadata), ("setup.py", f"raise SystemExit\n{setup}")):
+            member = tarfile.TarInfo(f"{name}-1.0/{file}")
+            member.size = len(text)
+            made.addfile(member, io.BytesIO(text.encode()))
+
+
 def wheels(folder: Path) -> None:
     for version in ("1.12", "1.14"):
         stand_in_wheel(folder, "sympy", version)
@@ -76,6 +90,11 @@ def wheels(folder: Path) -> None:
     stand_in_wheel(folder, "paired", "2.0", requires=["torch==2.15.0"])
     stand_in_wheel(folder, "paired", "1.0", requires=["torch==2.13.0"])
     (folder / "unbuilt-1.0.tar.gz").write_bytes(b"never opened")
+    archive(folder, "final", "Metadata-Version: 2.4\nRequires-Dist: torch<2.5\n", "")
+    archive(
+        folder, "literal", OPEN_METADATA, "setup(install_requires=['torch<2.5'], name='literal')\n"
+    )
+    archive(folder, "computed", OPEN_METADATA, "setup(install_requires=compute())\n")
 
 
 @pytest.fixture
@@ -164,6 +183,24 @@ def test_a_line_without_a_candidate_hides_no_other(
     alone = examined(f"{line}\nmpmath-of-nobody\n")
     assert ruled(alone) == []
     assert len(alone.unknown) == 2
+
+
+@pytest.mark.parametrize("name", ["final", "literal"])
+def test_a_source_archive_is_followed_where_it_says_what_it_demands(
+    examined: Examined, name: str
+) -> None:
+    found = examined(f"torch\n{name}\nplain\n")
+    assert ruled(found) == [(2, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert found.findings[0].why["cell"].startswith(f"{name} 1.0 -> torch<2.5\n")
+    assert found.unknown == ()
+
+
+def test_a_source_archive_whose_demands_are_computed_is_not_determined(
+    examined: Examined,
+) -> None:
+    found = examined("computed\nplain\nmover\n")
+    assert ruled(found) == [(3, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert found.unknown == ("computed has no wheel; what it demands is not known",)
 
 
 def test_lines_that_contradict_each_other_are_named_and_the_rest_is_followed(

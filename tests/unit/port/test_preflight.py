@@ -11,7 +11,8 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
-from warpfront.pipeline.beside.preflighting import examine, read_file, read_files
+from warpfront.pipeline.beside.preflighting import examine
+from warpfront.pipeline.beside.project_files import read_file, read_files
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
 from warpfront.port.preflight.breaches import LineBreach

@@ -8,18 +8,21 @@ with its reason, and the rest is followed.
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.errors import BlockedError, LockError, WheelError
+from warpfront.errors import BlockedError, InputError, LockError, WheelError
 from warpfront.model import Distribution
+from warpfront.pipeline.beside.project_files import read_project
 from warpfront.port.preflight import rule_texts
-from warpfront.port.preflight.asked import Asked
+from warpfront.port.preflight.asked import Asked, Kind
 from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.following import (
     Followed,
@@ -33,15 +36,21 @@ from warpfront.port.preflight.following import (
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.candidates import newest_archive, why_hidden, why_no_candidate
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver
+from warpfront.wheels.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
 from warpfront.wheels.sources import Site
+from warpfront.wheels.variant_pages import write_stand_in
+from warpfront.wheels.wheelhouse import final_requires, save
 from warpfront.wheels.wheelless import askers_without_wheels
 
 MOST_RESOLUTIONS = 60
 """How often uv is called for one stack while lines are left out."""
+
+MOST_ARCHIVES = 12
+"""How many source archives are fetched for one stack."""
 
 _SHOWN_CHARACTERS = 300
 
@@ -56,7 +65,6 @@ class Solved:
     resolution: Resolution | None
     lines: tuple[str, ...]
     left_out: tuple[str, ...]
-    wheelless: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
@@ -71,6 +79,8 @@ class Following:
     known: Known
     local: frozenset[str] = frozenset()
     calls: list[int] = field(default_factory=lambda: [0])
+    unread: list[str] = field(default_factory=list)
+    stood_for: list[str] = field(default_factory=list)
 
     def followed(self) -> Followed:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
@@ -80,14 +90,15 @@ class Following:
             return Followed(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
-            found = self._followed(lines)
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                found = self._followed(lines, Path(folder))
         except (BlockedError, LockError, WheelError) as error:
             found = Followed(unknown=(f"not followed: {error.message.splitlines()[0]}",))
         finally:
             self.watch.step(self.stack.title, "")
         return replace(found, unknown=(*unknown, *found.unknown), notes=(*self._hidden(),))
 
-    def _followed(self, lines: tuple[str, ...]) -> Followed:
+    def _followed(self, lines: tuple[str, ...], folder: Path) -> Followed:
         inputs = replace(
             self.stack.inputs,
             cell_id=self.stack.title,
@@ -95,23 +106,94 @@ class Following:
             stack_requirements=(),
             index=None,
         )
-        resolver = UvResolver(inputs, self.site, run=run, on_line=self.watch.say)
+        # What stands for packages without wheels comes from a folder of this run.
+        site = replace(self.site, find_links=(*self.site.find_links, str(folder)))
+        resolver = UvResolver(inputs, site, run=run, on_line=self.watch.say)
         installed = rehearsed_lines(self.asked, self.stack, self.local)
-        excluded = tuple(self.stack.stack.excluded)
-        changes = self._rehearsed(resolver, installed, excluded)
-        if isinstance(changes, Mapping) and not self._disturbed(changes):
-            return Followed(breaches=tuple(self._below(resolver, changes, lines)))
-        if isinstance(changes, Mapping):
-            return Followed(breaches=tuple(self._explained(resolver, changes, lines)))
-        return self._in_part(resolver, lines, installed, changes)
+        tried = self._rehearsed(resolver, installed, folder)
+        solved: Solved | None = None
+        if isinstance(tried, Contradiction):
+            solved = self._solved(resolver, lines, folder)
+            installed = tuple(one for one in installed if one not in solved.left_out)
+            tried = self._rehearsed(resolver, installed, folder) if installed else {}
+        breaches = []
+        unknown = list(solved.unknown if solved else ())
+        if isinstance(tried, Mapping):
+            breaches += self._explained(resolver, tried, lines)
+        elif solved is not None:
+            breaches += self._unmet(resolver, solved)
+            if not (breaches or unknown or self._is_in_base):
+                unknown.append(f"with this torch uv finds no answer: {_shown(tried)}")
+        for line in solved.left_out[:5] if solved else ():
+            alone = self._rehearsed(resolver, (line,), folder)
+            if isinstance(alone, Mapping):
+                breaches += self._explained(resolver, alone, (line,))
+        unknown += [f"{name} has no wheel; what it demands is not known" for name in self.unread]
+        return Followed(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
+
+    @property
+    def _is_in_base(self) -> bool:
+        """Whether torch comes with the base, as a vendor's pre-release. No installer keeps one
+        that no line names, so that none is tried on it.
+        """
+        return any(Version(one).is_prerelease for one in self.stack.stack.held.values())
 
     def _rehearsed(
-        self, resolver: UvResolver, lines: tuple[str, ...], excludes: tuple[str, ...]
+        self, resolver: UvResolver, lines: tuple[str, ...], folder: Path
     ) -> Mapping[str, str] | Contradiction:
-        if any(Version(one).is_prerelease for one in self.stack.stack.held.values()):
-            # An installer does not keep an installed pre-release that a line does not name.
-            return Contradiction(explanation="this stack's torch is a pre-release")
-        return resolver.rehearsal(lines, self.stack.installed, excludes)
+        """What uv would install for these lines, without what has neither wheel nor metadata."""
+        if self._is_in_base:
+            return Contradiction(explanation="torch comes with the base")
+        while True:
+            kept = tuple(one for one in lines if _name(one) not in self.unread)
+            excludes = (*self.stack.stack.excluded, *self.unread)
+            if not kept:
+                return {}
+            found = resolver.rehearsal(kept, self.stack.installed, excludes)
+            if isinstance(found, Mapping) or not self._read_archives(found, folder):
+                return found
+
+    def _read_archives(self, found: Contradiction, folder: Path) -> bool:
+        """Whether packages without wheels were the reason. Where a package's source archive says
+        what it demands, a wheel of that metadata stands for it; else it is left unread.
+        """
+        more = askers_without_wheels(found.explanation, self.unread)
+        for name in more:
+            made = False
+            if name not in self.stood_for and len(self.stood_for) < MOST_ARCHIVES:
+                self.stood_for.append(name)
+                made = self._stand_in(name, folder)
+            if not made:
+                self.unread.append(name)
+        return bool(more)
+
+    def _stand_in(self, name: str, folder: Path) -> bool:
+        """Write a wheel of a source archive's metadata, where that follows without running it."""
+        asking = (Requirement(one.text) for one in self.asked if one.kind is Kind.REQUIREMENT)
+        line = next((one for one in asking if canonicalize_name(one.name) == name), None)
+        with (
+            self.site.transport() as transport,
+            tempfile.TemporaryDirectory(prefix="warpfront-") as place,
+        ):
+            offered = newest_archive(line or Requirement(name), self.site, transport)
+            if offered is None or (line is not None and line.extras):
+                return False
+            version, link = offered
+            key = name, f"{version} (source archive)"
+            if key not in self.known:
+                archive = Path(place) / "sdist.tar.gz"
+                if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES:
+                    return False
+                if save(link, archive, transport) is not None:
+                    return False
+                requires = _demands_of(archive, Path(place) / "files")
+                if requires is None:
+                    return False
+                self.known[key] = Distribution(name=name, version=key[1], requires=requires)
+        stem = f"{name.replace('-', '_')}-{version}"
+        path = f"{stem}-py3-none-any.whl"
+        write_stand_in(path, folder, requires=self.known[key].requires)
+        return True
 
     def _disturbed(self, changes: Mapping[str, str]) -> bool:
         """Whether these installations replace a distribution of the stack, or break it."""
@@ -123,57 +205,20 @@ class Following:
         )
         return broken or any(name in stack.held for name in changes)
 
-    def _in_part(
-        self,
-        resolver: UvResolver,
-        lines: tuple[str, ...],
-        installed: tuple[str, ...],
-        refusal: Contradiction,
-    ) -> Followed:
-        """The same where uv finds no answer for all lines: the stack is left out, so that its
-        demands are no reason, and then the lines that have no answer among themselves.
-        """
-        solved = self._solved(resolver, lines)
-        breaches = self._unmet(resolver, solved)
-        unknown = list(solved.unknown)
-        kept = tuple(one for one in installed if one not in solved.left_out)
-        excludes = (*self.stack.stack.excluded, *solved.wheelless)
-        if solved.resolution is not None and not breaches:
-            again = self._rehearsed(resolver, kept, excludes) if kept else {}
-            if isinstance(again, Mapping) and self._disturbed(again):
-                breaches = list(self._explained(resolver, again, solved.lines))
-            elif isinstance(again, Contradiction) and not self._is_base_stack:
-                unknown.append(f"with this torch uv finds no answer: {_shown(again)}")
-        for line in solved.left_out[:5]:
-            alone = self._solved(resolver, (line,), explain=False)
-            breaches += self._unmet(resolver, alone)
-        if not breaches and solved.resolution is None and not unknown:
-            unknown.append(f"not followed: {_shown(refusal)}")
-        return Followed(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
-
-    @property
-    def _is_base_stack(self) -> bool:
-        return any(Version(one).is_prerelease for one in self.stack.stack.held.values())
-
-    def _solved(
-        self, resolver: UvResolver, lines: tuple[str, ...], *, explain: bool = True
-    ) -> Solved:
+    def _solved(self, resolver: UvResolver, lines: tuple[str, ...], folder: Path) -> Solved:
         """The lines without the stack, and without those that keep the others from an answer."""
         left_out: list[str] = []
-        wheelless: list[str] = []
         unknown: list[str] = []
         kept = lines
         found: Resolution | Contradiction | None = None
         while kept and self.calls[0] < MOST_RESOLUTIONS:
-            found = self._resolution(resolver, kept, wheelless)
+            kept = tuple(one for one in kept if _name(one) not in self.unread)
+            found = self._resolution(resolver, kept)
             if isinstance(found, Resolution):
                 break
-            if more := askers_without_wheels(found.explanation, wheelless):
-                wheelless += more
-                unknown += [f"{name} has no wheel; what it demands is not known" for name in more]
-                kept = tuple(one for one in kept if _name(one) not in more)
+            if self._read_archives(found, folder):
                 continue
-            culprits = self._culprits(resolver, kept, found, wheelless)
+            culprits = self._culprits(resolver, kept, found)
             unknown.append(self._why_left_out(culprits, found))
             left_out.append(culprits[-1])
             kept = tuple(one for one in kept if one != culprits[-1])
@@ -183,16 +228,15 @@ class Following:
             resolution=found if isinstance(found, Resolution) and kept else None,
             lines=kept,
             left_out=tuple(left_out),
-            wheelless=tuple(wheelless),
-            unknown=tuple(unknown) if explain else (),
+            unknown=tuple(unknown),
         )
 
     def _resolution(
-        self, resolver: UvResolver, lines: tuple[str, ...], wheelless: list[str]
+        self, resolver: UvResolver, lines: tuple[str, ...]
     ) -> Resolution | Contradiction:
         self.calls[0] += 1
         own = (*self.stack.stack.held, *self.stack.stack.excluded)
-        excludes = tuple(sorted({*own, *wheelless}))
+        excludes = tuple(sorted({*own, *self.unread}))
         return resolver.resolution(lines, Terms(excludes=excludes, best_match=True))
 
     def _culprits(
@@ -200,7 +244,6 @@ class Following:
         resolver: UvResolver,
         lines: tuple[str, ...],
         found: Contradiction,
-        wheelless: list[str],
     ) -> tuple[str, ...]:
         """The fewest of `lines` that have no answer together: of those that uv names, where these
         are enough, and else the first that it names.
@@ -209,9 +252,9 @@ class Following:
         def contradict(some: tuple[str, ...]) -> bool:
             if not some or self.calls[0] >= MOST_RESOLUTIONS:
                 return False
-            found = self._resolution(resolver, some, wheelless)
+            found = self._resolution(resolver, some)
             return isinstance(found, Contradiction) and not askers_without_wheels(
-                found.explanation, wheelless
+                found.explanation, self.unread
             )
 
         words = {canonicalize_name(one) for one in re.findall(r"[\w.-]+\w", found.explanation)}
@@ -248,42 +291,35 @@ class Following:
         demands = unmet(self.asked, solved.lines, distributions, self.stack)
         return [(line, breach_from(demand, self.stack)) for line, demand in demands]
 
-    def _below(
-        self, resolver: UvResolver, changes: Mapping[str, str], lines: tuple[str, ...]
-    ) -> Iterator[tuple[Asked, Breach]]:
-        """What packages bring that is excluded here and would come elsewhere: another triton."""
-        if self.stack.stack.excluded:
-            for line, breach in self._explained(resolver, changes, lines, is_disturbed=False):
-                if breach.rule in {rule_texts.TRITON, rule_texts.FOREIGN}:
-                    yield line, breach
-
     def _explained(
-        self,
-        resolver: UvResolver,
-        changes: Mapping[str, str],
-        lines: tuple[str, ...],
-        *,
-        is_disturbed: bool = True,
-    ) -> Iterator[tuple[Asked, Breach]]:
-        """The lines whose packages disturb the stack, of those that uv would install."""
+        self, resolver: UvResolver, changes: Mapping[str, str], lines: tuple[str, ...]
+    ) -> list[tuple[Asked, Breach]]:
+        """The lines whose packages disturb the stack, of those that uv would install; and those
+        that bring what is excluded here and would come elsewhere, such as another triton.
+        """
+        is_disturbed = self._disturbed(changes)
+        if not (is_disturbed or self.stack.stack.excluded):
+            return []
         own = {*self.stack.stack.held, *self.stack.stack.excluded}
         pins = tuple(f"{name}=={version}" for name, version in changes.items() if name not in own)
+        resolution = self._resolution(resolver, pins) if pins else None
         found: list[tuple[Asked, Breach]] = []
-        resolution = self._resolution(resolver, pins, []) if pins else None
         if isinstance(resolution, Resolution):
             distributions = self._distributions(resolver, resolution)
             demands = unmet(self.asked, lines, distributions, self.stack)
             found = [(line, breach_from(demand, self.stack)) for line, demand in demands]
-        if found or not is_disturbed:
-            yield from found
-            return
+        if not is_disturbed:
+            foreign = {rule_texts.TRITON, rule_texts.FOREIGN}
+            return [one for one in found if one[1].rule in foreign]
+        if found:
+            return found
         # No single demand is the reason: the lines together are.
         stack = self.stack.stack
         moved = [f"{n} {v}" for n, v in changes.items() if n in stack.held or n in stack.needs]
         why = f"with all lines together uv takes {', '.join(moved)}"
         installed = followed_lines(self.asked, self.stack, self.local)
         first = next((one for one in installed if _name(one.text) in changes), installed[0])
-        yield first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why)
+        return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
 
     def _distributions(self, resolver: UvResolver, found: Resolution) -> tuple[Distribution, ...]:
         """With what the wheels demand, read without fetching them where that can be."""
@@ -316,6 +352,28 @@ class Following:
             for one, text in zip(lines, pool.map(why, lines), strict=True):
                 if text:
                     yield f"{one.where}: {text}"
+
+
+def _demands_of(archive: Path, folder: Path) -> tuple[str, ...] | None:
+    """What a source archive demands by itself: its metadata where that is final (PEP 643), or its
+    project's files where they need not be run; None where neither says it.
+    """
+    folder.mkdir()
+    project = unpack_project_files(archive, folder)
+    if project is None:
+        return None
+    metadata = project / "PKG-INFO"
+    text = metadata.read_text("utf-8", errors="replace") if metadata.is_file() else ""
+    if (final := final_requires(text)) is not None:
+        return final
+    try:
+        read = read_project(project)
+    except InputError:
+        return None
+    asked = [one for file in read for one in file.asked if one.kind is Kind.REQUIREMENT]
+    texts = tuple(one.text for one in asked if one.is_installed)
+    is_known = read and not any(file.unknown for file in read)
+    return texts if is_known and not any(Requirement(one).url for one in texts) else None
 
 
 def _name(line: str) -> str:

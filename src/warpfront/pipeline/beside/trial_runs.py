@@ -44,7 +44,7 @@ from warpfront.model import (
     Selection,
     WheelLock,
 )
-from warpfront.pipeline.beside.preflighting import read_files
+from warpfront.pipeline.beside.project_files import read_files
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image, run_told
 from warpfront.pipeline.within.locks import fresh_locks
