@@ -414,7 +414,7 @@ def test_setup_py_is_read_and_not_run() -> None:
 def test_what_setup_py_computes_is_unknown() -> None:
     read = read_setup_py("setup(install_requires=get_requirements())\n", path="setup.py")
     assert read.asked == ()
-    assert "computed" in read.unless_included[0]
+    assert "computed" in read.unknown[0]
 
 
 def test_setup_cfg_is_read() -> None:
@@ -876,7 +876,7 @@ def test_no_part_of_a_file_that_cannot_be_read_is_printed(
 def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object]) -> None:
     read = read_setup_py(text, path="setup.py")
     assert [(one.line, one.text) for one in read.asked] == wanted
-    assert read.unless_included == ()
+    assert (read.unknown, read.unless_included) == ((), ())
 
 
 @pytest.mark.timeout(20)
@@ -907,14 +907,7 @@ def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object
 def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None:
     read = read_setup_py(text, path="setup.py")
     assert read.asked == ()
-    assert len(read.unless_included) == 1
-    with_file = read_files_of(text)
-    assert with_file.unknown
-
-
-def read_files_of(text: str) -> FileAsks:
-    read = read_setup_py(text, path="setup.py")
-    return dataclasses.replace(read, unknown=read.unless_included)
+    assert len(read.unknown) == 1
 
 
 def test_a_computed_setup_py_is_read_by_the_requirements_files_that_it_names(
@@ -927,6 +920,26 @@ def test_a_computed_setup_py_is_read_by_the_requirements_files_that_it_names(
     read, file = read_files(tmp_path, ())
     assert read.unknown == ()
     assert [asked.text for asked in file.asked] == ["torch<2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("def read():\n    return open('requirements.txt')\nsetup(install_requires=read())\n", 0),
+        ("a = read('requirements.txt')\nsetup(install_requires=a)\n", 0),
+        ("a = read('requirements.txt')\na.append('x')\nsetup(install_requires=a)\n", 1),
+        ("setup(install_requires=read('requirements.txt') + more())\n", 1),
+        ("setup(install_requires=read('requirements.txt', 'requirements-dev.txt'))\n", 1),
+        ("read('requirements.txt')\nsetup(install_requires=other())\n", 1),
+    ],
+)
+def test_a_value_is_known_by_a_file_where_it_is_one_call_that_reads_it(
+    tmp_path: Path, text: str, unknown: int
+) -> None:
+    (tmp_path / "setup.py").write_text(text)
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    read = read_files(tmp_path, (str(tmp_path / "setup.py"),))
+    assert sum(len(file.unknown) for file in read) == unknown
 
 
 def test_a_project_whose_metadata_is_static_is_asked_for_nothing_else(tmp_path: Path) -> None:

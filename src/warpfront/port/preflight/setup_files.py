@@ -95,34 +95,55 @@ class _SetupReader:
 
     def read(self) -> FileAsks:
         asked: list[Asked] = []
+        unknown: list[str] = []
         computed: list[str] = []
+        includes: list[Include] = []
         calls = [one for one in ast.walk(self._tree) if _is_setup(one)]
-        for call in calls:
-            for keyword in call.keywords:
-                argument = keyword.arg or "**"
-                if argument in {*_SETUP_ARGUMENTS, "**"}:
-                    try:
-                        asked += self._argument(argument, keyword.value)
-                    except NotLiteralError:
-                        if argument != "extras_require":
-                            at = f"{self._path}:{keyword.value.lineno}"
-                            what = "arguments are" if argument == "**" else f"{argument} is"
-                            computed.append(f"{at}: {what} computed, and setup.py is not run")
+        for keyword in (one for call in calls for one in call.keywords):
+            argument = keyword.arg or "**"
+            if argument not in {*_SETUP_ARGUMENTS, "**"}:
+                continue
+            try:
+                asked += self._argument(argument, keyword.value)
+            except NotLiteralError:
+                if argument in {"install_requires", "**"}:
+                    at = f"{self._path}:{keyword.value.lineno}"
+                    what = "arguments are" if argument == "**" else f"{argument} is"
+                    files, is_whole = self._files(keyword.value)
+                    includes += files
+                    reasons = computed if is_whole else unknown
+                    reasons.append(f"{at}: {what} computed, and setup.py is not run")
         if not calls:
-            computed.append(f"{self._path}: no call of setup() was found")
-        includes = [
-            Include(path=node.value, line=node.lineno, optional=True)
-            for node in ast.walk(self._tree)
-            if isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and _REQUIREMENTS_FILE.match(node.value)
-        ]
+            unknown.append(f"{self._path}: no call of setup() was found")
         return FileAsks(
             path=self._path,
             asked=tuple(asked),
-            includes=tuple(includes) if computed else (),
+            includes=tuple(includes),
+            unknown=tuple(unknown),
             unless_included=tuple(computed),
         )
+
+    def _files(self, value: ast.expr) -> tuple[list[Include], bool]:
+        """The requirements files that a computed value names, and whether it is one call that
+        reads one of them: then its lines are the value.
+        """
+        value, is_sure = self._values.source_of(value)
+        places = list(ast.walk(value))
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and not value.args:
+            places += [
+                inner
+                for one in ast.walk(self._tree)
+                if isinstance(one, ast.FunctionDef) and one.name == value.func.id
+                for inner in ast.walk(one)
+            ]
+        found = {
+            node.value: Include(path=node.value, line=node.lineno, optional=True)
+            for node in places
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and _REQUIREMENTS_FILE.match(node.value)
+        }
+        return list(found.values()), is_sure and isinstance(value, ast.Call) and len(found) == 1
 
     def _argument(self, argument: str, node: ast.expr) -> Iterator[Asked]:
         """Raise `NotLiteralError` where its value does not follow from literals."""

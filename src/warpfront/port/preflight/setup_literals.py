@@ -87,6 +87,15 @@ class Literals:
         except Exception as error:
             raise NotLiteralError from error
 
+    def source_of(self, node: ast.expr) -> tuple[ast.expr, bool]:
+        """Return the expression that a name stands for, and whether nothing else changes it."""
+        is_sure, seen = True, set[str]()
+        while isinstance(node, ast.Name) and node.id in self._names and node.id not in seen:
+            seen.add(node.id)
+            is_sure = is_sure and node.id not in self._changed
+            node = self._names[node.id]
+        return node, is_sure
+
     def _of(self, node: ast.expr, local: Mapping[str, Any]) -> Any:
         self._steps += 1
         if self._steps > MOST_STEPS:
