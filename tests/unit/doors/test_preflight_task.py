@@ -49,7 +49,9 @@ def ran(
     def examined(*_: object, **options: object) -> Preflight:
         given.update(options)
         stacks = {"cpu": ("cpu-torch",)}
-        return Preflight(files=("r.txt",), stacks=stacks, findings=findings, unknown=unknown)
+        return Preflight(
+            files=("r.txt",), stacks=stacks, findings=findings, unknown=unknown, lines=1
+        )
 
     monkeypatch.setattr(preflighting, "preflight", examined)
     monkeypatch.setattr(sys, "argv", ["warpfront", "preflight", *arguments])

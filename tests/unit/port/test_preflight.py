@@ -15,7 +15,7 @@ from warpfront.pipeline.beside.preflighting import examine
 from warpfront.pipeline.beside.project_files import read_file, read_files
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
-from warpfront.port.preflight.breaches import LineBreach
+from warpfront.port.preflight.breaches import LineBreach, Preflight
 from warpfront.port.preflight.effects import breach_of, torch_index
 from warpfront.port.preflight.following import chain_of, unmet, wanted_lines
 from warpfront.port.preflight.parts import Parts, chosen
@@ -574,6 +574,11 @@ def test_offline_is_said_and_is_no_pass() -> None:
     assert preflight.unknown
     assert preflight_text(preflight).startswith("not determined: ")
     assert "was not followed" in preflight_sarif(preflight, version="0")
+
+
+def test_files_that_ask_for_nothing_are_no_green() -> None:
+    preflight = Preflight(files=("r.txt",), stacks={}, findings=(), unknown=())
+    assert preflight_text(preflight).startswith("nothing to determine: ")
 
 
 def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:

@@ -39,6 +39,8 @@ def _answer(preflight: Preflight) -> str:
         return f"{preflight.count} {what} or breaks torch" + (f"; {more}" if unknown else "")
     if unknown:
         return f"not determined: nothing was found that replaces torch, but {more}"
+    if not preflight.lines:
+        return "nothing to determine: these files ask for nothing"
     return "torch stays: nothing that is installed replaces or breaks it"
 
 
