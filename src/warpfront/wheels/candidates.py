@@ -68,20 +68,6 @@ def why_no_candidate(requirement: Requirement, site: Site, transport: Transport)
     return f"no index has {wanted}: the newest is {version}, at {source}"
 
 
-def newest_archive(
-    requirement: Requirement, site: Site, transport: Transport
-) -> tuple[Version, Link] | None:
-    """Return the newest source archive that meets `requirement`; None where there is none."""
-    offered = {
-        version: link
-        for source, flat in reversed(_sources(site))
-        for version, link in _files(source, requirement.name, transport, flat=flat)
-        if link.filename.endswith(".tar.gz")
-    }
-    fitting = list(requirement.specifier.filter(sorted(offered)))
-    return (fitting[-1], offered[fitting[-1]]) if fitting else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderRelease:
     """The newest release of a distribution that has a module which its newer ones lack. `below` is

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.pylock import PackageSdist
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -36,12 +37,12 @@ from warpfront.port.preflight.following import (
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.candidates import newest_archive, why_hidden, why_no_candidate
+from warpfront.wheels.candidates import why_hidden, why_no_candidate
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.resolution import Contradiction, Resolution, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
-from warpfront.wheels.sources import Site
+from warpfront.wheels.sources import Link, Site
 from warpfront.wheels.variant_pages import write_stand_in
 from warpfront.wheels.wheelhouse import final_requires, save
 from warpfront.wheels.wheelless import askers_without_wheels
@@ -150,49 +151,67 @@ class Following:
             if not kept:
                 return {}
             found = resolver.rehearsal(kept, self.stack.installed, excludes)
-            if isinstance(found, Mapping) or not self._read_archives(found, folder):
+            if isinstance(found, Mapping):
+                return found
+            if not self._read_archives(resolver, kept, found, folder):
                 return found
 
-    def _read_archives(self, found: Contradiction, folder: Path) -> bool:
+    def _read_archives(
+        self, resolver: UvResolver, lines: tuple[str, ...], found: Contradiction, folder: Path
+    ) -> bool:
         """Whether packages without wheels were the reason. Where a package's source archive says
         what it demands, a wheel of that metadata stands for it; else it is left unread.
         """
         more = askers_without_wheels(found.explanation, self.unread)
+        new = tuple(name for name in more if name not in self.stood_for)
+        archives = self._archives(resolver, lines, new[: MOST_ARCHIVES - len(self.stood_for)])
+        self.stood_for.extend(archives)
         for name in more:
-            made = False
-            if name not in self.stood_for and len(self.stood_for) < MOST_ARCHIVES:
-                self.stood_for.append(name)
-                made = self._stand_in(name, folder)
-            if not made:
+            if name not in archives or not self._stand_in(name, archives[name], folder):
                 self.unread.append(name)
         return bool(more)
 
-    def _stand_in(self, name: str, folder: Path) -> bool:
+    def _archives(
+        self, resolver: UvResolver, lines: tuple[str, ...], names: tuple[str, ...]
+    ) -> dict[str, tuple[str, PackageSdist]]:
+        """The source archives that uv takes of these packages, each with its version."""
+        own = {*self.stack.stack.held, *self.stack.stack.excluded}
+        wanted = tuple(one for one in lines if _name(one) not in own)
+        found = self._resolution(resolver, wanted, unread=names) if names else None
+        if not isinstance(found, Resolution):
+            return {}
+        return {
+            str(one.name): (str(one.version), one.sdist)
+            for one in found.pylock.packages
+            if one.name in names and one.sdist is not None
+        }
+
+    def _stand_in(self, name: str, archive: tuple[str, PackageSdist], folder: Path) -> bool:
         """Write a wheel of a source archive's metadata, where that follows without running it."""
+        version, sdist = archive
         asking = (Requirement(one.text) for one in self.asked if one.kind is Kind.REQUIREMENT)
-        line = next((one for one in asking if canonicalize_name(one.name) == name), None)
+        if any(canonicalize_name(one.name) == name and one.extras for one in asking):
+            return False
         with (
             self.site.transport() as transport,
             tempfile.TemporaryDirectory(prefix="warpfront-") as place,
         ):
-            offered = newest_archive(line or Requirement(name), self.site, transport)
-            if offered is None or (line is not None and line.extras):
-                return False
-            version, link = offered
+            url = sdist.url or str(sdist.path)
+            link = Link(url=url, filename=sdist.filename, size_bytes=sdist.size)
             key = name, f"{version} (source archive)"
             if key not in self.known:
-                archive = Path(place) / "sdist.tar.gz"
+                path = Path(place) / "sdist.tar.gz"
                 if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES:
                     return False
-                if save(link, archive, transport) is not None:
+                if save(link, path, transport) is not None:
                     return False
-                requires = _demands_of(archive, Path(place) / "files")
+                requires = _demands_of(path, Path(place) / "files")
                 if requires is None:
                     return False
                 self.known[key] = Distribution(name=name, version=key[1], requires=requires)
         stem = f"{name.replace('-', '_')}-{version}"
-        path = f"{stem}-py3-none-any.whl"
-        write_stand_in(path, folder, requires=self.known[key].requires)
+        wheel = f"{stem}-py3-none-any.whl"
+        write_stand_in(wheel, folder, requires=self.known[key].requires)
         return True
 
     def _disturbed(self, changes: Mapping[str, str]) -> bool:
@@ -216,7 +235,7 @@ class Following:
             found = self._resolution(resolver, kept)
             if isinstance(found, Resolution):
                 break
-            if self._read_archives(found, folder):
+            if self._read_archives(resolver, kept, found, folder):
                 continue
             culprits = self._culprits(resolver, kept, found)
             unknown.append(self._why_left_out(culprits, found))
@@ -232,12 +251,12 @@ class Following:
         )
 
     def _resolution(
-        self, resolver: UvResolver, lines: tuple[str, ...]
+        self, resolver: UvResolver, lines: tuple[str, ...], unread: tuple[str, ...] = ()
     ) -> Resolution | Contradiction:
         self.calls[0] += 1
         own = (*self.stack.stack.held, *self.stack.stack.excluded)
         excludes = tuple(sorted({*own, *self.unread}))
-        return resolver.resolution(lines, Terms(excludes=excludes, best_match=True))
+        return resolver.resolution(lines, Terms(excludes=excludes, unread=unread, best_match=True))
 
     def _culprits(
         self,
