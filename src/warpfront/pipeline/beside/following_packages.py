@@ -1,5 +1,5 @@
-"""preflight: what the packages behind a project's lines do to each torch stack, by uv's own dry run
-beside the metadata of that stack.
+"""preflight: the effect of the packages behind a project's lines on each torch stack, by uv's own
+dry run on the metadata of that stack.
 
 Where the lines cannot be met together, those that keep the rest from being met are left out, each
 with its reason, and the rest is followed.
@@ -134,15 +134,15 @@ class Following:
 
     @property
     def _is_in_base(self) -> bool:
-        """Whether torch comes with the base, as a vendor's pre-release. No installer keeps one
-        that no line names, so that none is tried on it.
+        """Return whether torch comes with the base, as a vendor's pre-release. No installer keeps
+        one that no line names, so that uv is not tried on it.
         """
         return any(Version(one).is_prerelease for one in self.stack.stack.held.values())
 
     def _rehearsed(
         self, resolver: UvResolver, lines: tuple[str, ...], folder: Path
     ) -> Mapping[str, str] | Contradiction:
-        """What uv would install for these lines, without what has neither wheel nor metadata."""
+        """Return the installations of uv for these lines, without packages that it cannot read."""
         if self._is_in_base:
             return Contradiction(explanation="torch comes with the base")
         while True:
@@ -159,8 +159,8 @@ class Following:
     def _read_archives(
         self, resolver: UvResolver, lines: tuple[str, ...], found: Contradiction, folder: Path
     ) -> bool:
-        """Whether packages without wheels were the reason. Where a package's source archive says
-        what it demands, a wheel of that metadata stands for it; else it is left unread.
+        """Return whether packages without wheels were the reason. A wheel of metadata stands for a
+        package whose source archive has its demands; any other is left unread.
         """
         more = askers_without_wheels(found.explanation, self.unread)
         new = tuple(name for name in more if name not in self.stood_for)
@@ -174,7 +174,7 @@ class Following:
     def _archives(
         self, resolver: UvResolver, lines: tuple[str, ...], names: tuple[str, ...]
     ) -> dict[str, tuple[str, PackageSdist]]:
-        """The source archives that uv takes of these packages, each with its version."""
+        """Return the source archives that uv takes of these packages, each with its version."""
         own = {*self.stack.stack.held, *self.stack.stack.excluded}
         wanted = tuple(one for one in lines if _name(one) not in own)
         found = self._resolution(resolver, wanted, unread=names) if names else None
@@ -215,7 +215,7 @@ class Following:
         return True
 
     def _disturbed(self, changes: Mapping[str, str]) -> bool:
-        """Whether these installations replace a distribution of the stack, or break it."""
+        """Return whether these installations replace a distribution of the stack, or break it."""
         stack = self.stack.stack
         broken = any(
             not need.specifier.contains(changes[name], prereleases=True)
@@ -225,7 +225,7 @@ class Following:
         return broken or any(name in stack.held for name in changes)
 
     def _solved(self, resolver: UvResolver, lines: tuple[str, ...], folder: Path) -> Solved:
-        """The lines without the stack, and without those that keep the others from an answer."""
+        """Resolve the lines without the stack, and without those that have no answer."""
         left_out: list[str] = []
         unknown: list[str] = []
         kept = lines
@@ -264,8 +264,8 @@ class Following:
         lines: tuple[str, ...],
         found: Contradiction,
     ) -> tuple[str, ...]:
-        """The fewest of `lines` that have no answer together: of those that uv names, where these
-        are enough, and else the first that it names.
+        """Return the fewest of `lines` that have no answer together: of those that uv names, where
+        these are enough, and else the first that it names.
         """
 
         def contradict(some: tuple[str, ...]) -> bool:
@@ -313,8 +313,8 @@ class Following:
     def _explained(
         self, resolver: UvResolver, changes: Mapping[str, str], lines: tuple[str, ...]
     ) -> list[tuple[Asked, Breach]]:
-        """The lines whose packages disturb the stack, of those that uv would install; and those
-        that bring what is excluded here and would come elsewhere, such as another triton.
+        """Return the lines whose packages disturb the stack, of those that uv would install; and
+        those that bring a name that is excluded here, such as another triton.
         """
         is_disturbed = self._disturbed(changes)
         if not (is_disturbed or self.stack.stack.excluded):
@@ -341,7 +341,7 @@ class Following:
         return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
 
     def _distributions(self, resolver: UvResolver, found: Resolution) -> tuple[Distribution, ...]:
-        """With what the wheels demand, read without fetching them where that can be."""
+        """Return the distributions with their demands, read by ranges of the wheels if possible."""
         wanted = [one for one in found.versions.items() if one not in self.known]
         urls = {str(one.name): one.wheels[0].url for one in found.pylock.packages if one.wheels}
         with self.site.transport() as transport, ThreadPoolExecutor(8) as pool:
@@ -361,7 +361,7 @@ class Following:
         return (*kept.values(), *new)
 
     def _hidden(self) -> Iterator[str]:
-        """Notes on versions that an earlier index hides from uv."""
+        """Return notes on versions that an earlier index hides from uv."""
         lines = followed_lines(self.asked, self.stack, self.local)
         with self.site.transport() as transport, ThreadPoolExecutor(8) as pool:
 
@@ -374,8 +374,8 @@ class Following:
 
 
 def _demands_of(archive: Path, folder: Path) -> tuple[str, ...] | None:
-    """What a source archive demands by itself: its metadata where that is final (PEP 643), or its
-    project's files where they need not be run; None where neither says it.
+    """Return the demands in a source archive: of its metadata where that is final (PEP 643), or of
+    its project's files where they need not be run; None where neither has them.
     """
     folder.mkdir()
     project = unpack_project_files(archive, folder)

@@ -1,4 +1,4 @@
-"""preflight: what a user's project would do to the torch of each cell, without building anything.
+"""preflight: the effect of a user's project on the torch of each cell, without building anything.
 
 Read the files and what they include, judge each line on each torch stack, then try what is left on
 each stack as it is, and name the lines whose packages do not accept it.
@@ -46,8 +46,8 @@ def preflight(
     parts: Parts = _WHOLE,
     offline: bool = False,
 ) -> Preflight:
-    """Return what in `files` of `repo` (all that is found there if none is named), with the extras
-    and groups of `parts`, does not hold on which of the selected cells.
+    """Return the requirements in `files` of `repo` (all files found there by default), with the
+    extras and groups of `parts`, that do not hold on some of the selected cells.
 
     Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
     error: what could not be judged is `unknown`.
@@ -88,8 +88,8 @@ def examine(
     offline: bool = False,
     known: Known | None = None,
 ) -> Preflight:
-    """Return what in the files that were read does not hold on which of `stacks`. `known` keeps
-    metadata for whoever examines many projects.
+    """Return the requirements in the files that do not hold on some of `stacks`. `known` keeps
+    metadata between the examinations of several projects.
     """
     gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
     notes: list[str] = []
@@ -123,7 +123,7 @@ def examine(
 
 
 def _unread_stack(stack: CellStack, asked: tuple[Asked, ...]) -> Iterator[str]:
-    """Where a stack's metadata could not be had, lines about what torch needs are not judged."""
+    """Report a stack without metadata: lines about the needs of its torch are not judged."""
     if asked and stack.own is not None and not any(one.name == "torch" for one in stack.own):
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
@@ -134,7 +134,7 @@ def read_stacks(
     requirements: Mapping[str, RequirementList],
     folders: Folders,
 ) -> tuple[CellStack, ...]:
-    """The torch stacks of the selected cells, with what their locks say of them."""
+    """Return the torch stacks of the selected cells, with the versions in their locks."""
     chosen = select(cells, selection)
     locks = fresh_locks(chosen, cells, requirements, folders)
     return stacks_of(chosen, locks, compat.packaged())
@@ -147,7 +147,7 @@ def _follow(
     watch: Watch,
     known: Known,
 ) -> dict[str, Followed]:
-    """Return what the packages behind the lines do to each stack, by its title."""
+    """Return the effects of the packages behind the lines, by the title of each stack."""
     site = read_site(run)
 
     def follow(stack: CellStack) -> Followed:
@@ -161,7 +161,7 @@ def _follow(
 
 
 def _unfollowed(followed: Mapping[str, Followed], stacks: tuple[CellStack, ...]) -> list[str]:
-    """What could not be followed, each once, with the stacks where it is not all of them."""
+    """Return the reasons for packages that were not followed, each with its stacks."""
     said: dict[str, list[str]] = {}
     for title, one in followed.items():
         for text in one.unknown:
@@ -199,7 +199,7 @@ def _place(asked: Asked, rule: str) -> tuple[str, int, str, str]:
 
 
 def _written(asked: Asked, text: str | None) -> str | None:
-    """The whole line with `text` in the place of what stands there now."""
+    """Return the whole line with `text` in the place of the requirement."""
     if text == "":
         alone = asked.source.partition(" #")[0].strip().rstrip(",") == asked.literal
         return "" if alone or asked.end_line != asked.line else None

@@ -1,4 +1,4 @@
-"""The files of a project that say what it asks for: its own, those that they include, and nothing
+"""The requirements in the files of a project: its own files and those that they include, and none
 outside of the project's folder.
 """
 
@@ -42,7 +42,7 @@ def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:
 
 
 def read_project(folder: Path) -> tuple[FileAsks, ...]:
-    """Return what the project in `folder` asks for when it is built: of its own files alone."""
+    """Return the requirements in the project files of `folder`, as a build reads them."""
     reading = _Reading(read={}, root=folder.resolve())
     for name in _PROJECT_FILES:
         path = folder / name
@@ -54,7 +54,7 @@ def read_project(folder: Path) -> tuple[FileAsks, ...]:
 
 
 def _root_of(path: Path, repo: Path) -> Path:
-    """The folder that files named in `path` have to lie in: `repo`, or else the project's."""
+    """Return the folder that confines the includes of `path`: `repo`, or else its project's."""
     folder = path.absolute().parent.resolve()
     if folder.is_relative_to(repo.resolve()):
         return repo.resolve()
@@ -124,7 +124,7 @@ class _Reading:
             self._include(file, resolved, include, above, **group_of)  # type: ignore[arg-type]
 
     def _inside(self, path: Path, *, shown: str) -> Path:
-        """`path` without links. Raise `InputError` where that is outside of the project."""
+        """Return `path` without links. Raise `InputError` where that is outside of the project."""
         resolved = path.resolve()
         if not resolved.is_relative_to(self.root):
             raise InputError(
@@ -157,7 +157,7 @@ class _Reading:
             )
 
     def _project(self, where: str, include: Include, target: Path, group: str, part: Part) -> None:
-        """A local project: whatever of its files is there. One that is met twice is read once."""
+        """Read the files of a local project, once each."""
         found = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
         if not found and not group:
             unknown = f"{where}: the folder was not followed: no project"
@@ -172,7 +172,7 @@ class _Reading:
                 break
 
     def result(self) -> tuple[FileAsks, ...]:
-        """The files, with what could not be read of them."""
+        """Return the files, with the reasons for everything that could not be read."""
         return tuple(
             replace(
                 file,
@@ -208,7 +208,7 @@ def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileA
 
 
 def _read_text(path: Path, shown: str) -> str:
-    """A project is a stranger's: a FIFO or a device in the place of a list is none."""
+    """Return the text of a regular file: a FIFO or a device is refused."""
     try:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
