@@ -149,10 +149,10 @@ class UvResolver:
         self,
         requirements: tuple[str, ...],
         installed: Iterable[Distribution],
-        excludes: tuple[str, ...] = (),
+        terms: Terms = NO_TERMS,
     ) -> Mapping[str, str] | Contradiction:
         """Return what uv would install (name -> version) where `installed` are there, by its own
-        dry run. Only metadata is read.
+        dry run. Only metadata is read. Of `terms`, excludes and constraints count.
         """
         inputs = self._inputs
         with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
@@ -164,7 +164,8 @@ class UvResolver:
                 *("--python", sys.executable, "--python-version", inputs.python),
                 *("--python-platform", _platform(inputs), "--only-binary", ":all:"),
                 *(*_BEST_MATCH, "--requirements", "requirements.in"),
-                *option_file(folder, "excludes", excludes),
+                *option_file(folder, "excludes", terms.excludes),
+                *option_file(folder, "constraints", terms.constraints),
             )
             command = uv_command(
                 arguments, site=self._site, indexes=self._reach.site, folder=folder

@@ -16,6 +16,7 @@ from warpfront.model import Distribution, LockInputs
 from warpfront.pipeline.beside import preflighting
 from warpfront.pipeline.beside.preflighting import examine
 from warpfront.port.preflight import rule_texts
+from warpfront.port.preflight.asked import Kind
 from warpfront.port.preflight.breaches import Preflight
 from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.stacks import CellStack
@@ -111,10 +112,13 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Examin
             "mirrored": Site(index_url=served.url, extra_index_urls=(mirrored.url,)),
         }
 
-        def examine_text(text: str, stack: CellStack | None = None, site: str = "one") -> Preflight:
+        def examine_text(
+            text: str, stack: CellStack | None = None, site: str = "one", constraints: str = ""
+        ) -> Preflight:
             monkeypatch.setattr(preflighting, "read_site", lambda _run: sites[site])
             read = read_requirements(text, path="r.txt")
-            return examine((read,), (stack or a_stack(),), Silent())
+            more = read_requirements(constraints, path="c.txt", kind=Kind.CONSTRAINT)
+            return examine((read, more), (stack or a_stack(),), Silent())
 
         yield examine_text
 
@@ -146,6 +150,13 @@ def test_an_installer_decides_which_release_it_takes(examined: Examined) -> None
     """Beside a line for torch it goes back to the release that fits; alone it takes the newest."""
     assert ruled(examined("torch\npaired\n")) == []
     assert ruled(examined("paired\n")) == [(1, rule_texts.MOVED_BY_DEPENDENCY)]
+
+
+def test_a_constraint_decides_which_release_comes(examined: Examined) -> None:
+    assert ruled(examined("torch\npaired\n", constraints="paired==2.0\n")) == [
+        (2, rule_texts.MOVED_BY_DEPENDENCY)
+    ]
+    assert ruled(examined("paired\n", constraints="paired<2\n")) == []
 
 
 def test_a_package_below_may_cap_what_torch_needs(examined: Examined) -> None:

@@ -28,6 +28,7 @@ from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.following import (
     Followed,
     breach_from,
+    constraint_lines,
     followed_lines,
     rehearsed_lines,
     unfollowed,
@@ -147,10 +148,13 @@ class Following:
             return Contradiction(explanation="torch comes with the base")
         while True:
             kept = tuple(one for one in lines if _name(one) not in self.unread)
-            excludes = (*self.stack.stack.excluded, *self.unread)
             if not kept:
                 return {}
-            found = resolver.rehearsal(kept, self.stack.installed, excludes)
+            terms = Terms(
+                excludes=(*self.stack.stack.excluded, *self.unread),
+                constraints=constraint_lines(self.asked, self.stack),
+            )
+            found = resolver.rehearsal(kept, self.stack.installed, terms)
             if isinstance(found, Mapping):
                 return found
             if not self._read_archives(resolver, kept, found, folder):
@@ -255,8 +259,13 @@ class Following:
     ) -> Resolution | Contradiction:
         self.calls[0] += 1
         own = (*self.stack.stack.held, *self.stack.stack.excluded)
-        excludes = tuple(sorted({*own, *self.unread}))
-        return resolver.resolution(lines, Terms(excludes=excludes, unread=unread, best_match=True))
+        terms = Terms(
+            excludes=tuple(sorted({*own, *self.unread})),
+            constraints=constraint_lines(self.asked, self.stack),
+            unread=unread,
+            best_match=True,
+        )
+        return resolver.resolution(lines, terms)
 
     def _culprits(
         self,

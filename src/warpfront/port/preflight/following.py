@@ -40,14 +40,27 @@ def followed_lines(
     """Return the lines that an installer resolves on this stack: installed, from an index, and
     applying there. `local` are names that no index serves.
     """
-    lines = []
+    return tuple(_applying(asked, Kind.REQUIREMENT, stack, local))
+
+
+def constraint_lines(asked: Iterable[Asked], stack: CellStack) -> tuple[str, ...]:
+    """Return the constraints that an installer applies, without those that are findings."""
+    return tuple(
+        _bare(Requirement(one.text))
+        for one in _applying(asked, Kind.CONSTRAINT, stack)
+        if breach_of(one, stack) is None
+    )
+
+
+def _applying(
+    asked: Iterable[Asked], kind: Kind, stack: CellStack, local: Collection[str] = ()
+) -> Iterator[Asked]:
     for one in asked:
-        if one.kind is Kind.REQUIREMENT and one.is_installed:
+        if one.kind is kind and one.is_installed:
             requirement = Requirement(one.text)
             name = canonicalize_name(requirement.name)
             if not requirement.url and name not in local and applies(requirement, stack, one.group):
-                lines.append(one)
-    return tuple(lines)
+                yield one
 
 
 def wanted_lines(
