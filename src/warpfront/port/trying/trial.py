@@ -109,7 +109,7 @@ class Trial:
     def lacking(self) -> tuple[str, ...]:
         """What it was without in the last run."""
         return tuple(
-            one.miss.top or one.miss.distribution
+            one.miss.module or one.miss.distribution
             for one in self.found
             if not one.folder and not (one.version and self.installed)
         )
