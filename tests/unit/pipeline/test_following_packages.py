@@ -206,6 +206,12 @@ def test_a_source_archive_is_followed_where_it_says_what_it_demands(
     assert found.unknown == ()
 
 
+def test_several_source_archives_are_followed_together(examined: Examined) -> None:
+    found = examined("torch\ncomputed\nliteral\nunbuilt\nfinal\n")
+    assert [line for line, _ in ruled(found)] == [3, 5]
+    assert sorted(text.partition(" ")[0] for text in found.unknown) == ["computed", "unbuilt"]
+
+
 def test_a_source_archive_whose_demands_are_computed_is_not_determined(
     examined: Examined,
 ) -> None:

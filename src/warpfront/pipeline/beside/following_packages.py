@@ -170,7 +170,7 @@ class Following:
         new = tuple(name for name in more if name not in self.stood_for)
         archives = self._archives(resolver, lines, new[: MOST_ARCHIVES - len(self.stood_for)])
         self.stood_for.extend(archives)
-        for name in more:
+        for name in dict.fromkeys((*more, *archives)):
             if name not in archives or not self._stand_in(name, archives[name], folder):
                 self.unread.append(name)
         return bool(more)
@@ -181,7 +181,14 @@ class Following:
         """Return the source archives that uv takes of these packages, each with its version."""
         own = {*self.stack.stack.held, *self.stack.stack.excluded}
         wanted = tuple(one for one in lines if _name(one) not in own)
-        found = self._resolution(resolver, wanted, unread=names) if names else None
+        found: Resolution | Contradiction | None = None
+        while names and not isinstance(found, Resolution):
+            found = self._resolution(resolver, wanted, unread=names)
+            if isinstance(found, Contradiction):
+                more = askers_without_wheels(found.explanation, (*self.unread, *names))
+                if not more or len(names) >= MOST_ARCHIVES:
+                    break
+                names += more
         if not isinstance(found, Resolution):
             return {}
         return {
