@@ -37,7 +37,9 @@ from warpfront.inside.guard.constraints import constraint_lines
 from warpfront.inside.guard.names import triton_shims
 from warpfront.inside.guard.policy import Policy
 from warpfront.model import Selection
-from warpfront.pipeline.beside.preflighting import Known, examine, read_files, read_stacks
+from warpfront.pipeline.beside.following_packages import Known
+from warpfront.pipeline.beside.preflighting import examine, read_stacks
+from warpfront.pipeline.beside.project_files import read_files
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.port.preflight.asked import FileAsks
 from warpfront.port.preflight.breaches import Preflight

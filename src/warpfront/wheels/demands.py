@@ -6,17 +6,19 @@ against the version that the cell has, and the packages that led to it are named
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.inside.guard.constraints import sentinel
-from warpfront.inside.guard.names import sentinels, triton_shims
+from warpfront.inside.guard.names import sentinels, stack_patterns, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
 from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 
@@ -26,14 +28,32 @@ _Node = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """The versions of a distribution that the stack accepts, and the names that demand them."""
+
+    specifier: SpecifierSet
+    askers: tuple[str, ...]
+
+    def accepts_some(self, specifier: SpecifierSet) -> bool:
+        """Whether a version may exist that meets both."""
+        return not self.specifier.is_disjoint(specifier)
+
+    def text(self, name: str) -> str:
+        verb = "need" if self.askers[1:] else "needs"
+        return f"{' and '.join(self.askers)} {verb} {name}{self.specifier}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """A cell's torch stack as packages may demand it: `held` name -> version, `answered` name ->
-    the version of the shim that answers for it, and the names that must not come -> why.
+    the version of the shim that answers for it, the names that must not come -> why, and what the
+    stack `needs` of other distributions.
     """
 
     held: Mapping[str, str]
     answered: Mapping[str, str]
     foreign: Mapping[str, str]
+    needs: Mapping[str, Need] = field(default_factory=dict)
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -108,14 +128,51 @@ def unmet_demands(
     *,
     python: str,
     machine: str,
+    has_shims: bool = True,
 ) -> tuple[UnmetDemand, ...]:
     """The demands on `stack` that do not hold, each once per package that has it, with the shortest
-    chain that leads to it from `requirements`, the image's own.
+    chain that leads to it from `requirements`, the image's own. Without shims, as outside of a
+    guarded image, a demand on a name that they answer for is unmet.
     """
+    if not has_shims:
+        others = dict.fromkeys(stack.answered, "this torch has another build of it")
+        stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **others})
     walk = _Walk(
         {one.name: one for one in distributions}, stack, marker_environment(python, machine)
     )
     return tuple(dict.fromkeys(walk.from_requirements(requirements)))
+
+
+def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
+    """Return what a build of a torch release demands, without the libraries of its own vendor."""
+    patterns = [one for toolkit in ("cuda", "rocm", "xpu") for one in stack_patterns(toolkit)]
+    wanted = filter(None, map(readable_requirement, requires))
+    return tuple(
+        str(one)
+        for one in wanted
+        if not any(fnmatch(canonicalize_name(one.name), pattern) for pattern in patterns)
+    )
+
+
+def needs_of(
+    distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
+) -> Mapping[str, Need]:
+    """What these distributions of the stack demand, without extras, of others than the stack's."""
+    own = {*stack.held, *stack.answered, *stack.foreign}
+    environment = {**marker_environment(python, machine), "extra": ""}
+    found: dict[str, Need] = {}
+    for one in distributions:
+        for requirement in filter(None, map(readable_requirement, one.requires)):
+            name = canonicalize_name(requirement.name)
+            marker = requirement.marker
+            if name in own or (marker and not marker_holds(marker, environment)):
+                continue
+            before = found.get(name, Need(specifier=SpecifierSet(), askers=()))
+            found[name] = Need(
+                specifier=before.specifier & requirement.specifier,
+                askers=tuple(dict.fromkeys((*before.askers, one.name))),
+            )
+    return found
 
 
 def relaxed_of(
@@ -193,6 +250,8 @@ class _Walk:
 
     def _is_unmet(self, name: str, requirement: Requirement) -> bool:
         held = self._stack.held.get(name) or self._stack.answered.get(name)
+        if need := self._stack.needs.get(name):
+            return not need.accepts_some(requirement.specifier)
         if held is None:
             return name in self._stack.foreign
         return bool(requirement.url) or not requirement.specifier.contains(held, prereleases=True)
@@ -200,10 +259,12 @@ class _Walk:
     def _unmet(self, name: str, requirement: Requirement, asker: _Node | None) -> UnmetDemand:
         held = self._stack.held.get(name) or self._stack.answered.get(name)
         why = self._stack.foreign.get(name, "").replace(".", " ")
+        need = self._stack.needs.get(name)
+        lacks = f"has {need.text(name)}" if need else f"must not hold it ({why})"
         return UnmetDemand(
             asker=asker[0] if asker else "",
             wanted=str(requirement).partition(";")[0].strip(),
-            instead=f"holds {name} {held}" if held else f"must not hold it ({why})",
+            instead=f"holds {name} {held}" if held else lacks,
             chain=self._chain(asker),
         )
 

@@ -35,12 +35,9 @@ def read_small_members(
     """The texts of these files of a wheel's dist-info, where it has them and they are as long as
     such files are; None where its server gives no ranges, or no wheel.
     """
-    file: Path | _Remote | None = source if isinstance(source, Path) else None
+    file = _opened(source, transport)
     if file is None:
-        size = transport.size_bytes(str(source))
-        if isinstance(size, NoAnswer):
-            return None
-        file = _Remote(str(source), size, transport)
+        return None
     try:
         with zipfile.ZipFile(file) as archive:
             return {
@@ -51,6 +48,26 @@ def read_small_members(
             }
     except UNREADABLE:
         return None
+
+
+def read_file_names(source: str | Path, transport: Transport) -> frozenset[str] | None:
+    """Return the names of a wheel's files, from its directory; None as above."""
+    file = _opened(source, transport)
+    if file is None:
+        return None
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return frozenset(archive.namelist())
+    except UNREADABLE:
+        return None
+
+
+def _opened(source: str | Path, transport: Transport) -> Path | _Remote | None:
+    """A wheel to be read by ranges; None where its server does not say how long it is."""
+    if isinstance(source, Path):
+        return source
+    size = transport.size_bytes(source)
+    return None if isinstance(size, NoAnswer) else _Remote(source, size, transport)
 
 
 def _is_of_info(member: str, names: Collection[str]) -> bool:

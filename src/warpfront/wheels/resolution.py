@@ -27,7 +27,8 @@ class Terms:
     their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
     what is demanded anyway. `unread` are source archives that are taken without asking what they
     demand, which only building them would tell. `answered` are pins of names that a shim of the
-    image answers for: no index is asked for them, and they are in no lock.
+    image answers for: no index is asked for them, and they are in no lock. `best_match` takes a
+    name's best version of all indexes, as pip does: for reading metadata, and never for a lock.
     """
 
     overrides: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class Terms:
     constraints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     answered: tuple[Pin, ...] = ()
+    best_match: bool = False
 
 
 NO_TERMS = Terms()

@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from warpfront.wheels.resolution import (
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
+from warpfront.wheels.stack_metadata import write_environment
 from warpfront.wheels.trust import known_names, misplaced
 from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.variant_pages import VariantPages
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 _PROJECT = "this-cell"
 _EXPLANATION_CHARACTERS = 1500
+_BEST_MATCH = ("--index-strategy", "unsafe-best-match")
+_INSTALLS = re.compile(r"^ \+ ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 # uv's advice to take a name from whichever index has the highest version: docs/security.md.
 _OTHER_STRATEGY = re.compile(r"^hint: .*--index-strategy.*$", re.MULTILINE)
@@ -158,6 +161,37 @@ class UvResolver:
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
 
+    def rehearsal(
+        self,
+        requirements: tuple[str, ...],
+        installed: Iterable[Distribution],
+        terms: Terms = NO_TERMS,
+    ) -> Mapping[str, str] | Contradiction:
+        """Return what uv would install (name -> version) where `installed` are there, by its own
+        dry run. Only metadata is read. Of `terms`, excludes and constraints count.
+        """
+        inputs = self._inputs
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+            folder = Path(name)
+            write_environment(folder / "environment", installed)
+            (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
+            arguments = (
+                *("pip", "install", "--dry-run", "--target", "environment"),
+                *("--python", sys.executable, "--python-version", inputs.python),
+                *("--python-platform", _platform(inputs), "--only-binary", ":all:"),
+                *(*_BEST_MATCH, "--requirements", "requirements.in"),
+                *option_file(folder, "excludes", terms.excludes),
+                *option_file(folder, "constraints", terms.constraints),
+            )
+            command = uv_command(
+                arguments, site=self._site, indexes=self._reach.site, folder=folder
+            )
+            completed = self._run(command)
+        if completed.returncode != 0:
+            return _read_failure(inputs, completed)
+        lines = _INSTALLS.findall(completed.stdout + completed.stderr)
+        return {canonicalize_name(name): version for name, version in lines}
+
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """One wheel per distribution, the best for the base's Python and C library."""
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
@@ -263,6 +297,7 @@ class UvResolver:
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
+                *(_BEST_MATCH if terms.best_match else ()),
                 *(word for one in terms.unread for word in ("--no-binary", one)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),

@@ -254,6 +254,20 @@ def _member_text(archive: zipfile.ZipFile, member: str) -> str:
     return archive.read(member).decode("utf-8", errors="replace")
 
 
+def final_requires(metadata: str) -> tuple[str, ...] | None:
+    """`Requires-Dist` of a source archive's PKG-INFO where every wheel of it has the same (PEP
+    643); None where a build may say otherwise.
+    """
+    from packaging.metadata import parse_email  # noqa: PLC0415 - see above
+
+    fields = parse_email(metadata)[0]
+    version = fields.get("metadata_version", "1")
+    dynamic = {one.lower() for one in fields.get("dynamic", ())}
+    if version in {"1", "1.0", "1.1", "1.2", "2.0", "2.1"} or "requires-dist" in dynamic:
+        return None
+    return tuple(fields.get("requires_dist", ()))
+
+
 def sha256_of(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

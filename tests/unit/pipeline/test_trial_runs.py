@@ -4,6 +4,8 @@ with the real uv over stand-in wheels.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,13 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.model import Blocked, DeviceAccess, Selection, WheelIndex
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    Blocked,
+    DeviceAccess,
+    Selection,
+    WheelIndex,
+)
 from warpfront.pipeline.beside import trial_runs
 from warpfront.pipeline.beside.trial_runs import (
     TrialRequest,
@@ -27,9 +35,11 @@ from warpfront.pipeline.beside.trial_runs import (
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
 from warpfront.port.trying.trial import Trial
+from warpfront.port.trying.trial_text import trial_text
 from warpfront.system import process
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
+from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.lock import lock_inputs
 from warpfront.wheels.sources import Site
 
@@ -188,13 +198,134 @@ def test_what_would_move_torch_or_has_no_wheel_is_refused_with_the_reason(place:
     assert "deepspeed has no wheel for this image" in buildable.found[0].refusal
     assert "`builds: deepspeed:`" in buildable.found[0].hint
     unknown = place.tried(Program("nobodys_module"))
-    assert unknown.found[0].refusal == "nobody here knows which distribution brings it"
+    assert unknown.found[0].refusal == "it is not known here which distribution brings it"
     assert "--provides nobodys_module=DISTRIBUTION" in unknown.found[0].hint
     unseen = place.tried(Program("torch"))
     assert unseen.found[0].refusal.startswith("the image holds torch 2.13.0+cpu, and this program")
     assert {moved.runs, built.runs, unknown.runs, unseen.runs} == {1}
     given = place.tried(Program("nobodys_module"), provides={"nobodys_module": "psutil"})
     assert (given.works, given.runs) == (False, 2), "it does not bring it, and is not tried again"
+
+
+class Facts:
+    """The program that lists an image's distributions with their metadata."""
+
+    def __init__(self, **inside: tuple[str, list[str]]) -> None:
+        self.inside = inside
+
+    def __call__(self, request: RunRequest, on_line: Line) -> int:
+        assert request.binds == ()
+        on_line("a warning of some package")
+        on_line(json.dumps(self.inside))
+        return 0
+
+
+def holding(place: Spot, tmp_path: Path, *, newest: str) -> None:
+    """An image whose setuptools has no pkg_resources any more, and whose torch has a floor."""
+    index = tmp_path / "index"
+    for version in ("70.0.0", "77.0.3", "81.0.0"):
+        files: dict[str, str | bytes] = {"pkg_resources/__init__.py": "", "setuptools/x.py": ""}
+        stand_in_wheel(index, "setuptools", version, files=files)
+    for version in ("82.0.0", "84.2.1"):
+        stand_in_wheel(index, "setuptools", version, files={"setuptools/x.py": ""})
+    wheel = stand_in_wheel(tmp_path, "setuptools", newest, files={"setuptools/x.py": ""})
+    held = wheel_of(*place.folders.wheelhouse.keep(wheel))
+    place.lock = dataclasses.replace(place.lock, wheels=tuple(sorted((*place.lock.wheels, held))))
+    torch = ("2.13.0+cpu", ["setuptools>=77.0.3"])
+    place.engine.programs[ENVIRONMENT_PYTHON] = Facts(torch=torch, setuptools=(newest, []))
+
+
+def test_a_module_that_a_release_removed_comes_from_the_newest_that_has_it(
+    place: Spot, tmp_path: Path
+) -> None:
+    holding(place, tmp_path, newest="84.2.1")
+    (place.repo / "requirements.txt").write_text("torch>=2\nsetuptools\n")
+    trial = place.tried(Program("pkg_resources"))
+    (found,) = trial.found
+    assert (found.requirement, found.version, found.replaces) == (
+        "setuptools>=77.0.3,<82",
+        "81.0.0",
+        "84.2.1",
+    )
+    assert (trial.works, trial.runs) == (True, 2)
+    assert trial.requirements == ("setuptools>=77.0.3,<82",)
+    said = trial_text(trial, name="app")
+    assert "setuptools 84.2.1 has none; setuptools 81.0.0 has, of http://127.0.0.1:" in said
+    assert "which a child cannot change" in said
+    assert not place.tried(Program("pkg_resources"), install=False).works
+
+
+def test_a_removed_module_has_no_release_where_the_others_in_the_image_accept_none(
+    place: Spot, tmp_path: Path
+) -> None:
+    holding(place, tmp_path, newest="84.2.1")
+    facts = Facts(torch=("2.13.0+cpu", ["setuptools>=82"]), setuptools=("84.2.1", []))
+    place.engine.programs[ENVIRONMENT_PYTHON] = facts
+    (found,) = place.tried(Program("pkg_resources")).found
+    assert found.refusal == "the image holds setuptools 84.2.1, which has no pkg_resources"
+    assert found.hint.startswith("torch needs setuptools>=82; no release of that")
+
+
+def test_a_module_that_torch_itself_lost_is_not_looked_for(place: Spot) -> None:
+    def program(_request: RunRequest, on_line: Line) -> int:
+        on_line("Traceback (most recent call last):")
+        on_line('  File "/repo/train.py", line 1, in <module>')
+        on_line("ModuleNotFoundError: No module named 'torch._six'")
+        return 1
+
+    (found,) = place.tried(program).found  # type: ignore[arg-type]
+    assert found.refusal == "the image holds torch 2.13.0+cpu, which has no torch._six"
+    assert "port the import" in found.hint
+
+
+def test_the_image_s_own_torch_answers_where_its_index_is_out_of_reach(
+    place: Spot, tmp_path: Path
+) -> None:
+    others = tmp_path / "others"
+    for path in (tmp_path / "index").glob("*.whl"):
+        if not path.name.startswith("torch-"):
+            others.mkdir(exist_ok=True)
+            (others / path.name).write_bytes(path.read_bytes())
+    place.cell = dataclasses.replace(
+        place.cell, index=WheelIndex(name="cpu", url="http://127.0.0.1:9/cpu")
+    )
+    place.engine.programs[ENVIRONMENT_PYTHON] = Facts(torch=("2.13.0+cpu", []))
+    with serve_index(others, name="simple") as served:
+        place.site = Site(index_url=served.url)
+        trial = place.tried(Program("accelerate", "einops"))
+        refused = place.tried(Program("xformers"))
+    assert (trial.works, trial.requirements) == (True, ("accelerate==1.0",))
+    assert "xformers 0.0.1 -> torch==2.9.0, but this cell holds torch 2.13.0+cpu" in (
+        refused.found[0].refusal
+    )
+
+
+def test_the_image_that_plan_would_reuse_is_tried_without_a_record_of_its_build(
+    place: Spot,
+) -> None:
+    other = Folders(
+        root=place.root, cache=place.root / "cache", store=Store(place.root / "elsewhere")
+    )
+    (image,) = place.engine.stored
+    place.engine.programs["sh"] = Program()
+    asking = TrialRequest(repo=place.repo, argv=("python", "train.py"))
+    locks = {place.cell.id: place.lock}
+    found = [
+        try_in(
+            place.cell,
+            locks,
+            asking,
+            other,
+            engine=place.engine,
+            site=lambda: place.site,
+            watch=Silent(),
+            image_id=known,
+        )
+        for known in ("", image)
+    ]
+    assert isinstance(found[0], Blocked)
+    assert isinstance(found[1], Trial)
+    assert found[1].works
 
 
 def test_a_program_that_fails_otherwise_is_run_once(place: Spot) -> None:

@@ -11,12 +11,14 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
-from warpfront.pipeline.beside.preflighting import examine, read_file, read_files
+from warpfront.pipeline.beside.preflighting import examine
+from warpfront.pipeline.beside.project_files import read_file, read_files
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
-from warpfront.port.preflight.breaches import LineBreach
+from warpfront.port.preflight.breaches import LineBreach, Preflight
 from warpfront.port.preflight.effects import breach_of, torch_index
 from warpfront.port.preflight.following import chain_of, unmet, wanted_lines
+from warpfront.port.preflight.parts import Parts, chosen
 from warpfront.port.preflight.pyproject import read_pyproject
 from warpfront.port.preflight.report import preflight_sarif, preflight_text
 from warpfront.port.preflight.requirements_txt import read_requirements
@@ -269,7 +271,7 @@ requires = ["setuptools", "torch==2.14.1"]
 [project]
 name = "x"
 dependencies = [
-  "numpy",
+  "numpy", "xformers",
   # "torch==1.0",
   'torch==2.3.1',
 ]
@@ -335,7 +337,7 @@ def test_poetry_versions_are_read_as_pep_440() -> None:
     read = read_pyproject(POETRY, path="pyproject.toml")
     assert [(asked.line, asked.text, asked.group) for asked in read.asked] == [
         (3, "torch>=2.3,<3", ""),
-        (4, "torchvision>=0.18.0,<0.19", "optional"),
+        (4, "torchvision>=0.18.0,<0.19", "optional torchvision"),
         (5, "numpy", ""),
         (7, "torchaudio==2.3.*", "dev"),
         (10, "https://download.pytorch.org/whl/cu121", ""),
@@ -405,7 +407,7 @@ def test_setup_py_is_read_and_not_run() -> None:
     assert [(one.line, one.text, one.group) for one in read.asked] == [
         (2, "torch==2.3", ""),
         (4, "numpy", ""),
-        (4, "triton", "extra"),
+        (4, "triton", "a"),
     ]
 
 
@@ -451,7 +453,7 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
         ("r.txt", b"a\n" * 20_001, "more than 20,000 requirements"),
         ("pyproject.toml", b"a = " + b"9" * 5000, "broken TOML"),
         ("pyproject.toml", b"a = " + b"[" * 5000, "nested too deeply"),
-        ("r.txt", b"-r missing.txt\n", "r.txt:1: no such file: missing.txt"),
+        ("r.txt", b"-r missing.txt\n", "r.txt:1: no such file"),
         ("r.txt", b"-r r.txt\n", "includes itself"),
         ("pyproject.toml", b"[project\n", "broken TOML"),
         ("pyproject.toml", b"[project]\ndependencies = 'torch'\n", "not a list"),
@@ -570,8 +572,13 @@ def test_packages_without_wheels_are_told_from_uvs_words() -> None:
 def test_offline_is_said_and_is_no_pass() -> None:
     preflight = examine((FileAsks(path="r.txt"),), EVERY, Nobody(), offline=True)
     assert preflight.unknown
-    assert "unknown" in preflight_text(preflight)
+    assert preflight_text(preflight).startswith("not determined: ")
     assert "was not followed" in preflight_sarif(preflight, version="0")
+
+
+def test_files_that_ask_for_nothing_are_no_green() -> None:
+    preflight = Preflight(files=("r.txt",), stacks={}, findings=(), unknown=())
+    assert preflight_text(preflight).startswith("nothing to determine: ")
 
 
 def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:
@@ -591,3 +598,365 @@ def test_every_rule_is_explained_in_the_documentation() -> None:
 def test_a_file_is_read_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "dev.toml").write_text("[project]\nname = 'x'\ndependencies = ['torch']\n")
     assert len(read_file(tmp_path / "dev.toml", shown="dev.toml").asked) == 1
+
+
+NEEDS = {
+    "cpu": ("sympy>=1.13.3", "typing-extensions>=4.10.0", "setuptools>=77.0.3", "jinja2"),
+    "rocm": ("sympy>=1.13.3", "typing-extensions>=4.10.0", "setuptools; python_version>'3.11'"),
+}
+
+
+def with_needs(stack: CellStack) -> CellStack:
+    torch = Distribution(
+        name="torch", version=stack.torch, requires=NEEDS.get(stack.title, NEEDS["cpu"])
+    )
+    return stack.knowing([torch])
+
+
+@pytest.mark.parametrize(
+    ("text", "stacks", "written"),
+    [
+        ("typing-extensions==4.9.0\n", ("cpu", "cuda", "rocm"), "typing-extensions>=4.10.0"),
+        ("sympy<1.13\n", ("cpu", "cuda", "rocm"), "sympy>=1.13.3"),
+        ("Setuptools==69.5.1\n", ("cpu", "cuda"), "Setuptools>=77.0.3"),
+        ("setuptools<82,!=78.0\n", (), None),
+        ("jinja2==1.0\n", (), None),
+        ("typing_extensions~=4.9.0; python_version<'3.12'\n", ("cpu", "cuda"), None),
+        ("setuptools==69.5.1; python_version<'3.9'\n", (), None),
+    ],
+)
+def test_a_pin_that_torch_cannot_work_with_is_a_finding_where_its_torch_says_so(
+    text: str, stacks: tuple[str, ...], written: str | None
+) -> None:
+    found = found_in(text, *map(with_needs, EVERY))
+    assert [tuple(one.why) for one in found] == ([stacks] if stacks else [])
+    assert {one.rule for one in found} <= {rule_texts.NEEDS}
+    assert all("torch needs " in why for one in found for why in one.why.values())
+    if written:
+        assert [one.write for one in found] == [written]
+
+
+def test_lines_that_leave_no_version_of_what_torch_needs_together_are_findings() -> None:
+    text = "sympy<=1.13.3\nnumpy\nsympy!=1.13.3\n"
+    found = found_in(text, with_needs(CPU))
+    assert [(one.line, one.rule) for one in found] == [
+        (1, rule_texts.NEEDS),
+        (3, rule_texts.NEEDS),
+    ]
+    assert "requirements.txt:1, requirements.txt:3 together" in found[0].why["cpu"]
+    contradictory = "sympy<1.14\nsympy>1.14\n"
+    assert found_in(contradictory, with_needs(CPU)) == [], "that is not about torch"
+
+
+def test_a_constraint_is_held_against_what_torch_needs_too() -> None:
+    asked = one("sympy<1.13", Kind.CONSTRAINT)
+    breach = breach_of(asked, with_needs(CPU))
+    assert breach is not None
+    assert breach.rule == rule_texts.NEEDS
+    assert breach_of(one("setuptools<70", Kind.BUILD), with_needs(CPU)) is None
+
+
+def test_a_stack_whose_metadata_was_not_found_is_not_determined() -> None:
+    read = read_requirements("sympy<1.13\n", path="r.txt")
+    found = examine((read,), (CPU.knowing([]),), Nobody(), offline=True)
+    assert found.unknown[0].startswith("cpu: no source here has this torch's metadata")
+
+
+OPTIONAL = """\
+[project]
+name = "app"
+dependencies = ["numpy"]
+[project.optional-dependencies]
+gpu = ["torch==2.3.1"]
+all = ["App[gpu]"]
+[dependency-groups]
+dev = ["torch<2", {include-group = "lint"}]
+lint = ["nvidia-cublas-cu12"]
+[[tool.uv.index]]
+url = "https://download.pytorch.org/whl/cu128"
+explicit = true
+[tool.uv.sources]
+torch = [{index = "x", extra = "gpu"}]
+"""
+
+
+def deciding(text: str, parts: Parts, stack: CellStack = ROCM) -> list[int]:
+    read = chosen((read_pyproject(text, path="pyproject.toml"),), parts)
+    found = examine(read, (stack,), Nobody(), offline=True)
+    return [one.line for one in found.findings if one.decides]
+
+
+def test_what_is_not_installed_by_default_decides_nothing_unless_it_is_chosen() -> None:
+    assert deciding(OPTIONAL, Parts()) == []
+    assert deciding(OPTIONAL, Parts(extras=("gpu",))) == [5]
+    assert deciding(OPTIONAL, Parts(extras=("all",))) == [5], "by the extra that it includes"
+    assert deciding(OPTIONAL, Parts(groups=("lint",))) == [9]
+    assert deciding(OPTIONAL, Parts(groups=("dev",))) == [8, 9]
+    with pytest.raises(InputError) as caught:
+        deciding(OPTIONAL, Parts(extras=("gpus",)))
+    assert caught.value.message == "--extra gpus: the project has none of this name"
+    assert "gpu" in caught.value.hint
+
+
+def test_what_decides_nothing_is_shown_apart() -> None:
+    read = (read_pyproject(OPTIONAL, path="pyproject.toml"),)
+    found = examine(read, (ROCM,), Nobody(), offline=True)
+    assert found.count == 0
+    text = preflight_text(found)
+    apart = text.partition("These change no torch, or are not installed by default:")[2]
+    assert "torch-moved (only with `--extra gpu`)" in apart
+    assert "foreign-library (only with `--group lint`)" in apart
+    assert "note: torch-index" in apart
+
+
+def test_poetry_s_extras_choose_their_optional_dependencies() -> None:
+    text = POETRY + '[tool.poetry.extras]\nvision = ["torchvision"]\n'
+    assert deciding(text, Parts(), CPU) == []
+    assert deciding(text, Parts(extras=("vision",)), CPU) == [4]
+    assert deciding(text, Parts(groups=("dev",)), CPU) == []
+
+
+def test_an_extra_that_a_requirements_file_installs_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(OPTIONAL)
+    (tmp_path / "requirements.txt").write_text("-e .[gpu]\n")
+    read = chosen(read_files(tmp_path, ()), Parts())
+    found = examine(read, (ROCM,), Nobody(), offline=True)
+    assert [one.line for one in found.findings if one.decides] == [5]
+
+
+def test_further_requirements_files_beside_an_installable_project_are_optional(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "requirements-rocm.txt").write_text("torch<2\n-r more.txt\n")
+    (tmp_path / "more.txt").write_text("torch==1.0\n")
+
+    def decided() -> int:
+        return examine(read_files(tmp_path, ()), (CPU,), Nobody(), offline=True).count
+
+    assert decided() == 2, "there is nothing else to install"
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    assert decided() == 2, "a file of settings installs nothing"
+    (tmp_path / "pyproject.toml").write_text(OPTIONAL)
+    assert decided() == 0
+    named = read_files(tmp_path, (str(tmp_path / "requirements-rocm.txt"),))
+    assert examine(named, (CPU,), Nobody(), offline=True).count == 2
+
+
+def test_a_source_of_uv_is_for_who_demands_the_name() -> None:
+    text = (
+        '[project]\nname = "x"\ndependencies = ["numpy"]\n'
+        '[project.optional-dependencies]\nfast = ["xformers"]\n'
+        '[tool.uv.sources]\nxformers = {git = "https://x.org/xformers"}\n'
+        'nobody = {url = "https://x.org/nobody-1-py3-none-any.whl"}\n'
+        "member = {workspace = true}\n"
+    )
+    asked = read_pyproject(text, path="p").asked
+    assert [(a.text.partition(" ")[0], a.group) for a in asked] == [
+        ("numpy", ""),
+        ("xformers", "fast"),
+        ("xformers", "fast"),
+    ]
+
+
+SECRET = "root:$y$j9T$hush:19000:0:99999"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("requirements.txt", "-r {outside}/shadow\n"),
+        ("requirements.txt", "-c {outside}/shadow\n"),
+        ("requirements.txt", "-r ../outside/shadow\n"),
+        ("requirements.txt", "-r link.txt\n"),
+        ("requirements.txt", "-r folder/shadow\n"),
+        ("requirements.txt", "-e ../outside\n"),
+        ("requirements.txt", "file://{outside}\n"),
+        ("requirements.txt", "-e folder\n"),
+        ("setup.cfg", "[options]\ninstall_requires = file: ../outside/shadow\n"),
+        ("setup.py", "setup(install_requires=read('../outside/requirements.txt'))\n"),
+        (
+            "pyproject.toml",
+            (
+                "[project]\nname='x'\ndynamic=['dependencies']\n"
+                "[tool.setuptools.dynamic]\ndependencies={{file=['../outside/shadow']}}\n"
+            ),
+        ),
+        (
+            "pyproject.toml",
+            "[project]\nname='x'\ndependencies=['y']\n[tool.uv.sources]\ny={{path='../outside'}}\n",
+        ),
+        ("pyproject.toml", "[tool.poetry.dependencies]\ny={{path='{outside}'}}\n"),
+    ],
+)
+def test_nothing_outside_of_the_project_is_read(tmp_path: Path, name: str, content: str) -> None:
+    outside, repo = tmp_path / "outside", tmp_path / "repo"
+    outside.mkdir()
+    repo.mkdir()
+    for file in ("shadow", "requirements.txt", "pyproject.toml", "setup.py"):
+        (outside / file).write_text(SECRET)
+    (repo / "link.txt").symlink_to(outside / "shadow")
+    (repo / "folder").symlink_to(outside)
+    (repo / name).write_text(content.format(outside=outside))
+    for files in ((), (str(repo / name),)):
+        with pytest.raises(InputError) as caught:
+            read_files(repo, files)
+        message = caught.value.message
+        assert message.startswith(f"{name}:")
+        assert message.endswith("it leads out of the project's folder and was not read")
+        assert SECRET[:6] not in message
+    with pytest.raises(InputError, match="leads out"):
+        read_files(tmp_path / "elsewhere", (str(repo / name),))
+
+
+def test_a_link_out_of_the_project_is_not_read_under_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "shadow").write_text(SECRET)
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "requirements.txt").symlink_to(tmp_path / "shadow")
+    for files in ((), (str(repo / "requirements.txt"),)):
+        with pytest.raises(InputError, match=r"requirements.txt: it leads out") as caught:
+            read_files(repo, files)
+        assert SECRET[:6] not in caught.value.message
+
+
+def test_includes_within_the_project_may_go_up(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "dev.txt").write_text("-r ../base.txt\n")
+    (tmp_path / "base.txt").write_text("torch<2\n")
+    read = read_files(tmp_path / "other", (str(tmp_path / "deep" / "dev.txt"),))
+    assert [file.path for file in read] == ["deep/dev.txt", "base.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.txt", SECRET),
+        ("r.txt", f"-{SECRET}"),
+        ("r.txt", f"numpy\n{SECRET}"),
+        ("p.toml", SECRET),
+        ("p.toml", f"[a]\n{SECRET[:4]} = 1\n{SECRET[:4]} = 2\n"),
+        ("p.toml", f"[project]\ndependencies = ['{SECRET}']\n"),
+        ("p.toml", f"[tool.poetry.dependencies]\nx = '^{SECRET}'\n"),
+        ("setup.cfg", SECRET),
+        ("setup.cfg", f"[options]\n{SECRET[:4]}\n"),
+        ("setup.py", SECRET),
+        ("setup.py", f"x = '{SECRET}\n"),
+        ("environment.yml", f"!{SECRET[:4]} x"),
+        ("environment.yml", f"{SECRET}: ["),
+        ("environment.yml", f"dependencies:\n- pip:\n  - '{SECRET}'\n"),
+    ],
+)
+def test_no_part_of_a_file_that_cannot_be_read_is_printed(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError) as caught:
+        read_files(tmp_path, (str(tmp_path / name),))
+    text = caught.value.message + caught.value.hint
+    assert name in text
+    assert "root" not in text
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            (
+                "import re\n_all = ['mover==1.0', 'torch>=2.6', 'packaging']\n"
+                "table = {re.split(r'[=<>]', line)[0]: line for line in _all}\n"
+                "setup(install_requires=[table['mover'], table['packaging']])\n"
+            ),
+            [(2, "mover==1.0"), (2, "packaging")],
+        ),
+        ("v = '2.3'\nsetup(install_requires=[f'torch=={v}'])\n", [(2, "torch==2.3")]),
+        ("v = '2.3'\nsetup(install_requires=['torch==%s' % v])\n", [(2, "torch==2.3")]),
+        ("setup(**dict_)\ndict_ = {'install_requires': 'a\\nb'}\n", [(2, "a"), (2, "b")]),
+        ("a = ['x', 'y']\nsetup(install_requires=[p for p in a if p != 'y'])\n", [(1, "x")]),
+        ("e = {'a': ['x']}\nsetup(install_requires=sum(e.values(), []))\n", [(1, "x")]),
+        ("setup(install_requires=None)\n", []),
+    ],
+)
+def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object]) -> None:
+    read = read_setup_py(text, path="setup.py")
+    assert [(one.line, one.text) for one in read.asked] == wanted
+    assert (read.unknown, read.unless_included) == ((), ())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = ['x']\na += ['torch']\nsetup(install_requires=a)\n",
+        "a = ['x']\na.append('torch')\nsetup(install_requires=a)\n",
+        "a = {}\na['x'] = ['torch']\nsetup(install_requires=a['x'])\n",
+        "def f(a):\n    setup(install_requires=a)\na = ['x']\n",
+        "setup(install_requires=open('list').read().split())\n",
+        "setup(install_requires=__import__('os').listdir('/'))\n",
+        "setup(**settings())\n",
+        "main()\n",
+        "a = 'x' * 10**9\nsetup(install_requires=[a])\n",
+        "a = '%999999999d' % 1\nsetup(install_requires=[a])\n",
+        "a = 'x'.join(['y'] * 10**9)\nsetup(install_requires=[a])\n",
+        "b = 'a'.replace('', 'x' )\nsetup(install_requires=[b" + ".replace('', b)" * 30 + "])\n",
+        "setup(install_requires=[i for a in '1'*9 for i in a])\n",
+        (
+            "b = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]\nsetup(install_requires=["
+            "0 for a in b for c in b for d in b for e in b for f in b for g in b])\n"
+        ),
+        "import re\nsetup(install_requires=re.split('(a+)+$', 'a' * 50))\n",
+        "a = b\nb = a\nsetup(install_requires=a)\n",
+    ],
+)
+def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None:
+    read = read_setup_py(text, path="setup.py")
+    assert read.asked == ()
+    assert len(read.unknown) == 1
+
+
+def test_a_computed_setup_py_is_read_by_the_requirements_files_that_it_names(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "setup.py").write_text("setup(install_requires=read('requirements.txt'))\n")
+    (read,) = read_files(tmp_path, ())
+    assert "computed" in read.unknown[0], "the file that it names does not exist"
+    (tmp_path / "requirements.txt").write_text("torch<2\n")
+    read, file = read_files(tmp_path, ())
+    assert read.unknown == ()
+    assert [asked.text for asked in file.asked] == ["torch<2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("def read():\n    return open('requirements.txt')\nsetup(install_requires=read())\n", 0),
+        ("a = read('requirements.txt')\nsetup(install_requires=a)\n", 0),
+        ("a = read('requirements.txt')\na.append('x')\nsetup(install_requires=a)\n", 1),
+        ("setup(install_requires=read('requirements.txt') + more())\n", 1),
+        ("setup(install_requires=read('requirements.txt', 'requirements-dev.txt'))\n", 1),
+        ("read('requirements.txt')\nsetup(install_requires=other())\n", 1),
+    ],
+)
+def test_a_value_is_known_by_a_file_where_it_is_one_call_that_reads_it(
+    tmp_path: Path, text: str, unknown: int
+) -> None:
+    (tmp_path / "setup.py").write_text(text)
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    read = read_files(tmp_path, (str(tmp_path / "setup.py"),))
+    assert sum(len(file.unknown) for file in read) == unknown
+
+
+def test_a_project_whose_metadata_is_static_is_asked_for_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(OPTIONAL)
+    (tmp_path / "setup.py").write_text("setup(install_requires=compute())\n")
+    assert [file.path for file in read_files(tmp_path, ())] == ["pyproject.toml"]
+
+
+def test_dependencies_that_a_backend_computes_are_not_determined(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[build-system]\nrequires=[]\nbuild-backend='own.backend'\n"
+        "[project]\nname='x'\ndynamic=['dependencies']\n"
+    )
+    (read,) = read_files(tmp_path, ())
+    assert read.unknown == ("pyproject.toml:6: dependencies are computed, by own.backend",)

@@ -68,12 +68,21 @@ def preflight(
     repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
     sarif: Sarif = "",
     offline: Annotated[bool, Option("judge the lines alone: resolve nothing")] = False,
+    extra: Annotated[
+        tuple[str, ...], Option("an extra to install as well; may be given several times")
+    ] = (),
+    group: Annotated[
+        tuple[str, ...],
+        Option("a dependency group to install as well; may be given several times"),
+    ] = (),
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Say what in a project would replace the torch of which cells.
 
     And what to write instead. Builds nothing.
     """
     from warpfront.pipeline.beside.preflighting import preflight as examine_project
+    from warpfront.port.preflight.parts import Parts
     from warpfront.port.preflight.report import preflight_sarif, preflight_text
     from warpfront.system.store import write_text
 
@@ -83,13 +92,20 @@ def preflight(
         display,
         repo=Path(repo),
         files=tuple(requirements),
+        parts=Parts(extras=tuple(extra), groups=tuple(group)),
         offline=offline,
     )
     if sarif and not dry_run:
         write_text(Path(sarif), preflight_sarif(found, version=__version__))
     print_result(found, preflight_text(found), json=json)
     if found.count:
-        raise FindingsError(f"{found.count} findings would change the torch of an image")
+        noun = "requirement replaces" if found.count == 1 else "requirements replace"
+        raise FindingsError(f"{found.count} {noun} or break torch")
+    require_determined(
+        found.unknown,
+        allow_undetermined=allow_undetermined,
+        hint="--allow-undetermined accepts this; the reasons are printed above",
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,46 +8,80 @@ read-only, and nothing in the container reaches a network.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
     Blocked,
+    BuiltImage,
     Cell,
     DeviceAccess,
+    Distribution,
     Failed,
     LockedWheel,
+    LockInputs,
+    ResolvedBase,
     Selection,
     WheelLock,
 )
-from warpfront.pipeline.beside.preflighting import read_files
+from warpfront.pipeline.beside.project_files import read_files
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image, run_told
 from warpfront.pipeline.within.locks import fresh_locks
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.within.preparing import (
+    Prepared,
+    find_bases,
+    images_by_content,
+    prepare_cells,
+)
+from warpfront.pipeline.workspace import (
+    AskSite,
+    Folders,
+    Material,
+    Workspace,
+    site_when_needed,
+)
 from warpfront.port.preflight.asked import Asked
 from warpfront.port.trying.misses import read_misses
-from warpfront.port.trying.providers import provider
+from warpfront.port.trying.providers import Provided, provider
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
 from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.provenance import fixed_moment
+from warpfront.wheels.candidates import OlderRelease, release_with_module
+from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.demands import Need, Stack, needs_of
 from warpfront.wheels.lock import difference, lock_inputs
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.sources import Site
 from warpfront.wheels.uv_program import uv_binary
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.variant_pages import write_stand_in
+from warpfront.wheels.wheelhouse import Wheelhouse, save
 from warpfront.wheels.wheelless import askers_without_wheels, refusal, way_out
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
 
 ROUNDS = 24
 """How many modules may be missing, one after the other or at once, before it is given up."""
@@ -56,6 +90,11 @@ TIME_LIMIT_SECONDS = 600.0
 _REPO, _LAYER = "/repo", "/try"
 _PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TAIL_LINES = 25
+_METADATA_PROGRAM = (
+    "import importlib.metadata as m, json\n"
+    "found = {d.metadata['Name']: (d.version, d.requires or []) for d in m.distributions()}\n"
+    "print(json.dumps(found))"
+)
 _PLACES = ("src", ".", "python", "lib")
 """Where projects keep their modules."""
 
@@ -85,11 +124,43 @@ def try_project(
 ) -> Trial | Blocked | Failed:
     """What came of it in the one selected image."""
     matrix, requirements = workspace.matrix, workspace.requirements
-    folders, engine = workspace.folders, connect(environment())
+    folders, material = workspace.folders, workspace.material
+    engine = connect(environment())
     engine.reap()
     cell = only_cell(matrix.cells, selection)
     locks = fresh_locks((cell,), matrix.cells, requirements, folders)
-    return try_in(cell, locks, asking, folders, engine=engine, site=site_when_needed(), watch=watch)
+    planned = _planned_image(cell, matrix, locks, material, engine=engine, cache=folders.cache)
+    return try_in(
+        cell,
+        locks,
+        asking,
+        folders,
+        engine=engine,
+        site=site_when_needed(),
+        watch=watch,
+        image_id=planned,
+    )
+
+
+def _planned_image(
+    cell: Cell,
+    matrix: Matrix,
+    locks: Mapping[str, WheelLock],
+    material: Material,
+    *,
+    engine: Engine,
+    cache: Path,
+) -> str:
+    """The image that `plan` would reuse for this cell; "" where it would build one."""
+    every = with_parents((cell,), matrix.cells)
+    bases = find_bases(every, engine, cache)
+    resolved = {name: one for name, one in bases.items() if isinstance(one, ResolvedBase)}
+    if len(resolved) < len(bases) or not all(one.id in locks for one in every):
+        return ""
+    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
+    prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
+    image = prepared.image if isinstance(prepared, Prepared) else None
+    return image.id if image is not None else ""
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
@@ -113,10 +184,13 @@ def try_in(
     engine: Engine,
     site: AskSite,
     watch: Watch,
+    image_id: str = "",
 ) -> Trial | Blocked | Failed:
-    """The same for a cell whose image is in the engine."""
+    """The same for a cell whose image is in the engine: `image_id` where `plan` would reuse one,
+    else the one that the last build left.
+    """
     built = built_image(folders.store, cell, engine)
-    if isinstance(built, Blocked | Failed):
+    if isinstance(built, Blocked | Failed) and not image_id:
         return built
     if cell.id not in locks:
         hint = f"invoke build --only {cell.id}"
@@ -130,7 +204,7 @@ def try_in(
             asking=asking,
             asked=_asked(asking.repo),
             layer=Path(layer),
-            image=built.image_id,
+            image=image_id or (built.image_id if isinstance(built, BuiltImage) else ""),
             access=access or DeviceAccess(),
             wheelhouse=folders.wheelhouse,
             engine=engine,
@@ -166,6 +240,8 @@ class _Trying:
     found: list[MissAnswer] = field(default_factory=list)
     layered: set[str] = field(default_factory=set)
     locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
+    older: dict[str, LockedWheel] = field(default_factory=dict)
+    facts: dict[str, tuple[Distribution, ...]] = field(default_factory=dict)
 
     def tried(self) -> Trial:
         """Run; look for what was missing; with `install`, install that and run again."""
@@ -175,8 +251,8 @@ class _Trying:
             result, output = self._run()
             said = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(said) if result.exit_code and not result.timed_out else ()
-            known = {one.miss.top or one.miss.distribution for one in self.found}
-            new = [one for one in misses if (one.top or one.distribution) not in known][:ROUNDS]
+            known = {one.miss.module or one.miss.distribution for one in self.found}
+            new = [one for one in misses if (one.module or one.distribution) not in known][:ROUNDS]
             answers = [self._answered(miss) for miss in new]
             self.found.extend(answers)
             goes_on = any(one.folder or (one.version and self.asking.install) for one in answers)
@@ -253,7 +329,8 @@ class _Trying:
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
         held = {wheel.name: wheel.version for wheel in self.lock.wheels}
-        if version := held.get(canonicalize_name(miss.asked)):
+        version = held.get(canonicalize_name(miss.top or miss.distribution), "")
+        if version and miss.module == miss.top:
             return MissAnswer(
                 miss=miss,
                 refusal=f"the image holds {miss.asked} {version}, and this program does not see it",
@@ -261,22 +338,30 @@ class _Trying:
                 "another search path?",
             )
         provided = provider(miss, self.asked, self.asking.provides)
+        if not provided.requirement and version:
+            provided = Provided(requirement=canonicalize_name(miss.top), said_by="the image")
         if not provided.requirement:
             return MissAnswer(
                 miss=miss,
-                refusal="nobody here knows which distribution brings it",
+                refusal="it is not known here which distribution brings it",
                 hint=f"--provides {miss.asked}=DISTRIBUTION says it; "
                 "its name alone may be another's",
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
+        if provided.name in held:
+            return self._older(answer, provided.name, held[provided.name])
+        return self._newer(answer, provided.name)
+
+    def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
+        """What the image lacks, from an index, at a version that leaves its torch as it is."""
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:
-            return self._refused(answer, provided.name, error)
+            return self._refused(answer, name, error)
         more = difference(lock, self.lock)
-        version = next((one.version for one in more if one.name == provided.name), "")
+        version = next((one.version for one in more if one.name == name), "")
         if not version:
-            said = f"{provided.name} is in the image already, or a shim of the guard answers for it"
+            said = f"a shim of the guard answers for {name}, and has no module"
             return dataclasses.replace(answer, refusal=said)
         before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
         new = [one for one in more if one.name not in before]
@@ -284,6 +369,74 @@ class _Trying:
         return dataclasses.replace(
             answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
         )
+
+    def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
+        """The newest release of a distribution of the image that has a module which the image's
+        lacks, within what the image's other distributions accept.
+        """
+        miss = answer.miss
+        refused = dataclasses.replace(
+            answer, refusal=f"the image holds {name} {version}, which has no {miss.module}"
+        )
+        stack = [wheel.name for wheel in self.lock.wheels if _is_of_stack(self.cell, wheel.name)]
+        if name in stack or not miss.module:
+            hint = "port the import: what is of the torch stack stays as it is"
+            return dataclasses.replace(refused, hint=hint)
+        asking = Requirement(answer.requirement).specifier
+        need = self._need(name)
+        accepted = need.specifier & asking if need else asking
+        with self.site().transport() as transport:
+            found = release_with_module(
+                name,
+                miss.module,
+                Version(version),
+                accepted,
+                site=self.site(),
+                transport=transport,
+            )
+            wheel = self._kept(found, transport) if found else None
+        if found is None or wheel is None:
+            known = f"{need.text(name)}; " if need else ""
+            hint = f"{known}no release of that which an index here offers has it"
+            return dataclasses.replace(refused, hint=hint)
+        self.older[name] = wheel
+        wanted = SpecifierSet(f"<{_shortest(found.below)}") & accepted
+        return dataclasses.replace(
+            answer,
+            requirement=f"{name}{','.join(sorted(map(str, wanted), reverse=True))}",
+            said_by=found.source,
+            version=str(found.version),
+            replaces=version,
+            size_bytes=wheel.size_bytes,
+        )
+
+    def _kept(self, found: OlderRelease, transport: Transport) -> LockedWheel | None:
+        """The release's wheel in the wheelhouse; None where it cannot be fetched."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(folder) / found.link.filename
+            if save(found.link, path, transport) is not None:
+                return None
+            kept, sha256 = self.wheelhouse.keep(path)
+        if found.link.sha256 not in {"", sha256}:
+            raise WheelError(f"{found.link.filename}: {found.source} has another hash for it")
+        return wheel_of(kept, sha256)
+
+    def _need(self, name: str) -> Need | None:
+        """What the image's distributions accept of `name`, by their own metadata."""
+        inside = self._inside()
+        stack = Stack(held={}, answered={}, foreign={})
+        needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
+        return needs.get(name)
+
+    def _inside(self) -> tuple[Distribution, ...]:
+        """The distributions in the image with their metadata, which the image itself has."""
+        if "image" not in self.facts:
+            request = dataclasses.replace(
+                self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
+            )
+            _, output = run_told(self.engine, request, self.watch, self.cell.id)
+            self.facts["image"] = _read_inside(output.text)
+        return self.facts["image"]
 
     def _refused(
         self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
@@ -303,7 +456,11 @@ class _Trying:
 
     def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
         """The lock of an image on this one that asks for what was found: what `lock` would make."""
-        texts = tuple(one.requirement for one in found if one.requirement and not one.refusal)
+        texts = tuple(
+            one.requirement
+            for one in found
+            if one.requirement and not one.refusal and not one.replaces
+        )
         if not texts:
             return self.lock
         if texts not in self.locks:
@@ -325,22 +482,44 @@ class _Trying:
         inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
         self.watch.step(self.cell.id, f"looks for {texts[-1]}")
         try:
-            return resolve_by_uv(
-                inputs,
-                self.site(),
-                run=run,
-                on_line=lambda _: None,
-                wheelhouse=self.wheelhouse,
-                parent=self.lock,
-            )
+            return self._locked(inputs, self.site())
+        except BlockedError:
+            # The index of the image's torch is out of reach. The image has it, with its metadata.
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                self._write_stand_ins(Path(folder))
+                site = self.site()
+                links = (folder, *site.find_links)
+                lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
+            held = {wheel.name: wheel for wheel in self.lock.wheels}
+            wheels = tuple(held.get(one.name, one) for one in lock.wheels)
+            return dataclasses.replace(lock, wheels=wheels)
         finally:
             self.watch.step(self.cell.id, "")
+
+    def _locked(self, inputs: LockInputs, site: Site) -> WheelLock:
+        return resolve_by_uv(
+            inputs,
+            site,
+            run=run,
+            on_line=lambda _: None,
+            wheelhouse=self.wheelhouse,
+            parent=self.lock,
+        )
+
+    def _write_stand_ins(self, folder: Path) -> None:
+        """Wheels of the image's distributions that hold nothing but their metadata."""
+        requires = {canonicalize_name(one.name): one.requires for one in self._inside()}
+        for wheel in self.lock.wheels:
+            own = requires.get(canonicalize_name(wheel.name))
+            if own is not None:
+                write_stand_in(wheel.kept_as, folder, requires=own)
 
     def _install(self) -> None:
         """What was found, beside the image: the wheels that it lacks, by their hashes."""
         more = difference(self._lock_of(self.found), self.lock)
         new = [one for one in more if one.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
+        new += [one for name, one in self.older.items() if name not in self.layered]
         if new:
             run(self._installation(new)).check(hint="the wheels are those of the index, verified")
             _point_programs(self.layer / "bin")
@@ -357,6 +536,29 @@ class _Trying:
             ),
             unset=("VIRTUAL_ENV",),
         )
+
+
+def _read_inside(text: str) -> tuple[Distribution, ...]:
+    """The last line of a container's output as distributions. Raise `WheelError` for any other."""
+    lines = text.strip().splitlines()
+    try:
+        found = clean_json(json.loads(lines[-1] if lines else ""))
+        return tuple(
+            Distribution(name=str(name), version=str(version), requires=tuple(map(str, requires)))
+            for name, (version, requires) in dict(found).items()  # type: ignore[call-overload]
+        )
+    except (ValueError, TypeError) as error:
+        raise WheelError("the image did not list its distributions") from error
+
+
+def _is_of_stack(cell: Cell, name: str) -> bool:
+    vendor = VENDORS[cell.vendor]
+    return any(fnmatch(name, one) for one in (*vendor.protected, *vendor.libraries))
+
+
+def _shortest(version: Version) -> str:
+    """A version without the zeros at its end: `82` for `82.0.0`."""
+    return re.sub(r"(\.0)+$", "", str(version))
 
 
 def device_flags(access: DeviceAccess) -> Iterator[str]:

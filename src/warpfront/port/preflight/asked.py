@@ -24,13 +24,22 @@ class Kind(StrEnum):
     CONDA = "conda package"
 
 
+class Part(StrEnum):
+    """A part of a project that its default installation leaves out, by the option that adds it."""
+
+    EXTRA = "--extra"
+    GROUP = "--group"
+    FILE = "-r"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One thing asked for. `text` is a PEP 508 requirement, or the URL of an index.
+    """One requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
 
     `literal` is how it stands in the file, to be replaced there; `source` its first line as it
-    stands; `line` to `end_line` its lines (1-based). `group` is the extra or dependency group that
-    it belongs to, "" for what is always installed.
+    stands; `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or
+    optional file that it belongs to, "" for what is always installed; `part` is the kind of that
+    group; `is_chosen` is set where an option adds the group.
     """
 
     path: str
@@ -41,16 +50,24 @@ class Asked:
     literal: str
     kind: Kind = Kind.REQUIREMENT
     group: str = ""
+    part: Part = Part.EXTRA
+    is_chosen: bool = False
 
     @property
     def where(self) -> str:
         return f"{self.path}:{self.line}"
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the installation in question includes it."""
+        return not self.group or self.is_chosen
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
     """Another file that this one names: relative to it, as a requirements file, as constraints or
-    as a project's folder. An `optional` one need not be there.
+    as a project's folder, of which `extras` are wanted. An `optional` one may be absent. `group`
+    and `part` are as in `Asked`.
     """
 
     path: str
@@ -58,28 +75,48 @@ class Include:
     kind: Kind = Kind.REQUIREMENT
     project: bool = False
     optional: bool = False
+    extras: tuple[str, ...] = ()
+    group: str = ""
+    part: Part = Part.EXTRA
+
+
+Nested = tuple[Part, str, Part, str]
+"""A group, and a group that it includes: (part, name, part, name)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAsks:
-    """What one file asks for. `unknown` are sentences about what could not be read from it."""
+    """The requirements of one file. `unknown` are sentences about what could not be read from it,
+    `unless_included` about what could not unless one of its optional includes exists. `local`
+    are names that no index serves: the project's own, its workspace's. `nested` are groups that
+    include groups, `asked_for` the groups that another file of the project installs
+    (`-e .[gpu]`). `is_static` is set where installers read no other file of the project.
+    """
 
     path: str
     asked: tuple[Asked, ...] = ()
     includes: tuple[Include, ...] = ()
     unknown: tuple[str, ...] = ()
+    unless_included: tuple[str, ...] = ()
+    nested: tuple[Nested, ...] = ()
+    asked_for: tuple[tuple[Part, str], ...] = ()
+    local: frozenset[str] = frozenset()
+    is_project: bool = True
+    is_static: bool = False
 
 
 def read_requirement(text: str, *, where: str) -> Requirement:
-    """`text` as PEP 508. Raises `InputError` with `where` (file:line)."""
+    """Return `text` as PEP 508. Raise `InputError` with `where` (file:line) and without the text:
+    the file may be another than its name promises.
+    """
     try:
         return foreign_requirement(text)
     except InvalidRequirement as error:
-        reason = str(error).splitlines()[0]
+        deep = ", nested too deeply" if "nested" in str(error) else ""
         raise InputError(
-            f"{where}: not a requirement: {text[:80]}: {reason}",
+            f"{where}: not a requirement (PEP 508){deep}",
             hint="preflight reads requirements files, pyproject.toml, setup.cfg and setup.py",
-        ) from error
+        ) from None
 
 
 def check_text(text: str, *, path: str) -> None:

@@ -23,7 +23,9 @@ class LineBreach:
 
     `why` maps the title of each such stack to the reason, with the chain of packages where others
     lie between; `cells` are the cells of these stacks. `write` is the line to write instead, None
-    where there is none, "" where the line is to be dropped. `group` is the extra it belongs to.
+    where there is none, "" where the line is to be dropped. `group` is the extra or group that it
+    belongs to, and `option` what installs that; `decides` is whether the installation in question
+    replaces or breaks torch because of it.
     """
 
     rule: str
@@ -37,12 +39,14 @@ class LineBreach:
     why: Mapping[str, str]
     cells: tuple[str, ...]
     write: str | None
+    option: str = ""
+    decides: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What a preflight came to. `unknown` could not be judged, and are no passes; `stacks` maps
-    each title to its cells; `files` are those that were read.
+    """The result of a preflight. `unknown` could not be judged, and are no passes; `notes` change
+    nothing; `stacks` maps each title to its cells; `files` are those that were read.
     """
 
     files: tuple[str, ...]
@@ -50,11 +54,12 @@ class Preflight:
     findings: tuple[LineBreach, ...]
     unknown: tuple[str, ...]
     lines: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
-        """The findings that something has to be done about: notes are not."""
-        return sum(finding.level != "note" for finding in self.findings)
+        """The findings by which the installation in question replaces or breaks torch."""
+        return sum(finding.decides for finding in self.findings)
 
 
 @dataclass(kw_only=True)

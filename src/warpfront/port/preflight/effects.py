@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import UndefinedEnvironmentName
@@ -73,7 +73,31 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
         return _of_answered(requirement, name, shim)
     if name in stack.stack.foreign:
         return _of_foreign(name, stack)
+    need = stack.stack.needs.get(name)
+    if need is not None and not need.accepts_some(requirement.specifier):
+        return Breach(rule=rule_texts.NEEDS, why=need.text(name))
     return _of_companion(requirement, name, stack)
+
+
+def joint_breaches(asked: Iterable[Asked], stack: CellStack) -> Iterator[tuple[Asked, Breach]]:
+    """Return the lines that leave no version of what torch needs together, though each does."""
+    by_name: dict[str, list[tuple[Asked, SpecifierSet]]] = {}
+    for one in asked:
+        if one.is_installed and one.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
+            requirement = Requirement(one.text)
+            name = str(canonicalize_name(requirement.name))
+            if name in stack.stack.needs and not requirement.url and applies(requirement, stack):
+                by_name.setdefault(name, []).append((one, requirement.specifier))
+    for name, lines in by_name.items():
+        need, together = stack.stack.needs[name], SpecifierSet()
+        for _, specifier in lines:
+            together &= specifier
+        alone = all(need.accepts_some(specifier) for _, specifier in lines)
+        if alone and not together.is_unsatisfiable() and not need.accepts_some(together):
+            places = ", ".join(dict.fromkeys(one.where for one, _ in lines))
+            why = f"{need.text(name)}; {places} together accept {together} alone"
+            narrowing = (one for one, specifier in lines if specifier)
+            yield from ((one, Breach(rule=rule_texts.NEEDS, why=why)) for one in narrowing)
 
 
 def _of_foreign(name: str, stack: CellStack) -> Breach:
@@ -206,7 +230,7 @@ def line_to_write(asked: Asked, rule: str, stacks: Iterable[CellStack]) -> str |
     """
     if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""
-    if rule != rule_texts.MOVED or asked.kind is Kind.CONDA:
+    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or asked.kind is Kind.CONDA:
         return None
     requirement = Requirement(asked.text)
     name = requirement.name + (
@@ -214,11 +238,29 @@ def line_to_write(asked: Asked, rule: str, stacks: Iterable[CellStack]) -> str |
     )
     marker = f" ; {requirement.marker}" if requirement.marker else ""
     stacks = tuple(stacks)
+    needed = SpecifierSet()
+    for stack in stacks if rule == rule_texts.NEEDS else ():
+        need = stack.stack.needs.get(canonicalize_name(requirement.name))
+        needed &= need.specifier if need else SpecifierSet()
     kept = _clauses_that_hold(requirement, stacks)
-    return f"{name}{kept}{marker}"
+    own = [one for one in kept if not SpecifierSet(one).is_superset(needed)]
+    wanted = SpecifierSet(",".join(own)) & needed if rule == rule_texts.NEEDS else None
+    if wanted is not None and wanted.is_unsatisfiable():
+        return None
+    return f"{name}{','.join(kept) if wanted is None else _shortest(wanted)}{marker}"
 
 
-def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) -> str:
+def _shortest(specifier: SpecifierSet) -> SpecifierSet:
+    """The same versions without the clauses that others imply."""
+    clauses = sorted(specifier, key=str)
+    for one in tuple(clauses):
+        others = SpecifierSet(",".join(str(other) for other in clauses if other is not one))
+        if others and others.is_subset(SpecifierSet(str(one))):
+            clauses.remove(one)
+    return SpecifierSet(",".join(map(str, clauses)))
+
+
+def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) -> tuple[str, ...]:
     wanted: list[str] = []
     for clause in () if requirement.url else sorted(requirement.specifier, key=str):
         floor = clause.version.removesuffix(".*").partition("+")[0]
@@ -227,7 +269,7 @@ def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) 
             if all(_accepts(requirement.name, text, stack) for stack in stacks):
                 wanted.append(text)
                 break
-    return ",".join(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(wanted))
 
 
 def _accepts(name: str, clause: str, stack: CellStack) -> bool:
@@ -236,5 +278,7 @@ def _accepts(name: str, clause: str, stack: CellStack) -> bool:
     except InvalidSpecifier:
         return False
     key = canonicalize_name(name)
+    if need := stack.stack.needs.get(key):
+        return need.accepts_some(specifier)
     version = stack.stack.held.get(key) or stack.stack.answered.get(key) or stack.paired.get(key)
     return version is None or specifier.contains(version, prereleases=True)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import InputError
@@ -14,6 +16,8 @@ from warpfront.port.preflight.asked import (
     FileAsks,
     Include,
     Kind,
+    Nested,
+    Part,
     check_text,
     read_requirement,
 )
@@ -34,31 +38,57 @@ class _PyprojectReader:
         self._asked: list[Asked] = []
         self._includes: list[Include] = []
         self._unknown: list[str] = []
+        self._computed: list[str] = []
+        self._nested: list[Nested] = []
+        self._local: set[str] = set()
 
     def read(self) -> FileAsks:
-        project = self._table("project")
+        project, poetry = self._table("project"), self._table("tool", "poetry")
         self._list(project.get("dependencies"), "project.dependencies")
         for extra, texts in self._tables(project, "optional-dependencies"):
             self._list(texts, "project.optional-dependencies", group=extra)
         for group, texts in self._tables(self._document.values, "dependency-groups"):
             plain = [text for text in _items(texts) if isinstance(text, str)]
-            self._list(plain, "dependency-groups", group=group)
+            self._list(plain, "dependency-groups", group=group, part=Part.GROUP)
+            for one in _items(texts):
+                if isinstance(one, Mapping) and isinstance(one.get("include-group"), str):
+                    self._nested.append((Part.GROUP, group, Part.GROUP, one["include-group"]))
         build = self._table("build-system")
         self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
-        self._read_uv()
         self._read_poetry()
         self._read_pdm()
+        self._read_uv()
         self._read_files_of_dynamic()
+        own = project.get("name") or poetry.get("name")
+        name = canonicalize_name(own) if isinstance(own, str) else ""
         return FileAsks(
             path=self._document.path,
-            asked=tuple(self._asked),
+            asked=self._without_itself(name),
             includes=tuple(self._includes),
             unknown=tuple(self._unknown),
+            unless_included=tuple(self._computed),
+            nested=tuple(self._nested),
+            local=frozenset({*self._local, name} - {""}),
+            is_project=bool(project or poetry),
+            is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
         )
+
+    def _without_itself(self, name: str) -> tuple[Asked, ...]:
+        """Without the lines by which an extra of the project includes its other extras."""
+        kept = []
+        for one in self._asked:
+            wanted = None if one.kind is Kind.INDEX else Requirement(one.text)
+            if wanted is None or not name or canonicalize_name(wanted.name) != name:
+                kept.append(one)
+            else:
+                extras = sorted(wanted.extras)
+                self._nested += [(one.part, one.group, Part.EXTRA, extra) for extra in extras]
+        return tuple(kept)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")
-        self._list(uv.get("dev-dependencies"), "tool.uv.dev-dependencies", group="dev")
+        development = uv.get("dev-dependencies")
+        self._list(development, "tool.uv.dev-dependencies", group="dev", part=Part.GROUP)
         self._list(uv.get("override-dependencies"), "tool.uv.override-dependencies")
         constraints = uv.get("constraint-dependencies")
         self._list(constraints, "tool.uv.constraint-dependencies", kind=Kind.CONSTRAINT)
@@ -69,23 +99,38 @@ class _PyprojectReader:
                 self._index({"url": url}, "tool.uv")
         for name, source in self._tables(uv, "sources"):
             for one in _items(source):
-                self._uv_source(name, one)
+                if isinstance(one, Mapping):
+                    self._uv_source(name, one)
 
-    def _uv_source(self, name: str, source: object) -> None:
-        if not isinstance(source, Mapping):
-            return
-        table = "tool.uv.sources"
-        if isinstance(source.get("path"), str):
-            place = self._document.key(name, table=table)
-            self._includes.append(Include(path=source["path"], line=place.line, project=True))
-        url = source.get("url") or (f"git+{source['git']}" if source.get("git") else "")
-        if isinstance(url, str) and url:
-            marker = f" ; {source['marker']}" if source.get("marker") else ""
-            self._add(f"{name} @ {url}{marker}", self._document.key(name, table=table))
+    def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
+        """A source of `name`, for whatever group of the project demands it."""
+        askers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
+        for part, group in _narrowed(askers, source):
+            place = self._document.key(name, table="tool.uv.sources")
+            if isinstance(source.get("path"), str):
+                self._local.add(canonicalize_name(name))
+                self._includes.append(
+                    Include(
+                        path=source["path"], line=place.line, project=True, group=group, part=part
+                    )
+                )
+            if source.get("workspace"):
+                self._local.add(canonicalize_name(name))
+                if not group:
+                    where = self._where(place)
+                    self._unknown.append(f"{where}: {name} is of the workspace: name its folder")
+            url = source.get("url") or (f"git+{source['git']}" if source.get("git") else "")
+            if isinstance(url, str) and url:
+                marker = f" ; {source['marker']}" if source.get("marker") else ""
+                self._add(f"{name} @ {url}{marker}", place, group=group, part=part)
 
     def _read_poetry(self) -> None:
         poetry = self._table("tool", "poetry")
         base = "tool.poetry"
+        for extra, names in self._tables(poetry, "extras"):
+            for name in _items(names):
+                if isinstance(name, str):
+                    self._nested.append((Part.EXTRA, extra, Part.EXTRA, _optional(name)))
         self._poetry_table(poetry.get("dependencies"), f"{base}.dependencies", "")
         self._poetry_table(poetry.get("dev-dependencies"), f"{base}.dev-dependencies", "dev")
         for group, values in self._tables(poetry, "group"):
@@ -109,28 +154,35 @@ class _PyprojectReader:
         form = {"version": value} if isinstance(value, str) else value
         if not isinstance(form, Mapping):
             return
+        part = Part.GROUP if group else Part.EXTRA
+        group = group or (_optional(name) if form.get("optional") else "")
         if isinstance(form.get("path"), str):
-            self._includes.append(Include(path=form["path"], line=place.line, project=True))
+            self._local.add(canonicalize_name(name))
+            self._includes.append(
+                Include(path=form["path"], line=place.line, project=True, group=group, part=part)
+            )
             return
         url = form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
         version = form.get("version", "*")
         if not url and (not isinstance(version, str) or "||" in version):
-            self._unknown.append(f"{self._where(place)}: {name}: {version} was not followed")
+            if not group:
+                self._unknown.append(
+                    f"{self._where(place)}: {name}: versions joined by || are unread"
+                )
             return
         try:
             wanted = f" @ {url}" if url else _from_poetry(version)
         except InvalidVersion as error:
-            raise InputError(f"{self._where(place)}: {name} {version!r}: {error}") from error
+            raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         markers = f" ; {form['markers']}" if form.get("markers") else ""
-        optional = "optional" if form.get("optional") else ""
-        self._add(f"{name}{extras}{wanted}{markers}", place, group=group or optional)
+        self._add(f"{name}{extras}{wanted}{markers}", place, group=group, part=part)
 
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")
         for group, texts in self._tables(pdm, "dev-dependencies"):
             plain = [one for one in _items(texts) if isinstance(one, str) and one[:2] != "-e"]
-            self._list(plain, "tool.pdm.dev-dependencies", group=group)
+            self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
         for source in _items(pdm.get("source")):
             self._index(source, "tool.pdm.source")
 
@@ -138,18 +190,28 @@ class _PyprojectReader:
         """Requirements that setuptools and a hatch plugin read from files."""
         dynamic = self._table("tool", "setuptools", "dynamic")
         hooks = self._table("tool", "hatch", "metadata", "hooks", "requirements_txt")
-        tables = ((dynamic.get("dependencies"), "file"), (hooks, "files"))
-        for form, key in tables:
-            names = _items(form.get(key)) if isinstance(form, Mapping) else ()
-            for name in names:
-                if isinstance(name, str):
-                    place = self._document.string(name, table="tool")
-                    self._includes.append(Include(path=name, line=place.line))
-        project = self._table("project")
-        elsewhere = not project and not self._table("tool", "poetry")
-        if elsewhere or "dependencies" in _items(project.get("dynamic")):
+        self._files(dynamic.get("dependencies"), "file")
+        self._files(hooks, "files")
+        for extra, form in self._tables(dynamic, "optional-dependencies"):
+            self._files(form, "file", group=extra)
+        for extra, names in self._tables(hooks, "optional-dependencies"):
+            self._files({"files": names}, "files", group=extra)
+        project, poetry = self._table("project"), self._table("tool", "poetry")
+        is_dynamic = "dependencies" in _items(project.get("dynamic"))
+        if is_dynamic or not (project or poetry):
             names = ("setup.cfg", "setup.py")
             self._includes += [Include(path=name, line=1, optional=True) for name in names]
+        if is_dynamic and not poetry:
+            place = self._document.key("dynamic", table="project")
+            backend = self._table("build-system").get("build-backend", "setuptools")
+            where = self._where(place)
+            self._computed.append(f"{where}: dependencies are computed, by {backend}")
+
+    def _files(self, form: object, key: str, group: str = "") -> None:
+        for name in _items(form.get(key)) if isinstance(form, Mapping) else ():
+            if isinstance(name, str):
+                place = self._document.string(name, table="tool")
+                self._includes.append(Include(path=name, line=place.line, group=group))
 
     def _table(self, *names: str) -> Mapping[str, Any]:
         value: object = self._document.values
@@ -162,7 +224,13 @@ class _PyprojectReader:
         return value.items() if isinstance(value, Mapping) else ()
 
     def _list(
-        self, texts: object, table: str, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
+        self,
+        texts: object,
+        table: str,
+        *,
+        kind: Kind = Kind.REQUIREMENT,
+        group: str = "",
+        part: Part = Part.EXTRA,
     ) -> None:
         if texts is None:
             return
@@ -170,21 +238,27 @@ class _PyprojectReader:
             raise InputError(f"{self._document.path}: {table} is not a list of requirements")
         for text in texts:
             place = self._document.string(text, table=table.rpartition(".")[0] or table)
-            self._add(text, place, kind=kind, group=group)
+            self._add(text, place, kind=kind, group=group, part=part)
 
     def _index(self, form: object, table: str) -> None:
         url = form.get("url") if isinstance(form, Mapping) else None
         if isinstance(url, str):
             place = self._document.string(url, table=table)
-            self._append(url, place, Kind.INDEX, "")
+            self._append(url, place, Kind.INDEX, "", Part.EXTRA)
 
     def _add(
-        self, text: str, place: TomlPlace, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
+        self,
+        text: str,
+        place: TomlPlace,
+        *,
+        kind: Kind = Kind.REQUIREMENT,
+        group: str = "",
+        part: Part = Part.EXTRA,
     ) -> None:
         read_requirement(text, where=self._where(place))
-        self._append(text, place, kind, group)
+        self._append(text, place, kind, group, part)
 
-    def _append(self, text: str, place: TomlPlace, kind: Kind, group: str) -> None:
+    def _append(self, text: str, place: TomlPlace, kind: Kind, group: str, part: Part) -> None:
         self._asked.append(
             Asked(
                 path=self._document.path,
@@ -195,6 +269,7 @@ class _PyprojectReader:
                 literal=place.literal,
                 kind=kind,
                 group=group,
+                part=part,
             )
         )
 
@@ -206,6 +281,30 @@ def _items(value: object) -> tuple[Any, ...]:
     if value is None:
         return ()
     return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _optional(name: str) -> str:
+    """The group of an optional dependency of poetry, which its extras name."""
+    return f"optional {canonicalize_name(name)}"
+
+
+def _names(asked: Asked, name: str) -> bool:
+    """Whether a requirement is about the distribution `name`."""
+    if asked.kind is not Kind.REQUIREMENT:
+        return False
+    return canonicalize_name(Requirement(asked.text).name) == canonicalize_name(name)
+
+
+def _narrowed(
+    askers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
+) -> list[tuple[Part, str]]:
+    """The groups that a source is for: of its own `extra` or `group`, or else one of those that
+    demand the name, the default installation first.
+    """
+    for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
+        if isinstance(source.get(key), str):
+            return [(part, source[key])]
+    return sorted(askers, key=lambda one: bool(one[1]))[:1]
 
 
 def _from_poetry(version: str) -> str:

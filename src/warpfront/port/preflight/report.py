@@ -12,17 +12,40 @@ _SOURCE_CHARACTERS = 120
 
 
 def preflight_text(preflight: Preflight) -> str:
-    """Each finding with its place, its line, the cells, why, and the line to write instead."""
-    lines: list[str] = []
+    """Return the answer, then each finding with its place, its line, the cells, why, and the line
+    to write instead; what decides nothing stands last.
+    """
+    lines = [_answer(preflight), ""]
     for finding in preflight.findings:
+        if finding.decides:
+            lines += [*_finding_lines(finding, preflight), ""]
+    lines += [f"not determined: {text}" for text in preflight.unknown]
+    lines += [""] if preflight.unknown else []
+    others = [finding for finding in preflight.findings if not finding.decides]
+    if others:
+        lines += ["These change no torch, or are not installed by default:", ""]
+    for finding in others:
         lines += [*_finding_lines(finding, preflight), ""]
-    lines += [f"unknown: {text}" for text in preflight.unknown]
-    lines += ["", _summary(preflight)] if preflight.unknown else [_summary(preflight)]
-    return "\n".join(lines) + "\n"
+    lines += [f"note: {text}" for text in preflight.notes]
+    return "\n".join((*lines, _summary(preflight), ""))
+
+
+def _answer(preflight: Preflight) -> str:
+    """The first line: whether the installation replaces or breaks torch, as far as is known."""
+    unknown = len(preflight.unknown)
+    more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
+    if preflight.count:
+        what = "requirement replaces" if preflight.count == 1 else "requirements replace"
+        return f"{preflight.count} {what} or breaks torch" + (f"; {more}" if unknown else "")
+    if unknown:
+        return f"not determined: nothing was found that replaces torch, but {more}"
+    if not preflight.lines:
+        return "nothing to determine: these files ask for nothing"
+    return "torch stays: nothing that is installed replaces or breaks it"
 
 
 def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
-    group = f" (only with `{finding.group}`)" if finding.group else ""
+    group = f" (only with `{finding.option}`)" if finding.option else ""
     source = finding.source.strip()[:_SOURCE_CHARACTERS]
     yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
     yield f"    {source}"
@@ -30,7 +53,7 @@ def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
     for title, why in finding.why.items():
         by_reason.setdefault(why, []).append(title)
     for why, titles in by_reason.items():
-        yield f"    {why}"
+        yield from (f"    {line}" for line in why.splitlines())
         yield f"        on {_titles(titles, preflight)}"
     if finding.write is not None:
         yield (
@@ -52,7 +75,7 @@ def _summary(preflight: Preflight) -> str:
         counts[finding.level] += 1
     said = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
     cells = sum(len(cells) for cells in preflight.stacks.values())
-    unknown = f", {len(preflight.unknown)} unknown" if preflight.unknown else ""
+    unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
     return (
         f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
         f"{len(preflight.stacks)} torch stacks: {said or 'nothing found'}{unknown}"
@@ -92,4 +115,4 @@ def _source_finding(finding: LineBreach) -> SourceFinding:
 
 
 def _reasons(why: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{title}: {reason}" for title, reason in why)
+    return "; ".join(f"{title}: {' '.join(reason.split())}" for title, reason in why)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from packaging.utils import canonicalize_name
+
 from warpfront.errors import InputError
 from warpfront.port.preflight.asked import (
     Asked,
@@ -57,10 +59,10 @@ def _read_option(line: RequirementLine, *, path: str) -> Asked | Include | str:
     """An option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
     name, value = line.option
     if not name:
-        raise InputError(f"{path}:{line.start}: not a requirement and not an option: {line.text}")
+        raise InputError(f"{path}:{line.start}: not a requirement and not an option")
     if name in INCLUDES | CONSTRAINTS:
         if _URL.match(value):
-            return f"{value} is elsewhere and was not read"
+            return "a list at an address was not read"
         kind = Kind.CONSTRAINT if name in CONSTRAINTS else Kind.REQUIREMENT
         return Include(path=value, line=line.start, kind=kind)
     if name in INDEXES:
@@ -95,8 +97,10 @@ def _read_path(text: str, line: RequirementLine, *, path: str) -> Asked | Includ
     if folder.endswith(".whl"):
         name = wheel_name(folder)
         url = f"{name} @ file:///{folder.rpartition('/')[2]}"
-        return _asked(line, url, path=path) if name else f"{folder} is not a wheel's name"
-    return Include(path=folder, line=line.start, project=True)
+        return _asked(line, url, path=path) if name else "not a wheel's name"
+    extras = (found[2] or "").strip("[]") if found else ""
+    names = tuple(canonicalize_name(one.strip()) for one in extras.split(",") if one.strip())
+    return Include(path=folder, line=line.start, project=True, extras=names)
 
 
 def _read_url(text: str, line: RequirementLine, *, path: str, kind: Kind) -> Asked | str:
@@ -106,7 +110,7 @@ def _read_url(text: str, line: RequirementLine, *, path: str, kind: Kind) -> Ask
     egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)
     name = wheel_name(parts.path) or (egg[1] if egg else "") or _repository_name(bare)
     if not name:
-        return f"{bare} does not say what it is; it was not followed"
+        return "an address that does not say what it is was not followed"
     marker = text.partition(";")[2].strip()
     return _asked(
         line, f"{name} @ {bare}" + (f" ; {marker}" if marker else ""), path=path, kind=kind

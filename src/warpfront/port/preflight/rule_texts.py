@@ -8,6 +8,7 @@ _URI = "https://github.com/warpfront/warpfront/blob/main/docs/preflight.md"
 
 MOVED = "torch-moved"
 MOVED_BY_DEPENDENCY = "torch-moved-by-dependency"
+NEEDS = "torch-needs"
 FOREIGN = "foreign-library"
 COMPANION = "companion-build"
 TRITON = "triton-replaced"
@@ -39,6 +40,12 @@ _RULES: tuple[tuple[str, Level, str, str], ...] = (
         ),
     ),
     (
+        NEEDS,
+        "error",
+        "A requirement does not accept what a cell's torch needs: torch is replaced or breaks.",
+        "Widen the requirement to the versions that torch accepts; its floor is named.",
+    ),
+    (
         FOREIGN,
         "error",
         "A requirement brings a library that must not be in a cell's image.",
@@ -64,7 +71,7 @@ _RULES: tuple[tuple[str, Level, str, str], ...] = (
     ),
     (
         INDEX,
-        "warning",
+        "note",
         "Whatever has to be installed anew comes from the torch index of another build.",
         "Drop the line: the image has its torch, and its guard knows the index.",
     ),
@@ -99,3 +106,5 @@ RULES: tuple[SarifRule, ...] = tuple(
     for name, level, summary, text in _RULES
 )
 LEVELS: dict[str, Level] = {rule.id: rule.level for rule in RULES}
+DECIDING = frozenset({MOVED, MOVED_BY_DEPENDENCY, NEEDS, FOREIGN, TRITON})
+"""The rules that say of an installation that it replaces or breaks a cell's torch."""

@@ -6,6 +6,7 @@ import ast
 import configparser
 import re
 from collections.abc import Iterator, Mapping
+from typing import TypeGuard
 
 import yaml
 
@@ -18,6 +19,7 @@ from warpfront.port.preflight.asked import (
     check_text,
     read_requirement,
 )
+from warpfront.port.preflight.setup_literals import Literals, NotLiteralError, Placed
 
 _SETUP_ARGUMENTS = {
     "install_requires": Kind.REQUIREMENT,
@@ -34,15 +36,16 @@ def read_setup_cfg(text: str, *, path: str) -> FileAsks:
     try:
         parser.read_string(text, source=path)
     except configparser.Error as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not a setup.cfg: {reason}") from error
+        # Its message quotes the file's lines.
+        where = f"{path}:{error.lineno}" if hasattr(error, "lineno") else path
+        raise InputError(f"{where}: not a setup.cfg") from None
     lines = text.splitlines()
     asked: list[Asked] = []
     includes: list[Include] = []
     for group, kind, values in _setup_cfg_values(parser):
         if values.strip().startswith("file:"):
             names = values.strip().removeprefix("file:").split(",")
-            includes += [Include(path=name.strip(), line=1) for name in names]
+            includes += [Include(path=name.strip(), line=1, group=group) for name in names]
             continue
         for value in values.splitlines():
             wanted = value.partition(" #")[0].strip()
@@ -52,7 +55,8 @@ def read_setup_cfg(text: str, *, path: str) -> FileAsks:
                 asked.append(
                     _asked(path, number, lines[number - 1], wanted, kind=kind, group=group)
                 )
-    return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes))
+    is_project = parser.has_section("options") or parser.has_section("metadata")
+    return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes), is_project=is_project)
 
 
 def _setup_cfg_values(parser: configparser.RawConfigParser) -> Iterator[tuple[str, Kind, str]]:
@@ -69,15 +73,16 @@ def _line_of(wanted: str, lines: list[str]) -> int:
 
 
 def read_setup_py(text: str, *, path: str) -> FileAsks:
-    """The literal requirements of `setup(...)`, and the requirements files that it names.
-
-    What it computes is said to be unknown; nothing is run.
+    """Return the requirements of `setup(...)` that follow from literals, and the requirements files
+    that it names. Nothing is run: anything else is reported as unknown.
     """
     check_text(text, path=path)
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not Python: {error}") from error
+    except SyntaxError as error:
+        raise InputError(f"{path}:{error.lineno or 1}: not Python") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: not Python") from None
     return _SetupReader(tree, text, path).read()
 
 
@@ -86,80 +91,101 @@ class _SetupReader:
         self._tree = tree
         self._lines = text.splitlines()
         self._path = path
-        self._names = {
-            target.id: node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
+        self._values = Literals(tree)
 
     def read(self) -> FileAsks:
         asked: list[Asked] = []
         unknown: list[str] = []
-        for argument, value in self._arguments():
-            kind = _SETUP_ARGUMENTS[argument]
-            strings = list(self._strings(value, depth=0))
-            if not strings and not _is_empty(value):
-                unknown.append(
-                    f"{self._path}:{value.lineno}: {argument} is computed, and setup.py is not run"
-                )
-            group = "extra" if argument == "extras_require" else ""
-            asked += [self._asked(node, kind, group) for node in strings if _is_wanted(node.value)]
-        includes = [
-            Include(path=node.value, line=node.lineno)
-            for node in ast.walk(self._tree)
-            if isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and _REQUIREMENTS_FILE.match(node.value)
-        ]
+        computed: list[str] = []
+        includes: list[Include] = []
+        calls = [one for one in ast.walk(self._tree) if _is_setup(one)]
+        for keyword in (one for call in calls for one in call.keywords):
+            argument = keyword.arg or "**"
+            if argument not in {*_SETUP_ARGUMENTS, "**"}:
+                continue
+            try:
+                asked += self._argument(argument, keyword.value)
+            except NotLiteralError:
+                if argument in {"install_requires", "**"}:
+                    at = f"{self._path}:{keyword.value.lineno}"
+                    what = "arguments are" if argument == "**" else f"{argument} is"
+                    files, is_whole = self._files(keyword.value)
+                    includes += files
+                    reasons = computed if is_whole else unknown
+                    reasons.append(f"{at}: {what} computed, and setup.py is not run")
+        if not calls:
+            unknown.append(f"{self._path}: no call of setup() was found")
         return FileAsks(
             path=self._path,
             asked=tuple(asked),
-            includes=tuple(includes) if unknown else (),
-            unknown=() if includes else tuple(unknown),
+            includes=tuple(includes),
+            unknown=tuple(unknown),
+            unless_included=tuple(computed),
         )
 
-    def _arguments(self) -> Iterator[tuple[str, ast.expr]]:
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.Call) and _called(node) == "setup":
-                for keyword in node.keywords:
-                    if keyword.arg in _SETUP_ARGUMENTS:
-                        yield keyword.arg, keyword.value
+    def _files(self, value: ast.expr) -> tuple[list[Include], bool]:
+        """The requirements files that a computed value names, and whether it is one call that
+        reads one of them: then its lines are the value.
+        """
+        value, is_sure = self._values.source_of(value)
+        places = list(ast.walk(value))
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and not value.args:
+            places += [
+                inner
+                for one in ast.walk(self._tree)
+                if isinstance(one, ast.FunctionDef) and one.name == value.func.id
+                for inner in ast.walk(one)
+            ]
+        found = {
+            node.value: Include(path=node.value, line=node.lineno, optional=True)
+            for node in places
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and _REQUIREMENTS_FILE.match(node.value)
+        }
+        return list(found.values()), is_sure and isinstance(value, ast.Call) and len(found) == 1
 
-    def _strings(self, value: ast.expr, *, depth: int) -> Iterator[ast.Constant]:
-        """The string literals that end up in a list: through names, `+`, lists and dict values."""
-        if depth > 8:
-            return
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield value
-        elif isinstance(value, ast.List | ast.Tuple | ast.Set):
-            for one in value.elts:
-                yield from self._strings(one, depth=depth + 1)
-        elif isinstance(value, ast.Dict):
-            for one in value.values:
-                yield from self._strings(one, depth=depth + 1)
-        elif isinstance(value, ast.BinOp):
-            yield from self._strings(value.left, depth=depth + 1)
-            yield from self._strings(value.right, depth=depth + 1)
-        elif isinstance(value, ast.Name) and value.id in self._names:
-            yield from self._strings(self._names[value.id], depth=depth + 1)
+    def _argument(self, argument: str, node: ast.expr) -> Iterator[Asked]:
+        """Raise `NotLiteralError` where its value does not follow from literals."""
+        value = self._values.of(node)
+        if argument == "**":
+            if not isinstance(value, Mapping):
+                raise NotLiteralError
+            for name in _SETUP_ARGUMENTS.keys() & value.keys():
+                yield from self._listed(name, value[name], node.lineno)
+        else:
+            yield from self._listed(argument, value, node.lineno)
 
-    def _asked(self, node: ast.Constant, kind: Kind, group: str) -> Asked:
-        text = str(node.value)
-        source = self._lines[node.lineno - 1]
-        return _asked(self._path, node.lineno, source, text, kind=kind, group=group)
+    def _listed(self, argument: str, value: object, line: int) -> Iterator[Asked]:
+        kind = _SETUP_ARGUMENTS[argument]
+        if isinstance(value, Mapping):
+            groups = [(str(extra).partition(":")[0], texts) for extra, texts in value.items()]
+        else:
+            groups = [("", value)]
+        for group, listed in groups:
+            is_text = isinstance(listed, str)
+            texts = [Placed.at(one, listed) for one in listed.splitlines()] if is_text else listed
+            if texts is not None and not isinstance(texts, list | tuple | set | frozenset):
+                raise NotLiteralError
+            for text in texts or ():
+                if isinstance(text, str) and text.strip() and _is_wanted(text):
+                    yield self._asked(text, kind, group, line)
+                elif not isinstance(text, str):
+                    raise NotLiteralError
+
+    def _asked(self, text: str, kind: Kind, group: str, line: int) -> Asked:
+        line = text.line if isinstance(text, Placed) else line
+        source = self._lines[line - 1]
+        return _asked(self._path, line, source, str(text), kind=kind, group=group)
 
 
-def _called(node: ast.Call) -> str:
+def _is_setup(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not isinstance(node, ast.Call):
+        return False
     function = node.func
     if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _is_empty(value: ast.expr) -> bool:
-    return isinstance(value, ast.List | ast.Tuple) and not value.elts
+        return function.attr == "setup"
+    return isinstance(function, ast.Name) and function.id == "setup"
 
 
 def _is_wanted(text: object) -> bool:
@@ -176,8 +202,10 @@ def read_environment_yml(text: str, *, path: str) -> FileAsks:
     check_text(text, path=path)
     try:
         document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"{path}: broken YAML: {str(error).splitlines()[0]}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        raise InputError(f"{where}: broken YAML") from None
     if not isinstance(document, Mapping):
         raise InputError(f"{path}: not an environment of conda")
     lines = text.splitlines()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from warpfront.matrix.compat import COMPANIONS, Compat
-from warpfront.model import Cell, LockInputs, WheelLock
-from warpfront.wheels.demands import Stack, stack_of
+from warpfront.model import Cell, Distribution, LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.demands import Stack, needs_of, stack_of
 from warpfront.wheels.lock import lock_inputs
 
 _FORKED = "a0"
@@ -24,6 +24,8 @@ class CellStack:
     comes with the base. `paired` are the companions of this torch that the images lack, by bare
     version. `inputs` are those of one of the cells, with nothing of its own asked for. `variants`
     are the labels of those of its locked wheels that are one of several builds of their version.
+    `wheels` are the locked wheels of the stack, `own` the distributions with the metadata that
+    were found of it, None where nothing was looked for.
     """
 
     title: str
@@ -34,6 +36,32 @@ class CellStack:
     paired: Mapping[str, str]
     inputs: LockInputs
     variants: Mapping[str, str] = field(default_factory=dict)
+    wheels: tuple[LockedWheel, ...] = ()
+    own: tuple[Distribution, ...] | None = None
+
+    @property
+    def with_needs(self) -> tuple[str, ...]:
+        """The names whose demands on others count: torch, its companions and its triton, whose
+        libraries demand one another alone.
+        """
+        names = ("torch", *COMPANIONS)
+        return tuple(n for n in self.stack.held if n in names or "triton" in n)
+
+    @property
+    def installed(self) -> tuple[Distribution, ...]:
+        """The distributions of the stack, with their metadata as far as it is known."""
+        known = {one.name: one for one in self.own or ()}
+        return tuple(
+            known.get(name) or Distribution(name=name, version=version, requires=())
+            for name, version in self.stack.held.items()
+        )
+
+    def knowing(self, own: Iterable[Distribution]) -> CellStack:
+        """This stack with its distributions' metadata, and what they need."""
+        own = tuple(own)
+        asking = [one for one in own if one.name in self.with_needs]
+        needs = needs_of(asking, self.stack, python=self.python, machine=self.inputs.machine)
+        return replace(self, own=own, stack=replace(self.stack, needs=needs))
 
     @property
     def torch(self) -> str:
@@ -93,4 +121,9 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
             for wheel in (locks[cell.id].wheels if cell.id in locks else ())
             if wheel.variant.label
         },
+        wheels=tuple(
+            wheel
+            for wheel in (locks[cell.id].wheels if cell.id in locks else ())
+            if wheel.name in stack.held
+        ),
     )

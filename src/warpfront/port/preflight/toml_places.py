@@ -10,6 +10,7 @@ from typing import Any
 
 from warpfront.errors import InputError
 
+_LINE = re.compile(r"\(at line (\d+)")
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*',
     re.DOTALL,
@@ -36,9 +37,12 @@ class TomlText:
         try:
             self.values: Mapping[str, Any] = tomllib.loads(text)
         except ValueError as error:  # a number of 5,000 digits is one, too
-            raise InputError(f"{path}: broken TOML: {error}") from error
-        except RecursionError as error:
-            raise InputError(f"{path}: nested too deeply to be read") from error
+            # tomllib quotes keys and characters of the file: only the place is passed on.
+            at = _LINE.search(str(error))
+            where = f"{path}:{at[1]}" if at else path
+            raise InputError(f"{where}: broken TOML") from None
+        except RecursionError:
+            raise InputError(f"{path}: nested too deeply to be read") from None
         self._text = text
         self._lines = text.split("\n")
         self._headers = [(found.start(), _bare(found[1])) for found in _HEADER.finditer(text)]

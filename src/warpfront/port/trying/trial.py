@@ -38,7 +38,7 @@ class Miss:
 class MissAnswer:
     """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
     the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
-    where the project itself has it.
+    where the project itself has it. `replaces` is the newer version that lacks the module.
     """
 
     miss: Miss
@@ -50,6 +50,12 @@ class MissAnswer:
     refusal: str = ""
     hint: str = ""
     folder: str = ""
+    replaces: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line of a requirements file: the version found, or the releases that do."""
+        return self.requirement if self.replaces else f"{self.requirement_name}=={self.version}"
 
     @property
     def requirement_name(self) -> str:
@@ -103,7 +109,7 @@ class Trial:
     def lacking(self) -> tuple[str, ...]:
         """What it was without in the last run."""
         return tuple(
-            one.miss.top or one.miss.distribution
+            one.miss.module or one.miss.distribution
             for one in self.found
             if not one.folder and not (one.version and self.installed)
         )
@@ -111,7 +117,7 @@ class Trial:
     @property
     def requirements(self) -> tuple[str, ...]:
         """What the image needs more, at the versions that were found."""
-        return tuple(sorted(f"{one.requirement_name}=={one.version}" for one in self.wanted))
+        return tuple(sorted(one.line for one in self.wanted))
 
     @property
     def wanted(self) -> tuple[MissAnswer, ...]:

@@ -39,6 +39,10 @@ def entry_text(trial: Trial, name: str) -> str:
     ]
     if trial.requirements:
         lines.append(f"    requirements: images/{name}/requirements.txt")
+    if older := [one for one in trial.wanted if one.replaces]:
+        names = ", ".join(f"{one.requirement_name} {one.replaces}" for one in older)
+        lines.append(f"    # {trial.image} holds {names}, which a child cannot change: give the")
+        lines.append(f"    # requirement to {trial.image} itself, in `packages:`")
     if paths:
         lines.append(f"    # the project has modules of its own in {', '.join(sorted(set(paths)))}")
     return "\n".join((*lines, ""))
@@ -70,6 +74,10 @@ def _found_lines(one: MissAnswer) -> Iterator[str]:
     yield f"  no {missed}{where}"
     if one.folder:
         yield f"      the project has it: {one.folder} goes to PYTHONPATH"
+    elif one.replaces:
+        name = one.requirement_name
+        yield f"      {name} {one.replaces} has none; {name} {one.version} has, of {one.said_by}:"
+        yield f"      `{one.requirement}` in its place: torch stays"
     elif one.version:
         more = f", with {one.brings} wheels more" if one.brings else ""
         said = f"{one.requirement_name} {one.version}, named by {one.said_by}"

@@ -1,0 +1,72 @@
+"""The metadata of a torch stack: where it is looked for, and whose stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from standins import serve_index, stand_in_wheel
+
+from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.demands import without_libraries
+from warpfront.wheels.sources import Site
+from warpfront.wheels.stack_metadata import StackFiles, write_environment
+from warpfront.wheels.wheelhouse import Wheelhouse
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[StackFiles]:
+    index, folder = tmp_path / "index", tmp_path / "folder"
+    libraries = ["nvidia-cublas==13.0; platform_system == 'Linux'", "triton==3.5", "sympy>=1.13"]
+    stand_in_wheel(index, "torch", "2.9.1", requires=libraries)
+    stand_in_wheel(index, "torch", "2.11.0", requires=["sympy>=1.14"])
+    stand_in_wheel(folder, "torch", "2.13.0+cpu", requires=["typing-extensions>=4.10"])
+    stand_in_wheel(folder, "torchvision", "0.1", requires=["numpy"])
+    with serve_index(index, name="simple") as served:
+        site = Site(index_url=served.url, find_links=(str(folder),))
+        yield StackFiles(site=site, wheelhouse=Wheelhouse(tmp_path / "house"))
+
+
+def read(files: StackFiles, version: str) -> tuple[str, ...] | None:
+    found = files.read({"torch": version}, (), "")
+    if not found:
+        return None
+    requires = found[0].distribution.requires
+    return requires if found[0].is_exact else without_libraries(requires)
+
+
+def test_a_version_s_own_metadata_is_read(files: StackFiles) -> None:
+    assert read(files, "2.13.0+cpu") == ("typing-extensions>=4.10",)
+    assert read(files, "2.11.0") == ("sympy>=1.14",)
+
+
+def test_another_build_of_the_release_stands_for_it_without_its_libraries(
+    files: StackFiles,
+) -> None:
+    assert read(files, "2.9.1+rocm6.4") == ("sympy>=1.13",)
+    assert read(files, "2.11.0a0") == ("sympy>=1.14",), "a vendor's fork of the release"
+    assert read(files, "2.99.0") is None
+
+
+def test_the_locked_wheel_comes_before_every_index(files: StackFiles, tmp_path: Path) -> None:
+    made = stand_in_wheel(tmp_path / "made", "torch", "2.9.1+rocm6.4", requires=["own>=1"])
+    wheel = wheel_of(*files.wheelhouse.keep(made))
+    (found,) = files.read({"torch": "2.9.1+rocm6.4"}, (wheel,), "")
+    assert found.distribution.requires == ("own>=1",)
+
+
+def test_offline_only_files_of_this_machine_are_read(files: StackFiles) -> None:
+    offline = StackFiles(site=files.site, wheelhouse=files.wheelhouse, offline=True)
+    assert read(offline, "2.13.0+cpu") == ("typing-extensions>=4.10",)
+    assert read(offline, "2.11.0") is None
+
+
+def test_an_environment_of_metadata_says_what_is_installed(
+    files: StackFiles, tmp_path: Path
+) -> None:
+    found = files.read({"torch": "2.13.0+cpu"}, (), "")
+    write_environment(tmp_path / "made-up", [one.distribution for one in found])
+    (metadata,) = (tmp_path / "made-up").glob("*/METADATA")
+    assert metadata.parent.name == "torch-2.13.0+cpu.dist-info"
+    assert "Requires-Dist: typing-extensions>=4.10\n" in metadata.read_text()
