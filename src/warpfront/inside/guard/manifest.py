@@ -119,10 +119,10 @@ def packages_text(manifest: Manifest) -> str:
     return "".join(f"{name}\n" for name in sorted(manifest.packages()))
 
 
-def at_import(manifest: Manifest, text: str) -> bytes:
+def at_import(manifest: Manifest, text: str, met: Mapping[str, str]) -> bytes:
     """What an import of torch has to know, in the form that is read fastest: the files that make a
     difference to it, every folder with a checksum of its entries, and the size of the manifest's
-    own `text`.
+    own `text`; of what the stack needs, the versions that met it.
     """
     files = {
         name: {path: tuple(one) for path, one in sorted(measures.items()) if is_for_start(path)}
@@ -134,6 +134,7 @@ def at_import(manifest: Manifest, text: str) -> bytes:
         "files": files,
         "folders": dict(sorted(_checksums(manifest).items())),
         "bytes": len(text.encode()),
+        "met": dict(sorted(met.items())),
     }
     return marshal.dumps(document, _MARSHAL)
 
@@ -192,7 +193,7 @@ def size_differences(
     location = str(manifest.location)
     for name in names:
         for path, (sealed, sha256) in manifest.files.get(name, {}).items():
-            if not is_for_start(path):
+            if written is None and not is_for_start(path):
                 continue
             try:
                 status = os.stat(f"{location}/{path}")  # noqa: PTH116 - thousands of files at every start: Path costs three times as much

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ _TAILS = {f"{init}{suffix}": kind for init in ("", "/__init__") for suffix, kind
 @dataclass(kw_only=True)
 class Stack:
     """What an import knows of the stack. `manifest` has the files that matter at import, `since` is
-    the ctime of the manifest itself: what has an older one is as it was sealed.
+    the ctime of the manifest itself: what has an older one is as it was sealed. `in_overlay`: to
+    write to a file of a lower layer makes its folder, and all above it, anew. `met` is the
+    version of each need when it was sealed.
     """
 
     folder: Path
@@ -41,6 +43,9 @@ class Stack:
     manifest: Manifest
     since: int
     folders: dict[str, tuple[str, int]]
+    met: dict[str, str]
+    in_overlay: bool = False
+    _clean: set[str] = field(default_factory=set)
     _unread: dict[str, str] = field(default_factory=dict)
     _bytecode: dict[str, Any] | None = None
     _judged: dict[str, str] = field(default_factory=dict)
@@ -58,7 +63,12 @@ class Stack:
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
         """Sealed files that are others now, and what was added beside them."""
         wanted, written = set(names), list[tuple[str, str]]()
-        found = size_differences(self.manifest, sorted(wanted), since=self.since, written=written)
+        grown = [one for one, (owner, _) in self.folders.items() if owner in wanted]
+        grown = [one for one in grown if not self._is_clean(one)]
+        files = self._to_look_at(wanted)
+        found = size_differences(
+            replace(self.manifest, files=files), sorted(wanted), since=self.since, written=written
+        )
         yield from (f"{path}: {what}" for path, what in found)
         if len(written) > _MANY:
             self._unread.update(written)
@@ -66,22 +76,45 @@ class Stack:
         for path, sha256 in written:
             if sha256_of(f"{self.location}/{path}") != sha256:
                 yield f"{path}: other content, as many bytes as before"
-        changed = [one for one, (owner, right) in self.folders.items() if self._grew(one, right)]
+        changed = [one for one in grown if self._has_others(one)]
         if changed:
             from .measuring import strays  # noqa: PLC0415 - slow to load, and needed rarely
 
             whole = read_manifest(self.folder / "stack.json")
             yield from (f"{path}: added" for path in strays(whole, wanted, changed))
 
-    def _grew(self, folder: str, right: int) -> bool:
+    def _is_clean(self, folder: str) -> bool:
+        """Whether nothing was put into a folder, nor into its byte code, since it was sealed."""
+        for path in (f"{self.location}/{folder}", f"{self.location}/{folder}/__pycache__"):
+            try:
+                status = os.lstat(path)  # noqa: PTH116 - hundreds of folders at every start
+            except OSError:
+                continue
+            if status.st_ctime_ns >= self.since or not stat.S_ISDIR(status.st_mode):
+                self._clean.discard(folder)
+                return False
+        self._clean.add(folder)
+        return True
+
+    def _to_look_at(self, names: set[str]) -> dict[str, dict[str, Measured]]:
+        """All files; where to write to one shows in its folder, those of folders that show it."""
+        files = {name: dict(self.manifest.files[name]) for name in names}
+        if not self.in_overlay:
+            self._clean.clear()
+            return files
+        clean = self._clean
+        return {
+            name: {path: one for path, one in of.items() if path.rpartition("/")[0] not in clean}
+            for name, of in files.items()
+        }
+
+    def _has_others(self, folder: str) -> bool:
         path = f"{self.location}/{folder}"
         try:
-            status = os.lstat(path)  # noqa: PTH116 - hundreds of folders at every start
+            status = os.lstat(path)  # noqa: PTH116 - as above
         except OSError:
             return False
-        if status.st_ctime_ns < self.since:
-            return False
-        return stat.S_ISLNK(status.st_mode) or checksum(_entries(path)) != right
+        return stat.S_ISLNK(status.st_mode) or checksum(_entries(path)) != self.folders[folder][1]
 
     def module_problem(self, spec: Any) -> str | None:
         """Why a module of the stack must not run, "" if it may. None where its file is the sealed
@@ -122,6 +155,8 @@ class Stack:
         if sha256 and sha256_of(origin) != sha256:
             return f"{path}: other content, as many bytes as before"
         if path[-3:] != ".py":
+            return ""
+        if sys.pycache_prefix is None and path.rpartition("/")[0] in self._clean:
             return ""
         prefix = sys.pycache_prefix
         file = cached_beside(origin) if prefix is None else _EXTERNAL.cache_from_source(origin)
@@ -165,6 +200,26 @@ class Stack:
             return
 
 
+def _file_system(location: str) -> str:
+    """That of the innermost mount which holds a folder; "mixed" where something is mounted below
+    it, whose times say nothing of the seal.
+    """
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
+            mounts = [line.split() for line in file]
+    except OSError:
+        return ""
+    real = os.path.realpath(location)
+    if any(fields[4].startswith(f"{real}/") for fields in mounts):
+        return "mixed"
+    kinds = {
+        fields[4]: fields[fields.index("-") + 1]
+        for fields in mounts
+        if fields[4] == "/" or f"{real}/".startswith(f"{fields[4]}/")
+    }
+    return kinds.get(max(kinds, key=len, default=""), "")
+
+
 def _tail(origin: str | None, path: str) -> str:
     """What follows a module's path in a file below another spelling of the location."""
     before, found, tail = (origin or "").rpartition(f"/{path}")
@@ -191,12 +246,15 @@ def read_stack(folder: Path) -> Stack:
         manifest = Manifest(
             location=Path(found["location"]), versions=found["versions"], files=found["files"]
         )
+        kind = _file_system(found["location"])
         return Stack(
             folder=folder,
             policy=policy,
             manifest=manifest,
-            since=status.st_ctime_ns,
+            since=0 if kind == "mixed" else status.st_ctime_ns,
             folders=found["folders"],
+            met=found["met"],
+            in_overlay=kind == "overlay",
         )
     except OSError as error:
         raise GuardError(f"{error.filename}: {error.strerror}") from error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .bytecode import is_foreign, level_of
@@ -22,8 +23,9 @@ def own_problems(places: Places, manifest: Manifest) -> Iterator[tuple[str, str]
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
         yield path, f"another {NAME} on the path: {folder} is this image's"
     text = places.manifest.read_text(encoding="utf-8")
+    found = _bytes(places.at_import) or b""
     for file, right in (
-        (places.at_import, at_import(manifest, text)),
+        (places.at_import, at_import(manifest, text, _met(found))),
         (places.packages, packages_text(manifest).encode()),
     ):
         if _bytes(file) != right:
@@ -55,6 +57,14 @@ def _code_problems(folder: Path) -> Iterator[tuple[str, str]]:
                 yield str(path), "byte code of another source"
         elif path.name.endswith(SUFFIXES) and not path.name.endswith(".py") and not cached:
             yield str(path), "added to the guard"
+
+
+def _met(found: bytes) -> Mapping[str, str]:
+    """What it says of needs, which is of the time of the seal."""
+    try:
+        return dict(marshal.loads(found)["met"])  # noqa: S302 - compared, never run
+    except (ValueError, TypeError, KeyError, EOFError):
+        return {}
 
 
 def _bytes(path: Path) -> bytes | None:

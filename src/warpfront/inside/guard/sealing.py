@@ -28,7 +28,7 @@ from .measuring import (
     versions_of,
 )
 from .names import triton_shims
-from .needs import needs_of
+from .needs import met_needs, needs_of
 from .places import Places
 from .policy import GuardError, Policy
 from .shims import INSTALLER, shim_files
@@ -65,7 +65,7 @@ def seal(
         {
             **{places.site_packages / path: text for path, text in shims.items()},
             places.manifest: text,
-            places.at_import: at_import(manifest, text),
+            places.at_import: at_import(manifest, text, met_needs(policy, there)),
             places.packages: packages_text(manifest),
             places.interpreter: interpreter_text(places),
             places.bytecode: bytecode_text(places.site_packages, manifest),

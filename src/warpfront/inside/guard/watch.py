@@ -176,7 +176,7 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
         _libraries.update(sealed_libraries(manifest, stack.names()))
         if _is_guarded(name, stack):
             _guarded[name] = stack
-    _tell_of_needs(policy, manifest)
+    _tell_of_needs(stack)
     return _refusal(name, problems, policy.holds()) if problems else ""
 
 
@@ -291,15 +291,19 @@ def _shortened(lines: list[str]) -> list[str]:
     return [*lines[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
 
 
-def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
+def _tell_of_needs(stack: Stack) -> None:
     """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    policy, needed = stack.policy, stack.policy.needed()
+    there = _versions_beside(stack.manifest)
+    changed = [one for one in there if one[0] in needed and stack.met.get(one[0]) != one[1]]
+    if not changed:
+        return
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
 
-    needed = policy.needed()
-    for name, version in _versions_beside(manifest):
-        accepted = needed.get(name)
+    for name, version in changed:
+        accepted = needed[name]
         try:
-            if accepted is None or read_requirement(name + accepted).accepts(version):
+            if read_requirement(name + accepted).accepts(version):
                 continue
         except UnreadableError:
             continue
