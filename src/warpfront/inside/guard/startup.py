@@ -93,6 +93,41 @@ class WatchedLoader:
         _watch(spec.name).look_after(spec.name)
 
 
+class JudgedLoader:
+    """The loader of a module below a watched package, which is judged when it is about to run: a
+    finder is called under the lock of all imports, and may wait for nothing.
+    """
+
+    def __init__(self, real: "Any") -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "_real":
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+    def _judge(self, spec: "Any") -> None:
+        """Raises `ImportError`. What runs after that finds no trace of this loader."""
+        spec.loader = self._real
+        _watch(spec.name).judge(spec, home=_HOME)
+
+    def create_module(self, spec: "Any") -> "Any":
+        self._judge(spec)
+        return self._real.create_module(spec) if self._real is not None else None
+
+    def exec_module(self, module: "Any") -> None:
+        """Reached by `importlib.reload`."""
+        self._judge(module.__spec__)
+        self._real.exec_module(module)
+
+    def get_code(self, name: str) -> "Any":
+        """Reached by `python -m`."""
+        if hasattr(self._real, "path"):
+            spec = _EXTERNAL.spec_from_file_location(name, self._real.path, loader=self._real)
+            _watch(name).judge(spec, home=_HOME)
+        return self._real.get_code(name)
+
+
 class Watcher:
     """First in `sys.meta_path`: answers for the watched packages what the finders behind it say,
     with a loader that looks first.
@@ -108,7 +143,9 @@ class Watcher:
             return None
         if name.partition(".")[0] in WATCHED:
             spec = self._found(name, path, target)
-            return spec and _watch(name).judged_module(spec, home=_HOME)
+            if spec is not None:
+                spec.loader = JudgedLoader(spec.loader)
+            return spec
         if name.startswith(_OWN):
             return _own_module(name)
         if name == _PIP:

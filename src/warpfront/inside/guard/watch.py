@@ -88,27 +88,22 @@ def look_after(name: str) -> None:
         _refuse(name, _shadowed[name])
 
 
-def judged_module(spec: ModuleSpec, *, home: str) -> ModuleSpec:
-    """A module of a protected package as it was found, if it is what was sealed. Else its import is
-    refused; or it is the sealed file, loaded by somebody else (a test runner, a profiler), which is
-    said.
+def judge(spec: ModuleSpec, *, home: str) -> None:
+    """Raises `ImportError` if a module of a protected package is not what was sealed. The sealed
+    file, loaded by somebody else (a test runner, a profiler), is said.
     """
     name = spec.name
     top = name.partition(".")[0]
     stack = _guarded.get(top) if top in _guarded or top in _begun else _planted(top, Path(home))
-    if stack is None:
-        return spec
-    problem = stack.module_problem(spec)
+    problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
         kind = type(spec.loader)
         who = f"{kind.__module__}.{kind.__qualname__}"
         if who not in _told:
             _told.add(who)
             _say(f"{name} is loaded by {who}, not by Python's own loader")
-    if not problem:
-        return spec
-    loader: Any = Refusal(_refusal(name, [problem], stack.policy.holds()))
-    return ModuleSpec(name, loader, origin=spec.origin)
+    if problem and stack is not None:
+        _refuse(name, _refusal(name, [problem], stack.policy.holds()))
 
 
 def _planted(top: str, home: Path) -> Stack | None:
