@@ -27,7 +27,9 @@ _LOADERS = {
     **dict.fromkeys(_EXTERNAL.BYTECODE_SUFFIXES, _EXTERNAL.SourcelessFileLoader),
     **dict.fromkeys(_EXTERNAL.EXTENSION_SUFFIXES, _EXTERNAL.ExtensionFileLoader),
 }
-_TAILS = {f"{init}{suffix}": kind for init in ("", "/__init__") for suffix, kind in _LOADERS.items()}
+_TAILS = {
+    f"{init}{suffix}": kind for init in ("", "/__init__") for suffix, kind in _LOADERS.items()
+}
 
 
 @dataclass(kw_only=True)
@@ -87,7 +89,7 @@ class Stack:
         """Whether nothing was put into a folder, nor into its byte code, since it was sealed."""
         for path in (f"{self.location}/{folder}", f"{self.location}/{folder}/__pycache__"):
             try:
-                status = os.lstat(path)  # noqa: PTH116 - hundreds of folders at every start
+                status = os.lstat(path)
             except OSError:
                 continue
             if status.st_ctime_ns >= self.since or not stat.S_ISDIR(status.st_mode):
@@ -111,7 +113,7 @@ class Stack:
     def _has_others(self, folder: str) -> bool:
         path = f"{self.location}/{folder}"
         try:
-            status = os.lstat(path)  # noqa: PTH116 - as above
+            status = os.lstat(path)
         except OSError:
             return False
         return stat.S_ISLNK(status.st_mode) or checksum(_entries(path)) != self.folders[folder][1]
@@ -161,7 +163,7 @@ class Stack:
         prefix = sys.pycache_prefix
         file = cached_beside(origin) if prefix is None else _EXTERNAL.cache_from_source(origin)
         try:
-            status = os.lstat(file)  # noqa: PTH116 - at each module of torch
+            status = os.lstat(file)
         except OSError:
             return ""
         if prefix is None and status.st_ctime_ns < self.since and stat.S_ISREG(status.st_mode):

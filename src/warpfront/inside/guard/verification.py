@@ -80,9 +80,7 @@ def verify(
         findings += _stray_findings(names, manifest, there)
         findings += _findings(
             "file",
-            bytecode_findings(
-                manifest, places.bytecode, since if depth == "light" else 0
-            ),
+            bytecode_findings(manifest, places.bytecode, since if depth == "light" else 0),
         )
     return findings
 
