@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -151,14 +151,9 @@ def _a_python(folder: Path) -> GuardedPython:
     return guarded
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> GuardedPython:
-    return _a_python(tmp_path_factory.mktemp("model"))
-
-
 @pytest.fixture
-def subject(tmp_path: Path) -> Iterator[Subject]:
-    yield Subject(own=_a_python(tmp_path))
+def subject(tmp_path: Path) -> Subject:
+    return Subject(own=_a_python(tmp_path))
 
 
 Fault = Callable[[Subject], None]
@@ -395,7 +390,7 @@ def a_loader_with_another_method(one: Subject) -> None:
 def a_loader_with_a_method_more(one: Subject) -> None:
     one.started_by(
         "import importlib.machinery as m\n"
-        "m.SourceFileLoader.__getattribute__ = lambda self, name: object.__getattribute__(self, name)\n"
+        "m.SourceFileLoader.__getattribute__ = lambda self, one: object.__getattribute__(self, one)"
     )
 
 
@@ -478,28 +473,30 @@ def a_hook_of_the_path(one: Subject) -> None:
 
 @fault
 def a_finder_for_a_module(one: Subject) -> None:
-    (one.elsewhere / "version.py").write_text(EVIL)
+    other = one.elsewhere / "version.py"
+    other.write_text(EVIL)
     one.started_by(
         "import sys, importlib.util as u\n"
         "class Finder:\n"
         "    @staticmethod\n"
         "    def find_spec(name, path=None, target=None):\n"
         "        if name == 'torch.version':\n"
-        f"            return u.spec_from_file_location(name, {str(one.elsewhere / 'version.py')!r})\n"
+        f"            return u.spec_from_file_location(name, {str(other)!r})\n"
         "sys.meta_path.insert(0, Finder)\n"
     )
 
 
 @fault
 def a_finder_for_a_package(one: Subject) -> None:
-    (one.elsewhere / "torchgen.py").write_text(EVIL)
+    other = one.elsewhere / "torchgen.py"
+    other.write_text(EVIL)
     one.started_by(
         "import sys, importlib.util as u\n"
         "class Finder:\n"
         "    @staticmethod\n"
         "    def find_spec(name, path=None, target=None):\n"
         "        if name == 'torchgen':\n"
-        f"            return u.spec_from_file_location(name, {str(one.elsewhere / 'torchgen.py')!r})\n"
+        f"            return u.spec_from_file_location(name, {str(other)!r})\n"
         "sys.meta_path.insert(0, Finder)\n"
     )
 

@@ -27,7 +27,7 @@ def interpreter_text(places: Places) -> str:
         "folder": str(folder),
         "names": {name: _identity(folder / name) for name in names},
         "home": _home(folder),
-        "file": [real, os.path.getsize(real) if real else 0, sha256_of(real) if real else ""],
+        "file": [real, Path(real).stat().st_size if real else 0, sha256_of(real) if real else ""],
     }
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
@@ -56,7 +56,7 @@ def interpreter_problems(file: Path, since: int = 0) -> Iterator[tuple[str, str]
 def _identity(path: Path) -> str:
     """Where a link leads; of a file, how it begins: a script in the place of an interpreter."""
     if path.is_symlink():
-        return f"a link to {os.readlink(path)}"
+        return f"a link to {path.readlink()}"
     if not path.is_file():
         return "nothing"
     with path.open("rb") as stream:

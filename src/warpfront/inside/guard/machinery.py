@@ -88,14 +88,13 @@ def _is_same(found: "Any", right: "Any") -> bool:
         return True
     if type(found) is not type(right):
         return False
-    if isinstance(right, (classmethod, staticmethod)):
-        return _is_same(found.__func__, right.__func__)
-    if isinstance(right, property):
-        return _is_same(found.fget, right.fget) and _is_same(found.fset, right.fset)
-    if isinstance(right, (list, tuple)):
-        return len(found) == len(right) and all(map(_is_same, found, right))
     if isinstance(right, FunctionType):
         return _is_same_function(found, right)
+    if isinstance(right, (list, tuple)):
+        return len(found) == len(right) and all(map(_is_same, found, right))
+    parts = [one for one in ("__func__", "fget", "fset") if hasattr(right, one)]
+    if isinstance(right, (classmethod, staticmethod, property)):
+        return all(_is_same(getattr(found, one), getattr(right, one)) for one in parts)
     return not isinstance(right, _PLAIN) or found == right
 
 
@@ -114,9 +113,12 @@ def _changed_finders() -> "Iterator[str]":
     what it finds.
     """
     external = sys.modules["_frozen_importlib_external"]
-    own = [(suffix, kind) for kind, of in external._get_supported_file_loaders() for suffix in of]
+    supported = vars(external)["_get_supported_file_loaders"]()
+    own = [(suffix, kind) for kind, of in supported for suffix in of]
     for folder, finder in [*sys.path_importer_cache.items()]:
         if type(finder) is external.FileFinder and (
-            vars(finder).keys() - _FINDERS_OWN or finder._loaders != own or finder.path != folder
+            vars(finder).keys() - _FINDERS_OWN
+            or vars(finder)["_loaders"] != own
+            or finder.path != folder
         ):
             yield str(folder)

@@ -152,7 +152,7 @@ def _checksums(manifest: Manifest) -> dict[str, tuple[str, int]]:
     for top, names in manifest.folders().items():
         if len(names) == 1:
             owners[top] = next(iter(names))
-    for name, files in manifest.files.items():
+    for files in manifest.files.values():
         for path in files:
             folder, _, entry = path.rpartition("/")
             while folder:
