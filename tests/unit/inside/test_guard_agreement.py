@@ -622,6 +622,14 @@ def a_library_beside_the_stack_on_the_path(one: Subject) -> None:
 
 
 @innocent
+def a_relative_folder_on_the_path(one: Subject) -> None:
+    (one.own.folder / "mine").mkdir()
+    (one.own.folder / "mine" / "of_my_own.py").write_text("")
+    one.environment["PYTHONPATH"] = "mine"
+    one.program[:] = ["import of_my_own", IMPORT]
+
+
+@innocent
 def another_spelling_of_the_folder(one: Subject) -> None:
     link = one.own.folder / "lib64"
     link.symlink_to(one.site)

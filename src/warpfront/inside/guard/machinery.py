@@ -116,9 +116,9 @@ def _changed_finders() -> "Iterator[str]":
     supported = vars(external)["_get_supported_file_loaders"]()
     own = [(suffix, kind) for kind, of in supported for suffix in of]
     for folder, finder in [*sys.path_importer_cache.items()]:
-        if type(finder) is external.FileFinder and (
-            vars(finder).keys() - _FINDERS_OWN
-            or vars(finder)["_loaders"] != own
-            or finder.path != folder
-        ):
+        if type(finder) is not external.FileFinder:
+            continue
+        has = vars(finder)
+        elsewhere = folder[:1] == "/" and has["path"] != folder  # a relative one is made absolute
+        if has.keys() - _FINDERS_OWN or has["_loaders"] != own or elsewhere:
             yield str(folder)
