@@ -642,6 +642,14 @@ def test_an_innocent_thing_is_named_by_none(name: str, subject: Subject) -> None
     assert subject.answers() == {"import": "", "verify": "", "load": ""}
 
 
+def test_a_header_that_was_added_is_for_verify_and_load(subject: Subject) -> None:
+    subject.put("torch/include/added.h", "")
+    answers = subject.answers()
+    assert answers["import"] == ""
+    assert "stray: torch/include/added.h" in answers["verify"]
+    assert "torch/include/added.h" in answers["load"]
+
+
 # -- What an import cannot see: docs/guard.md, "Neither"
 
 

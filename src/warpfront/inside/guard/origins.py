@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from .bytecode import OTHER, cached_beside, is_foreign, read_sealed
-from .manifest import Manifest, Measured, checksum, read_manifest, sha256_of, size_differences
+from .manifest import (
+    SUFFIXES,
+    Manifest,
+    Measured,
+    checksum,
+    read_manifest,
+    sha256_of,
+    size_differences,
+)
 from .policy import GuardError, Policy, read_policy
 
 # More files than these newer than the seal: times say nothing here, as in a copied environment.
@@ -83,7 +91,12 @@ class Stack:
             from .measuring import strays  # noqa: PLC0415 - slow to load, and needed rarely
 
             whole = read_manifest(self.folder / "stack.json")
-            yield from (f"{path}: added" for path in strays(whole, wanted, changed))
+            added = strays(whole, wanted, changed)
+            yield from (f"{path}: added" for path in added if self._is_loadable(path))
+
+    def _is_loadable(self, path: str) -> bool:
+        """What lies beside it, such as a header, is for `verify`."""
+        return path.endswith(SUFFIXES) or Path(self.location, path).is_dir()
 
     def _is_clean(self, folder: str) -> bool:
         """Whether nothing was put into a folder, nor into its byte code, since it was sealed."""
@@ -177,7 +190,11 @@ class Stack:
         known = self._bytecode.get(cached_beside(path), "")
         like = beside if file != beside and known and sha256_of(beside) == known else ""
         if is_foreign(file, origin, known if file == beside else "", like=like):
-            below = f" (below PYTHONPYCACHEPREFIX={sys.pycache_prefix})" if file != beside else ""
+            below = (
+                f" (below PYTHONPYCACHEPREFIX={sys.pycache_prefix}: give each image its own)"
+                if file != beside
+                else ""
+            )
             return f"{path}: {file} is {OTHER}{below}"
         if file == beside and sha256_of(file) != known:
             self._judged[cached_beside(path)] = sha256_of(file)
