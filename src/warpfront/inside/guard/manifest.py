@@ -143,9 +143,9 @@ def is_for_start(path: str) -> bool:
     return path.endswith(_START_UP_SUFFIXES) or _VERSIONED_LIBRARY in path
 
 
-def _checksums(manifest: Manifest) -> dict[str, tuple[str, int]]:
-    """Folder -> (the distribution, checksum of what lies in it), of those that one distribution
-    fills.
+def _checksums(manifest: Manifest) -> dict[str, tuple[str, int, bool]]:
+    """Folder -> (the distribution, checksum of what lies in it, whether it has sources), of those
+    with a module somewhere below that one distribution fills.
     """
     entries: dict[str, set[str]] = {}
     owners = {}
@@ -159,12 +159,19 @@ def _checksums(manifest: Manifest) -> dict[str, tuple[str, int]]:
                 entries.setdefault(folder, set()).add(entry)
                 folder, _, entry = folder.rpartition("/")
                 entry += "/"
+    modules = [path for files in manifest.files.values() for path in files if _is_module(path)]
+    wanted = {above for path in modules for above in _above(path)}
     found = {}
-    for folder, inside in entries.items():
+    for folder in wanted:
         top = next((one for one in (folder, *_above(folder)) if one in owners), "")
         if top:
-            found[folder] = (owners[top], checksum(inside))
+            sources = any(one.endswith(".py") for one in entries[folder])
+            found[folder] = (owners[top], checksum(entries[folder]), sources)
     return found
+
+
+def _is_module(path: str) -> bool:
+    return path.endswith(SUFFIXES)
 
 
 def _above(folder: str) -> Iterator[str]:

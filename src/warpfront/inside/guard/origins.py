@@ -52,7 +52,7 @@ class Stack:
     policy: Policy
     manifest: Manifest
     since: int
-    folders: dict[str, tuple[str, int]]
+    folders: dict[str, tuple[str, int, bool]]
     met: dict[str, str]
     in_overlay: bool = False
     _clean: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Stack:
     def file_problems(self, names: Iterable[str]) -> Iterator[str]:
         """Sealed files that are others now, and what was added beside them."""
         wanted, written = set(names), list[tuple[str, str]]()
-        grown = [one for one, (owner, _) in self.folders.items() if owner in wanted]
+        grown = [one for one, (owner, _, _) in self.folders.items() if owner in wanted]
         grown = [one for one in grown if not self._is_clean(one)]
         files = self._to_look_at(wanted)
         found = size_differences(
@@ -100,7 +100,8 @@ class Stack:
 
     def _is_clean(self, folder: str) -> bool:
         """Whether nothing was put into a folder, nor into its byte code, since it was sealed."""
-        for path in (f"{self.location}/{folder}", f"{self.location}/{folder}/__pycache__"):
+        here = f"{self.location}/{folder}"
+        for path in (here, f"{here}/__pycache__") if self.folders[folder][2] else (here,):
             try:
                 status = os.lstat(path)
             except OSError:
