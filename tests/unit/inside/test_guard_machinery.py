@@ -72,7 +72,7 @@ def test_a_finder_with_a_method_of_its_own_is_named(
     finder = machinery.FileFinder(str(tmp_path), *EXTERNAL._get_supported_file_loaders())
     monkeypatch.setitem(sys.path_importer_cache, str(tmp_path), finder)
     assert list(machinery_problems()) == []
-    finder.find_spec = anything  # type: ignore[method-assign,assignment]
+    finder.find_spec = anything  # type: ignore[method-assign]
     assert list(machinery_problems()) == [f"sys.path_importer_cache[{str(tmp_path)!r}]"]
 
 

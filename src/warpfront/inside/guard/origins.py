@@ -29,7 +29,7 @@ from .policy import GuardError, Policy, read_policy
 # More files than these newer than the seal: times say nothing here, as in a copied environment.
 _MANY = 200
 _EXTERNAL: Any = sys.modules["_frozen_importlib_external"]
-_MODULE_SPEC: Any = sys.modules["_frozen_importlib"].ModuleSpec  # type: ignore[attr-defined]
+_MODULE_SPEC: Any = sys.modules["_frozen_importlib"].ModuleSpec
 _LOADERS = {
     **dict.fromkeys(_EXTERNAL.SOURCE_SUFFIXES, _EXTERNAL.SourceFileLoader),
     **dict.fromkeys(_EXTERNAL.BYTECODE_SUFFIXES, _EXTERNAL.SourcelessFileLoader),

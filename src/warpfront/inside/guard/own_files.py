@@ -23,9 +23,9 @@ def own_problems(places: Places, manifest: Manifest) -> Iterator[tuple[str, str]
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
         yield path, f"another {NAME} on the path: {folder} is this image's"
     text = places.manifest.read_text(encoding="utf-8")
-    found = _bytes(places.at_import) or b""
+    met = _met(_bytes(places.at_import) or b"")
     for file, right in (
-        (places.at_import, at_import(manifest, text, _met(found))),
+        (places.at_import, at_import(manifest, text, met)),
         (places.packages, packages_text(manifest).encode()),
     ):
         if _bytes(file) != right:

@@ -265,7 +265,8 @@ def start(packages: str = "") -> None:
         # Not by its import: the next one finds it, and names it.
         planted.add(name)
         del sys.modules[name]
-    replaced[:] = [] if type(builtins.__import__) is type(len) else ["builtins.__import__"]
+    importing: object = builtins.__import__
+    replaced[:] = [] if type(importing) is type(len) else ["builtins.__import__"]
     finders: list[object] = [*sys.meta_path]
     others = [finder for finder in finders if not isinstance(finder, Watcher)]
     sys.meta_path[:] = [Watcher(), *others]  # type: ignore[list-item]
