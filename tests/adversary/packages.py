@@ -286,6 +286,23 @@ def _intruders(folder: Path, stack: Stack) -> list[Path]:
         "sitecustomizes": {
             "sitecustomize.py": "import sys\nsys.path.insert(0, '/opt/hidden')\n",
         },
+        "bytecode-package": {"torch/nn/functional/__init__.pyc": _unchecked("relu = None\n")},
+        "optimized-bytecode": {
+            "torch/__pycache__/version.cpython-311.opt-1.pyc": _unchecked(other, optimize=1),
+        },
+        "is-the-guard": {
+            "warpfront_guard/__init__.py": "",
+            "warpfront_guard/startup.py": "def start(*_):\n    pass\n",
+            "warpfront_guard/verification.py": "def verify(*_, **__):\n    return []\n",
+        },
+        "patches-loaders": {
+            "zz_patches_loaders.pth": "import patches_loaders\n",
+            "patches_loaders.py": _PATCH,
+        },
+        "replaces-python": {
+            "replaces_python-1.0.data/scripts/python3": "#!/bin/sh\n"
+            'exec -a /opt/venv/bin/python3 "$(readlink -f /opt/venv/bin/python)" "$@"\n',
+        },
         "torch-module": {"torch.py": f'__version__ = "{stack.newer}"\n'},
     }
     wheels = [stand_in_wheel(folder, n, "1.0", files=files) for n, files in intrusions.items()]
@@ -316,16 +333,29 @@ sys.meta_path.insert(0, Finder())
 '''
 
 
-def _stale_bytecode(folder: Path, source: str) -> Path:
-    """Byte code that Python takes without a look at the source (PEP 552, unchecked hash): the
-    source beside it stays byte for byte what it was.
-    """
+_PATCH = """\
+import importlib.machinery
+real = importlib.machinery.SourceFileLoader.get_code
+def get_code(self, name):
+    if name == "torch.version":
+        return compile("__version__ = '9'; cuda = hip = None", self.path, "exec")
+    return real(self, name)
+importlib.machinery.SourceFileLoader.get_code = get_code
+"""
+
+
+def _unchecked(source: str, optimize: int = 0) -> bytes:
+    """Byte code that Python takes without a look at the source (PEP 552, unchecked hash)."""
     import importlib._bootstrap_external as external
 
-    code = compile(source, "torch/version.py", "exec")
-    header_and_code = external._code_to_hash_pyc(code, bytes(8), checked=False)  # type: ignore[attr-defined]
+    code = compile(source, "torch/version.py", "exec", optimize=optimize)
+    return bytes(external._code_to_hash_pyc(code, bytes(8), checked=False))  # type: ignore[attr-defined]
+
+
+def _stale_bytecode(folder: Path, source: str) -> Path:
+    """The source beside it stays byte for byte what it was."""
     files: dict[str, str | bytes] = {
-        "torch/__pycache__/version.cpython-311.pyc": bytes(header_and_code)
+        "torch/__pycache__/version.cpython-311.pyc": _unchecked(source)
     }
     return stand_in_wheel(folder, "bundles-bytecode", "1.0", files=files)
 

@@ -160,10 +160,11 @@ def test_pip_builds_are_not_constrained_by_the_environment() -> None:
     assert "PIP_BUILD_CONSTRAINT" not in environment_channels(Places(site_packages=Path()))
 
 
-def test_the_start_up_file_has_one_path_and_one_import(places: Places) -> None:
-    """`site` takes a line for a program only if it begins so."""
-    path, start = pth_text(places).splitlines()
-    assert path == str(places.library)
+def test_the_start_up_file_is_one_import_and_adds_nothing_to_the_path(places: Places) -> None:
+    """`site` takes a line for a program only if it begins so. A folder on the path would come after
+    site-packages, and another package by the guard's name before it.
+    """
+    (start,) = pth_text(places).splitlines()
     assert start.startswith("import ")
 
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from guarded import GuardedPython, a_guarded_python, install
+from guarded import TORCH, GuardedPython, a_guarded_python, cpu_policy, install
 from stand_in_torch import extension_module
 
 from warpfront.inside.guard import watch
 from warpfront.inside.guard.libraries import Shadow, mapped, sealed_libraries, shadows
 from warpfront.inside.guard.manifest import Manifest
+from warpfront.inside.guard.sealing import seal
 
 pytestmark = pytest.mark.process
 
@@ -129,9 +130,7 @@ def native(tmp_path: Path) -> GuardedPython:
     """A torch that loads a real library of its own, by its name, as compiled ones do; beside it a
     torchvision that, as triton, imports no torch.
     """
-    from guarded import TORCH, an_unguarded_python, cpu_policy
-
-    from warpfront.inside.guard.sealing import seal
+    from guarded import an_unguarded_python
 
     guarded = an_unguarded_python(tmp_path)
     loading = "import ctypes; ctypes.CDLL('libc10.so')\nfrom torch.version import __version__\n"
@@ -262,14 +261,15 @@ def test_a_folder_of_the_stack_without_an_init_is_imported_and_one_from_elsewher
     own: GuardedPython, tmp_path: Path
 ) -> None:
     """triton/_C is one: it holds the library alone."""
-    for folder in (own.places.site_packages / "torch" / "bare", tmp_path / "bare"):
-        folder.mkdir(parents=True)
-        (folder / "inner.py").write_text("print('imported')\n")
+    files = {**TORCH, "torch/bare/inner.py": "print('imported')\n"}
+    install(own.places.site_packages, "torch", "2.13.0+cpu", files)
+    seal(cpu_policy(), own.places, python=str(own.python))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "inner.py").write_text("")
     done = own.run("-c", "import torch.bare.inner")
     assert (done.returncode, done.stdout, done.stderr) == (0, "imported\n", "")
-    shutil.rmtree(own.places.site_packages / "torch" / "bare")
-    program = f"import torch; torch.__path__.append({str(tmp_path)!r}); import torch.bare.inner"
-    assert f"torch.bare would come from {tmp_path / 'bare'}" in refused(own, program)
+    program = f"import torch; torch.__path__.append({str(tmp_path)!r}); import torch.other.inner"
+    assert f"torch.other would come from {tmp_path / 'other'}" in refused(own, program)
 
 
 def test_a_loader_of_somebodys_for_a_module_of_torch_is_said_and_found(own: GuardedPython) -> None:

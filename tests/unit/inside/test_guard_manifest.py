@@ -73,8 +73,12 @@ def test_byte_code_is_nobodys_change(places: Places) -> None:
     cache = places.site_packages / "torch/__pycache__"
     cache.mkdir()
     (cache / "version.cpython-311.pyc").write_bytes(b"x")
-    (places.site_packages / "torch/version.pyc").write_bytes(b"x")
     assert findings(places) == []
+
+
+def test_byte_code_in_the_place_of_a_source_is_a_stray(places: Places) -> None:
+    (places.site_packages / "torch/version.pyc").write_bytes(b"x")
+    assert findings(places) == ["stray: torch/version.pyc: added by nobody"]
 
 
 def test_a_file_that_was_added_is_a_stray(places: Places) -> None:

@@ -68,10 +68,13 @@ def test_sealing_writes_every_file_of_the_guard(places: Places, tmp_path: Path) 
         "etc/profile.d/warpfront.sh",
         "etc/uv/uv.toml",
         "home/bin/warpfront-guard",
+        "home/guard/at-import.bin",
         "home/guard/bytecode.json",
         "home/guard/constraints.txt",
+        "home/guard/interpreter.json",
         "home/guard/needs.txt",
         "home/guard/overrides.txt",
+        "home/guard/packages.txt",
         "home/guard/policy.json",
         "home/guard/stack.json",
         "site-packages/00_warpfront_guard.pth",
@@ -163,7 +166,7 @@ def test_a_launcher_for_uv_is_written_where_there_is_a_uv(
     (tmp_path / "uv").write_text("")
     (tmp_path / "uv").chmod(0o755)
     seal(cpu_policy(), places, python="python")
-    assert "launcher import main" in (places.programs / "uv").read_text()
+    assert "warpfront_guard.launcher.main(" in (places.programs / "uv").read_text()
 
 
 def test_adopting_takes_what_is_there(places: Places) -> None:

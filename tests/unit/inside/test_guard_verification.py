@@ -301,7 +301,8 @@ def test_light_finds_byte_code_that_was_written_since(places: Places) -> None:
     cache = places.site_packages / "torch/__pycache__"
     cache.mkdir()
     other = compile("import os", "version.py", "exec")
-    data = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(other)
+    unchecked = b"\1" + bytes(11)
+    data = importlib.util.MAGIC_NUMBER + unchecked + marshal.dumps(other)
     (cache / f"version.{sys.implementation.cache_tag}.pyc").write_bytes(data)
     [found] = findings(places, depth="light")
     assert found.endswith("byte code of another source")

@@ -79,16 +79,16 @@ def test_ctrl_c_before_the_moves_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []
-    real = Path.write_text
+    real = Path.write_bytes
 
-    def stop_at_the_second(path: Path, text: str, **options: str) -> int:
+    def stop_at_the_second(path: Path, text: bytes) -> int:
         if written:
-            real(path, text[:1], **options)
+            real(path, text[:1])
             raise KeyboardInterrupt
         written.append(path)
-        return real(path, text, **options)
+        return real(path, text)
 
-    monkeypatch.setattr(Path, "write_text", stop_at_the_second)
+    monkeypatch.setattr(Path, "write_bytes", stop_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         write_files({tmp_path / "info" / "METADATA": "one", tmp_path / "b": "two"})
     assert tree(tmp_path) == []

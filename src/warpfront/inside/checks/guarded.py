@@ -38,7 +38,7 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     if found.needs != needs_of(there, found.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
-    start = read_start(places.manifest)
+    start = read_start(places)
     wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
     details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
     if wrong:

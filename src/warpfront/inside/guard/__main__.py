@@ -81,16 +81,17 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 
 def _verify(options: argparse.Namespace, places: Places) -> int:
     depth: Depth = "quick" if options.quick else "light" if options.light else "full"
-    start = read_start(places.manifest)
+    start = read_start(places)
     findings = verify(places, _given_environment(), start=start, depth=depth)
     if options.json:
         print(visible_json(json.dumps([vars(finding) for finding in findings], indent=1)))
         return int(bool(findings))
     for finding in findings:
         print(finding)
-    if any(finding.part == "guard" for finding in findings):
+    try:
+        policy = read_policy(places.policy)
+    except GuardError:
         return 1
-    policy = read_policy(places.policy)
     for name, reason in policy.relaxed.items():
         print(f"relaxed: {name}: {reason}")
     here = sentence(policy, installed(places.site_packages))

@@ -1,60 +1,80 @@
-"""Byte code beside sealed sources: Python runs it in their place, if its header says so."""
+"""Byte code of sealed sources: Python runs it in their place, if its header allows it. It is judged
+by its content alone, at each import of a module and by `verify`.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
+import _imp
 import json
 import marshal
+import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from .manifest import Manifest
-from .measuring import Doubted, always, status_of
+from .manifest import Manifest, sha256_of
 
+_EXTERNAL = sys.modules["_frozen_importlib_external"]
 _HEADER_BYTES = 16  # PEP 552: magic, flags, then time and size of the source or its hash
+_HASHED, _CHECKED = 0b01, 0b10
+OTHER = "byte code of another source"
+
+
+def _tail(optimization: int) -> str:
+    level = f".opt-{optimization}" if optimization else ""
+    return f".{sys.implementation.cache_tag}{level}.pyc"
+
+
+_OURS = _tail(sys.flags.optimize)
+_LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.opt-(\d+))?\.pyc\Z")
+
+
+def level_of(file: str) -> int | None:
+    """The level of optimization in a name of byte code of an interpreter like this one."""
+    found = _LEVEL.match(file)
+    return int(found[2] or 0) if found else None
+
+
+def cached_beside(source: str) -> str:
+    """Where Python looks for byte code of a source, without a prefix. `cache_from_source` costs
+    three times as much, and is called for each module of torch.
+    """
+    folder, _, file = source.rpartition("/")
+    return f"{folder}/__pycache__/{file[:-3]}{_OURS}"
 
 
 def bytecode_text(location: Path, manifest: Manifest) -> str:
-    """JSON of path -> sha256 of the byte code of this interpreter, as it is when sealed. Apart from
-    the manifest, which every import of torch reads.
+    """JSON of path -> sha256 of the byte code of this interpreter, of every level, as it is when
+    sealed. Apart from the manifest, because few imports have to read it.
     """
-    paths = {path: location / path for path in bytecode_paths(manifest)}
-    hashes = {path: _sha256(file) for path, file in paths.items() if file.is_file()}
+    hashes = {path: sha256_of(location / path) for path, _, _ in _cached(manifest, str(location))}
     return json.dumps(hashes, separators=(",", ":"), sort_keys=True)
 
 
-def bytecode_paths(manifest: Manifest) -> Iterator[str]:
-    """Where this interpreter looks for the byte code of each sealed source."""
-    for files in manifest.files.values():
-        for path in files:
-            if path.endswith(".py"):
-                yield importlib.util.cache_from_source(path)
-
-
 def bytecode_findings(
-    manifest: Manifest, sealed_file: Path, doubted: Doubted = always
+    manifest: Manifest, sealed_file: Path, since: int = 0
 ) -> Iterator[tuple[str, str]]:
     """(path, what is wrong) for byte code that is neither as sealed nor what its source compiles
-    to. What is as it was sealed is read only where its status is `doubted`.
+    to, beside the sources and below this process's prefix. What is as it was sealed is read only
+    where its ctime is not below `since`.
     """
-    sealed = _read_sealed(sealed_file)
-    for path in bytecode_paths(manifest):
-        status = status_of(f"{manifest.location}/{path}")
-        if status is None or (path in sealed and not doubted(status)):
+    sealed = read_sealed(sealed_file)
+    location = str(manifest.location)
+    for path, source, level in _cached(manifest, location):
+        status = os.lstat(f"{location}/{path}")
+        if path in sealed and status.st_ctime_ns < since:
             continue
-        file = manifest.location / path
-        if _sha256(file) == sealed.get(path):
-            continue
-        source = manifest.location / importlib.util.source_from_cache(path)
-        if not _compiled_from(file, source):
-            yield path, "byte code of another source"
+        if is_foreign(f"{location}/{path}", f"{location}/{source}", sealed.get(path, ""), level):
+            yield path, OTHER
+    for file, source, level in _below_prefix(manifest, location):
+        if is_foreign(file, f"{location}/{source}", "", level):
+            yield file, f"{OTHER}, below PYTHONPYCACHEPREFIX"
 
 
-def _read_sealed(path: Path) -> Mapping[str, Any]:
+def read_sealed(path: Path) -> Mapping[str, Any]:
     """Nothing where it is damaged or lost: all byte code is compared with its source then."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -63,19 +83,82 @@ def _read_sealed(path: Path) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _compiled_from(file: Path, source: Path) -> bool:
-    data = file.read_bytes()
-    if data[:4] != importlib.util.MAGIC_NUMBER:
-        return True  # another Python's: this one makes its own
+def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
+    """(path, path of its source, level) of all byte code beside sealed sources that an interpreter
+    like this one may take.
+    """
+    sources = {path for files in manifest.files.values() for path in files if path[-3:] == ".py"}
+    for folder in sorted({path.rpartition("/")[0] for path in sources}):
+        below = f"{folder}/__pycache__" if folder else "__pycache__"
+        for file in _entries(f"{location}/{below}"):
+            found = _LEVEL.match(file)
+            source = f"{folder}/{found[1]}.py".lstrip("/") if found else ""
+            if found and source in sources:
+                yield f"{below}/{file}", source, int(found[2] or 0)
+
+
+def _below_prefix(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
+    for files in manifest.files.values() if sys.pycache_prefix else ():
+        for path in files:
+            for level in (0, 1, 2) if path.endswith(".py") else ():
+                file = _EXTERNAL.cache_from_source(
+                    f"{location}/{path}", optimization=str(level or "")
+                )
+                if os.path.lexists(file):
+                    yield file, path, level
+
+
+def _entries(folder: str) -> list[str]:
     try:
-        found = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302 - compared, never run
-        wanted = compile(
-            source.read_bytes(), str(source), "exec", dont_inherit=True, optimize=sys.flags.optimize
-        )
-    except (OSError, ValueError, EOFError, TypeError, SyntaxError):
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all it takes
+    except OSError:
+        return []
+
+
+def is_foreign(
+    file: str, source: str, sealed: str, level: int = sys.flags.optimize, like: str = ""
+) -> bool:
+    """Whether Python would take byte code that is not of its source. `sealed` is the sha256 that it
+    had when it was sealed, "" where it was not; `like` is byte code that is known to be of the
+    source, which spares to compile it.
+    """
+    if sealed and sha256_of(file) == sealed:
         return False
-    return isinstance(found, CodeType) and found == wanted
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123 - at each module of torch
+            data = stream.read()
+        with open(source, "rb") as stream:  # noqa: PTH123
+            text = stream.read()
+        if not _is_taken(data, text, source):
+            return False
+        found = marshal.loads(data[_HEADER_BYTES:])  # noqa: S302 - compared, never run
+        wanted = _code_of(like) if like else None
+        if wanted is None:
+            wanted = compile(text, source, "exec", dont_inherit=True, optimize=min(level, 2))
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError):
+        return True
+    return not isinstance(found, CodeType) or found != wanted
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _is_taken(data: bytes, text: bytes, source: str) -> bool:
+    """Whether this Python would run byte code with such a header, and not compile the source."""
+    flags = int.from_bytes(data[4:8], "little")
+    if data[:4] != _EXTERNAL.MAGIC_NUMBER or flags & ~(_HASHED | _CHECKED):
+        return False
+    if not flags & _HASHED:
+        mtime = int(os.stat(source).st_mtime) & 0xFFFFFFFF  # noqa: PTH116
+        return data[8:16] == mtime.to_bytes(4, "little") + (len(text) & 0xFFFFFFFF).to_bytes(
+            4, "little"
+        )
+    if not flags & _CHECKED or _imp.check_hash_based_pycs == "never":
+        return True
+    return data[8:16] == _imp.source_hash(int.from_bytes(_EXTERNAL.MAGIC_NUMBER, "little"), text)
+
+
+def _code_of(file: str) -> Any:
+    """None for byte code of another Python's."""
+    with open(file, "rb") as stream:  # noqa: PTH123
+        data = stream.read()
+    return marshal.loads(data[_HEADER_BYTES:]) if data[:4] == _EXTERNAL.MAGIC_NUMBER else None  # noqa: S302

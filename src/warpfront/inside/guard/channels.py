@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .constraints import constraints_text, needs_text, overrides_text, uv_settings
+from .loading import by_file, indented
 from .pip_configuration import unguarded_sections, with_constraint
 from .places import Places
 from .policy import GuardError, Policy
@@ -21,8 +22,7 @@ _UV_END = "# warpfront-guard: end"
 # guard's files and leaves this one hears of it, and still has a Python that starts.
 _START_UP = """\
 try:
-    import warpfront_guard.startup
-    warpfront_guard.startup.start()
+{load}    warpfront_guard.startup.start()
 except Exception as error:
     text = f'warpfront guard: torch is not watched: {{error}}'
     if not os.path.isdir({home!r}):
@@ -78,8 +78,9 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 def pth_text(places: Places) -> str:
     """Every start of this interpreter puts the channels back and watches its imports."""
-    program = _START_UP.format(home=str(places.home), install=installing(places))
-    return f"{places.library}\nimport os, sys; exec({program!r})\n"
+    load = indented(by_file(places.library, "startup"))
+    program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
+    return f"import os, sys; exec({program!r})\n"
 
 
 def installing(places: Places) -> str:

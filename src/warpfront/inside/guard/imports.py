@@ -9,25 +9,32 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .loading import NAME
 from .manifest import Manifest, read_manifest
+from .places import Places
 from .policy import GuardError
 
 _SECONDS = 60.0
-# Asked with the stack's modules and their folders. Of the finders behind the watch Python's own are
-# left out: whoever else answers for one of the modules does so in their place.
+# Asked with the stack's modules, their folders and the guard's library. Of the finders behind the
+# watch Python's own are left out: whoever else answers for one of the modules does so in their
+# place. What the path importer cache has for the stack's folders is asked, too. The first lines are
+# those of `machinery.py`.
 _PROBE = """
-import builtins, importlib.machinery as machinery, json, sys, zipimport
-asked, folders = json.load(sys.stdin)
+import importlib.machinery as machinery, json, zipimport
+asked, folders, own = json.load(sys.stdin)
 PYTHONS = (machinery.BuiltinImporter, machinery.FrozenImporter, machinery.PathFinder)
+own_startup = sys.modules.get("warpfront_guard.startup")
 
 def named(thing):
     kind = thing if isinstance(thing, type) else type(thing)
     return kind.__module__ + "." + kind.__qualname__
 
-def answers(finder):
+def answers(finder, only=None):
     for name, folder in asked:
+        if only is not None and folder != only:
+            continue
         try:
-            if finder.find_spec(name, [folder], None) is not None:
+            if finder.find_spec(name, *([] if only else [folder and [folder], None])) is not None:
                 return name
         except Exception:
             pass
@@ -40,19 +47,34 @@ def takes(hook):
             continue
         return folder
 
+def watch_problems():
+    file = own + "/startup.py"
+    if getattr(own_startup, "__file__", None) != file:
+        return [str(getattr(own_startup, "__file__", "nothing")) + " is the watch, not " + file]
+    fresh = {"__name__": own_startup.__name__, "__file__": file}
+    with open(file, "rb") as source:
+        exec(compile(source.read(), file, "exec", dont_inherit=True), fresh)
+    kept = {k: v for k, v in fresh.items() if isinstance(v, (type, FunctionType))}
+    kept["__name__"] = own_startup.__name__
+    return ["the watch's " + one for one in differences(vars(own_startup), kept)]
+
 watched = [named(one) == "warpfront_guard.startup.Watcher" for one in sys.meta_path]
 before = sys.meta_path[: watched.index(True)] if True in watched else sys.meta_path
 behind = [one for one in sys.meta_path[len(before) + 1 :] if one not in PYTHONS]
 hooks = [one for one in sys.path_hooks if one is not zipimport.zipimporter]
 hooks = [one for one in hooks if one.__module__ != "_frozen_importlib_external"]
+cache = {f: one for f, one in sys.path_importer_cache.items() if f in folders and one is not None}
+cache = {f: one for f, one in cache.items() if type(one) is not machinery.FileFinder}
 found = {
     "finders": [named(one) for one in before] if True in watched else None,
-    "modules": sorted(sys.modules),
-    "answering": [[named(one), name] for one in behind if (name := answers(one))],
+    "modules": sorted({*sys.modules, *getattr(own_startup, "planted", ())}),
+    "answering": [[named(one), name] for one in behind if (name := answers(one))]
+    + [[named(one), name] for f, one in cache.items() if (name := answers(one, f))],
     "hooks": [
         [one.__module__ + "." + one.__qualname__, name] for one in hooks if (name := takes(one))
     ],
-    "importing": type(builtins.__import__).__name__ == "builtin_function_or_method",
+    "machinery": [*machinery_problems(), *replaced_builtins()],
+    "watch": watch_problems() if True in watched else [],
 }
 print(json.dumps(found))
 """
@@ -62,14 +84,15 @@ print(json.dumps(found))
 class Start:
     """An interpreter that has just started: the `finders` that are asked before the watch, None
     where there is no watch, and the `modules` it has loaded. `answering` are others' finders and
-    path hooks that answer for a module of the stack, with its name; `importing` says whether
-    `import` is Python's own.
+    path hooks that answer for a module of the stack, with its name; `machinery` is what of the
+    import system is not Python's own, `watch` what of the watch is not this guard's.
     """
 
     finders: tuple[str, ...] | None
     modules: tuple[str, ...]
     answering: tuple[tuple[str, str], ...] = ()
-    importing: bool = True
+    machinery: tuple[str, ...] = ()
+    watch: tuple[str, ...] = ()
 
 
 def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -82,25 +105,28 @@ def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str
         yield finder, "it is asked for torch before the watch is"
     for finder, module in start.answering:
         yield finder, f"it answers for {module} in the place of Python's own finder"
-    if not start.importing:
-        yield "builtins.__import__", "it was replaced by the time Python has started"
+    for name in start.machinery:
+        yield name, "it was replaced by the time Python has started"
+    for name in start.watch:
+        yield "sys.meta_path", f"{name}: it is not this guard's own"
     there = set(packages)
     for module in sorted(one for one in start.modules if one.partition(".")[0] in there):
         yield module, "it is in sys.modules when Python starts, before anybody imported it"
 
 
-def read_start(manifest: Path) -> Start:
-    """Asked of a new interpreter: this one has done more than start. `manifest` is the file with
-    the stack whose modules are asked for; `verify` says if it cannot be read.
+def read_start(places: Places) -> Start:
+    """Asked of a new interpreter: this one has done more than start. `verify` says if the manifest
+    of `places`, whose modules are asked for, cannot be read.
     """
     try:
-        asked = list(_modules(read_manifest(manifest)))
+        asked = list(_modules(read_manifest(places.manifest)))
     except GuardError:
         asked = []
-    folders = sorted({folder for _, folder in asked})
+    folders = sorted({folder for _, folder in asked if folder})
+    program = Path(__file__).with_name("machinery.py").read_text(encoding="utf-8") + _PROBE
     done = subprocess.run(
-        [sys.executable, "-c", _PROBE],
-        input=json.dumps([asked, folders]),
+        [sys.executable, "-c", program],
+        input=json.dumps([asked, folders, str(places.library / NAME)]),
         capture_output=True,
         text=True,
         timeout=_SECONDS,
@@ -115,13 +141,17 @@ def read_start(manifest: Path) -> Start:
         finders=None if finders is None else tuple(finders),
         modules=tuple(found["modules"]),
         answering=tuple((who, what) for who, what in [*found["answering"], *found["hooks"]]),
-        importing=found["importing"],
+        machinery=tuple(found["machinery"]),
+        watch=tuple(found["watch"]),
     )
 
 
 def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(module, folder of its package) of what a .py of the stack is imported as."""
+    """(module, folder of its package) of what a .py of the stack is imported as; "" is the folder
+    of a package of its own.
+    """
     packages = manifest.packages()
+    yield from ((package, "") for package in packages)
     for files in manifest.files.values():
         for path in files:
             parts = path.removesuffix(".py").removesuffix("/__init__").split("/")

@@ -51,6 +51,8 @@ def sealed_libraries(manifest: Manifest, names: Iterable[str]) -> dict[str, list
     found: dict[str, list[str]] = {}
     for name in names:
         for path in manifest.files.get(name, ()):
+            if ".so" not in path:
+                continue
             file = path.rpartition("/")[2]
             if file.startswith("lib") and ".so" in file:
                 found.setdefault(file, []).append(f"{location}/{path}")

@@ -5,7 +5,9 @@ of torch, so this module loads little; `measuring` fills and compares it in full
 from __future__ import annotations
 
 import json
+import marshal
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +15,26 @@ from typing import Any
 
 from .policy import GuardError
 
+_EXTERNAL: Any = sys.modules["_frozen_importlib_external"]
 SCHEMA = 1
 # What a start of Python looks at. Headers and CMake files are three of four files of torch, and no
 # install replaces those alone; `verify` looks at all.
-_START_UP_SUFFIXES = (".py", ".so", ".pth", "METADATA", "WHEEL", "/variant.json")
+_START_UP_SUFFIXES = (
+    *(".py", ".pyc", ".so", ".pth", "METADATA", "WHEEL", "entry_points.txt", "/variant.json"),
+)
 # Which of several variants of one version it is (PEP 825): `cu126` is as long as `cu128`, so this
 # one file is read.
 _VARIANT = ".dist-info/variant.json"
 _VERSIONED_LIBRARY = ".so."  # libcudnn.so.9
-_INIT = "/__init__.py"
+# What Python's import system can load, by the interpreter itself.
+SUFFIXES = (
+    *_EXTERNAL.SOURCE_SUFFIXES,
+    *_EXTERNAL.BYTECODE_SUFFIXES,
+    *_EXTERNAL.EXTENSION_SUFFIXES,
+)
+_INITS = tuple(f"/__init__{suffix}" for suffix in SUFFIXES)
+# Of marshal: the newest one without references, whose bytes depend on the process.
+_MARSHAL = 2
 
 # Size in bytes, sha256 in hex. A plain pair as JSON gives it: an object for each of 12,000 files
 # costs more than reading them all.
@@ -41,10 +54,10 @@ class Manifest:
     def packages(self) -> dict[str, str]:
         """Each importable top-level package -> the distribution that brings it."""
         return {
-            path.removesuffix(_INIT): name
+            path.partition("/")[0]: name
             for name, files in self.files.items()
             for path in files
-            if path.endswith(_INIT) and path.count("/") == 1
+            if path.endswith(_INITS) and path.count("/") == 1
         }
 
     def folders(self) -> dict[str, set[str]]:
@@ -102,30 +115,115 @@ def _manifest(fields: dict[str, Any]) -> Manifest:
     return Manifest(location=Path(location), versions=versions, files=files)
 
 
-def size_differences(manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def packages_text(manifest: Manifest) -> str:
+    return "".join(f"{name}\n" for name in sorted(manifest.packages()))
+
+
+def at_import(manifest: Manifest, text: str, met: Mapping[str, str]) -> bytes:
+    """What an import of torch has to know, in the form that is read fastest: the files that make a
+    difference to it, every folder with a checksum of its entries, and the size of the manifest's
+    own `text`; of what the stack needs, the versions that met it.
+    """
+    files = {
+        name: {path: tuple(one) for path, one in sorted(measures.items()) if is_for_start(path)}
+        for name, measures in sorted(manifest.files.items())
+    }
+    document = {
+        "location": str(manifest.location),
+        "versions": dict(sorted(manifest.versions.items())),
+        "files": files,
+        "folders": dict(sorted(_checksums(manifest).items())),
+        "bytes": len(text.encode()),
+        "met": dict(sorted(met.items())),
+    }
+    return marshal.dumps(document, _MARSHAL)
+
+
+def is_for_start(path: str) -> bool:
+    return path.endswith(_START_UP_SUFFIXES) or _VERSIONED_LIBRARY in path
+
+
+def _checksums(manifest: Manifest) -> dict[str, tuple[str, int, bool]]:
+    """Folder -> (the distribution, checksum of what lies in it, whether it has sources), of those
+    with a module somewhere below that one distribution fills.
+    """
+    entries: dict[str, set[str]] = {}
+    owners = {}
+    for top, names in manifest.folders().items():
+        if len(names) == 1:
+            owners[top] = next(iter(names))
+    for files in manifest.files.values():
+        for path in files:
+            folder, _, entry = path.rpartition("/")
+            while folder:
+                entries.setdefault(folder, set()).add(entry)
+                folder, _, entry = folder.rpartition("/")
+                entry += "/"
+    modules = [path for files in manifest.files.values() for path in files if _is_module(path)]
+    wanted = {above for path in modules for above in _above(path)}
+    found = {}
+    for folder in wanted:
+        top = next((one for one in (folder, *_above(folder)) if one in owners), "")
+        if top:
+            sources = any(one.endswith(".py") for one in entries[folder])
+            found[folder] = (owners[top], checksum(entries[folder]), sources)
+    return found
+
+
+def _is_module(path: str) -> bool:
+    return path.endswith(SUFFIXES)
+
+
+def _above(folder: str) -> Iterator[str]:
+    while "/" in folder:
+        folder = folder.rpartition("/")[0]
+        yield folder
+
+
+def checksum(entries: Iterable[str]) -> int:
+    """Of the names in a folder; those of folders end with a slash."""
+    import zlib  # noqa: PLC0415 - needed only where a folder was written to
+
+    return zlib.crc32("\n".join(sorted(entries)).encode("utf-8", "surrogateescape"))
+
+
+def size_differences(
+    manifest: Manifest,
+    names: Iterable[str],
+    *,
+    since: int = 0,
+    written: list[tuple[str, str]] | None = None,
+) -> Iterator[tuple[str, str]]:
     """(path, what is wrong) for the files that make a difference at import: there, and as large as
-    they were. For every start of torch, so by sizes alone.
+    they were. Those with a ctime from `since` on are added to `written`, each with its sha256.
     """
     location = str(manifest.location)
     for name in names:
         for path, (sealed, sha256) in manifest.files.get(name, {}).items():
-            if not path.endswith(_START_UP_SUFFIXES) and _VERSIONED_LIBRARY not in path:
+            if written is None and not is_for_start(path):
                 continue
             try:
-                size = os.stat(f"{location}/{path}").st_size  # noqa: PTH116 - thousands of files at every start: Path costs three times as much
+                status = os.stat(f"{location}/{path}")  # noqa: PTH116 - thousands of files at every start: Path costs three times as much
             except OSError:
                 yield path, "missing"
                 continue
-            if size != sealed:
-                yield path, f"{size} bytes instead of {sealed}"
-            elif path.endswith(_VARIANT) and not _is_what(f"{location}/{path}", sha256):
+            if status.st_size != sealed:
+                yield path, f"{status.st_size} bytes instead of {sealed}"
+            elif path.endswith(_VARIANT) and sha256_of(f"{location}/{path}") != sha256:
                 yield path, "of another variant"
+            elif written is not None and status.st_ctime_ns >= since:
+                written.append((path, sha256))
 
 
-def _is_what(path: str, sha256: str) -> bool:
-    import hashlib  # noqa: PLC0415 - for every start of torch, and few have this file
+def sha256_of(path: str | Path) -> str:
+    """ "" for what cannot be read."""
+    import hashlib  # noqa: PLC0415 - for every start of torch, and few read a file
 
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() == sha256
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
     except OSError:
-        return False
+        return ""
+    return digest.hexdigest()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from .manifest import Manifest, Measured
+from .manifest import SUFFIXES, Manifest, Measured
 from .policy import GuardError, normalized
 
 Status = os.stat_result
@@ -84,7 +84,7 @@ def recorded_paths(distribution: Distribution, location: Path) -> list[str]:
 def is_sealed(path: str) -> bool:
     """Of a normalized path below site-packages."""
     top = path.partition("/")[0]
-    if path.endswith(".pyc") or top in ("..", ""):
+    if top in ("..", "") or (path.endswith(".pyc") and "__pycache__" in path.split("/")):
         return False
     return not (top.endswith(".dist-info") and path.rpartition("/")[2] in _INSTALLERS_OWN)
 
@@ -153,8 +153,12 @@ def written_since(sealed: Path) -> Doubted:
     """Whether a file was written to after this one. Its ctime says so, which nobody sets, and which
     an image's lower layers have from before.
     """
-    since = sealed.stat().st_ctime_ns
+    since = ctime_of(sealed)
     return lambda status: status.st_ctime_ns >= since
+
+
+def ctime_of(path: Path) -> int:
+    return path.stat().st_ctime_ns
 
 
 def status_of(path: str) -> Status | None:
@@ -166,18 +170,38 @@ def status_of(path: str) -> Status | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def strays(manifest: Manifest, names: Iterable[str]) -> Iterator[str]:
-    """Files inside the folders of the protected distributions that none of them brought."""
+def strays(
+    manifest: Manifest, names: Iterable[str], within: Iterable[str] | None = None
+) -> Iterator[str]:
+    """What lies inside the folders of the protected distributions and none of them brought, links
+    to folders included; `within` these folders alone, if given. Byte code in `__pycache__` is
+    judged by its source.
+    """
     wanted = set(names)
     sealed = {path for files in manifest.files.values() for path in files}
     start = len(f"{manifest.location}/")
+    only = None if within is None else set(within)
     for top, owners in sorted(manifest.folders().items()):
         if not owners & wanted:
             continue
+        if os.path.islink(f"{manifest.location}/{top}"):  # noqa: PTH114 - as in `measured_file`
+            yield top
         for folder, folders, files in os.walk(f"{manifest.location}/{top}"):
-            folders[:] = sorted(set(folders) - {"__pycache__"})
-            found = (f"{folder[start:]}/{file}" for file in sorted(files))
-            yield from (path for path in found if not path.endswith(".pyc") and path not in sealed)
+            cached, inside = folder.endswith("/__pycache__"), folder[start:]
+            if only is not None and not any(f"{inside}/".startswith(f"{one}/") for one in only):
+                folders.sort()
+                continue
+            links = {one for one in folders if os.path.islink(f"{folder}/{one}")}  # noqa: PTH114
+            folders[:] = sorted(set(folders) - links)
+            for file in sorted((*files, *links)):
+                path = f"{inside}/{file}"
+                if path not in sealed and not (cached and not _is_code(file)):
+                    yield path
+
+
+def _is_code(file: str) -> bool:
+    """What Python could import from `__pycache__`, where byte code has a name of its own."""
+    return file.endswith(SUFFIXES) and not file.endswith(".pyc")
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:

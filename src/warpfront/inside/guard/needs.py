@@ -24,6 +24,19 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
     return {name: ",".join(sorted(found[name])) for name in sorted(found)}
 
 
+def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[str, str]:
+    """Name -> the version that is here, of the needs that it meets: the same one later needs no
+    second look at an import.
+    """
+    found = {}
+    for name, accepted in policy.needs.items():
+        for version in versions_of(there, name)[:1]:
+            requirement = _read(name + accepted)
+            if requirement is not None and not _version_problem(requirement, version):
+                found[name] = version
+    return found
+
+
 def need_problems(
     policy: Policy, there: Mapping[str, list[Distribution]], names: Iterable[str]
 ) -> Iterator[tuple[str, str]]:

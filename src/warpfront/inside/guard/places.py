@@ -48,6 +48,20 @@ class Places:
         return self.folder / "stack.json"
 
     @property
+    def at_import(self) -> Path:
+        """What an import of torch reads of the manifest."""
+        return self.folder / "at-import.bin"
+
+    @property
+    def packages(self) -> Path:
+        """The names of the sealed packages, which every start of Python reads."""
+        return self.folder / "packages.txt"
+
+    @property
+    def interpreter(self) -> Path:
+        return self.folder / "interpreter.json"
+
+    @property
     def bytecode(self) -> Path:
         return self.folder / "bytecode.json"
 

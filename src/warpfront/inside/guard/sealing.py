@@ -14,7 +14,9 @@ from pathlib import Path
 
 from .bytecode import bytecode_text
 from .channels import channel_files
-from .manifest import Manifest, manifest_text
+from .interpreter import interpreter_text
+from .loading import by_file
+from .manifest import Manifest, at_import, manifest_text, packages_text
 from .measuring import (
     differences,
     installed,
@@ -26,7 +28,7 @@ from .measuring import (
     versions_of,
 )
 from .names import triton_shims
-from .needs import needs_of
+from .needs import met_needs, needs_of
 from .places import Places
 from .policy import GuardError, Policy
 from .shims import INSTALLER, shim_files
@@ -34,12 +36,8 @@ from .writing import write_files
 
 _PROGRAM = """\
 #!{python}
-import sys
-
-sys.path.insert(0, "{library}")
-from warpfront_guard.{module} import main
-
-sys.exit(main(sys.argv[1:]))
+{load}
+sys.exit(warpfront_guard.{module}.main(sys.argv[1:]))
 """
 
 
@@ -56,16 +54,20 @@ def seal(
     policy = replace(policy, needs=needs_of(there, policy.protected))
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
-    programs = _programs(places, python)
+    programs = program_files(places, python)
     if manifest is None:
         manifest = measure(places.site_packages, policy.protected)
     else:
         manifest = _as_installed(manifest, policy, there, places)
     manifest = _with_shims(manifest, policy)
+    text = manifest_text(manifest)
     write_files(
         {
             **{places.site_packages / path: text for path, text in shims.items()},
-            places.manifest: manifest_text(manifest),
+            places.manifest: text,
+            places.at_import: at_import(manifest, text, met_needs(policy, there)),
+            places.packages: packages_text(manifest),
+            places.interpreter: interpreter_text(places),
             places.bytecode: bytecode_text(places.site_packages, manifest),
             places.policy: policy_text(policy),
             **programs,
@@ -161,7 +163,7 @@ def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
     )
 
 
-def _programs(places: Places, python: str) -> dict[Path, str]:
+def program_files(places: Places, python: str) -> dict[Path, str]:
     """`warpfront-guard`, and a launcher for uv where the image has uv: it says more when uv
     refuses. Without uv there is none, so that `command -v uv` stays true to the image.
     """
@@ -169,11 +171,13 @@ def _programs(places: Places, python: str) -> dict[Path, str]:
     if shutil.which("uv") is not None:
         modules["uv"] = "launcher"
     return {
-        places.programs / name: _PROGRAM.format(
-            python=python, library=places.library, module=module
-        )
+        places.programs / name: program_text(places, python, module)
         for name, module in modules.items()
     }
+
+
+def program_text(places: Places, python: str, module: str) -> str:
+    return _PROGRAM.format(python=python, load=by_file(places.library, module), module=module)
 
 
 def _compile(library: Path) -> None:

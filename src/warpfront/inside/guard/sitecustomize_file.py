@@ -7,31 +7,29 @@ those put there.
 
 from __future__ import annotations
 
+from .loading import by_file, indented
 from .places import Places
 
 _BEGIN = "# warpfront-guard: begin"
 _END = "# warpfront-guard: end"
 _BLOCK = """\
 {begin}
-import sys
-
-sys.path.append({library!r})
 try:
-    import warpfront_guard.startup
-
+{load}
     warpfront_guard.startup.start({packages!r})
 except Exception as error:
     if sys.stderr is not None:
         print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
-finally:
-    sys.path.remove({library!r})
 {end}
 """
 
 
 def block(places: Places) -> str:
     return _BLOCK.format(
-        begin=_BEGIN, end=_END, library=str(places.library), packages=str(places.site_packages)
+        begin=_BEGIN,
+        end=_END,
+        load=indented(by_file(places.library, "startup")).rstrip(),
+        packages=str(places.site_packages),
     )
 
 

@@ -1,10 +1,11 @@
 """Run at every start of the interpreter, through the .pth: as little as can be, so it imports
-`os` and `sys` only, which every Python has loaded by then.
+only `builtins`, `os` and `sys`, which every Python has loaded by then.
 
 Puts the channels back where an environment was cleared, watches the imports of
 the protected packages, and gives a user of whom the image knows nothing a name and a home.
 """
 
+import builtins
 import os
 import sys
 
@@ -25,24 +26,30 @@ _CHANNELS = (
 )
 _PIP = "pip._internal"
 _PIP_CANDIDATES = "pip._internal.resolution.resolvelib.candidates"
-WATCHED = frozenset(
-    (
-        *("torch", "torchvision", "torchaudio", "triton", "habana_frameworks"),
-        *(_PIP, _PIP_CANDIDATES),
-    )
-)
-# The loaders that Python's own finder gives; the module is there before any other.
+_OWN = __name__.rpartition(".")[0] + "."
+_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as above
+
+
+def _packages() -> "frozenset[str]":
+    """What is sealed, and what must be the right one if it comes."""
+    known = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
+    try:
+        with open(_HOME + "/guard/packages.txt", encoding="utf-8") as file:  # noqa: PTH123 - as above
+            return frozenset((*known, *file.read().split()))
+    except OSError:
+        return frozenset(known)
+
+
+WATCHED = _packages()
+# The module is there before any other.
 _EXTERNAL = sys.modules["_frozen_importlib_external"]
-_PYTHONS = tuple(
-    getattr(_EXTERNAL, name)
-    for name in (
-        *("SourceFileLoader", "SourcelessFileLoader", "ExtensionFileLoader"),
-        *("NamespaceLoader", "_NamespaceLoader"),  # the second until Python 3.10
-    )
-    if hasattr(_EXTERNAL, name)
-)
 # The variables as this process got them, for `verify`: they are put back before it can look.
 given = {name: os.environ.get(name, "") for name, _ in _CHANNELS}
+# Packages that have run by a loader of ours, and those that start-up code had put into
+# `sys.modules` instead.
+_executed: "set[str]" = set()
+planted: "set[str]" = set()
+replaced: "list[str]" = []  # of what imports, by the time Python has started
 
 
 def restore_channels() -> None:
@@ -80,9 +87,45 @@ class WatchedLoader:
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
+        _executed.add(spec.name)
         _watch(spec.name).look_at(spec.name, spec, home=_HOME, early=self._early)
         self._real.exec_module(module)
         _watch(spec.name).look_after(spec.name)
+
+
+class JudgedLoader:
+    """The loader of a module below a watched package, which is judged when it is about to run: a
+    finder is called under the lock of all imports, and may wait for nothing.
+    """
+
+    def __init__(self, real: "Any") -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "_real":
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+    def _judge(self, spec: "Any") -> None:
+        """Raises `ImportError`. What runs after that finds no trace of this loader."""
+        spec.loader = self._real
+        _watch(spec.name).judge(spec, home=_HOME)
+
+    def create_module(self, spec: "Any") -> "Any":
+        self._judge(spec)
+        return self._real.create_module(spec) if self._real is not None else None
+
+    def exec_module(self, module: "Any") -> None:
+        """Reached by `importlib.reload`."""
+        self._judge(module.__spec__)
+        self._real.exec_module(module)
+
+    def get_code(self, name: str) -> "Any":
+        """Reached by `python -m`."""
+        if hasattr(self._real, "path"):
+            spec = _EXTERNAL.spec_from_file_location(name, self._real.path, loader=self._real)
+            _watch(name).judge(spec, home=_HOME)
+        return self._real.get_code(name)
 
 
 class Watcher:
@@ -94,36 +137,35 @@ class Watcher:
         """None for everything that is not watched. Raises `ImportError` where the guard
         itself is damaged.
         """
-        if name not in WATCHED:
-            return self._module(name, path, target) if path is not None else None
+        if name in WATCHED:
+            return self._package(name, path, target)
+        if path is None:
+            return None
+        if name.partition(".")[0] in WATCHED:
+            spec = self._found(name, path, target)
+            if spec is not None:
+                spec.loader = JudgedLoader(spec.loader)
+            return spec
+        if name.startswith(_OWN):
+            return _own_module(name)
         if name == _PIP:
             _with_pip("listen_to_pip", _HOME + "/guard")
-            return None
-        spec = self._found(name, path, target)
-        if name == _PIP_CANDIDATES:
+        elif name == _PIP_CANDIDATES:
+            spec = self._found(name, path, target)
             if spec is not None:
                 spec.loader = ListeningLoader(spec.loader)
             return spec
+        return None
+
+    def _package(self, name: str, path: "Any", target: "Any") -> "Any":
+        spec = self._found(name, path, target)
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
         early = [one for one in [*sys.modules] if one.startswith(name + ".")]
+        early += [name] if name in planted else []
         spec.loader = WatchedLoader(spec.loader, early)
         return spec
-
-    def _module(self, name: str, path: "Any", target: "Any") -> "Any":
-        """A module below a watched package, as the others find it; who answers for it in the place
-        of Python's own finder is looked at.
-        """
-        top = name.partition(".")[0]
-        if top not in WATCHED:
-            return None
-        spec = self._found(name, path, target)
-        if spec is None or (type(spec.loader) in _PYTHONS and _is_below(top, spec.origin)):
-            return spec
-        if spec.loader is None and all(_is_below(top, one) for one in _folders(spec)):
-            return spec  # a folder without an __init__.py, such as triton/_C
-        return _watch(name).module_from_elsewhere(top, spec, home=_HOME)
 
     @staticmethod
     def _found(name: str, path: "Any", target: "Any") -> "Any":
@@ -135,25 +177,38 @@ class Watcher:
         return None
 
 
-def _folders(spec: "Any") -> "Any":
-    """Where a package without a file of its own has its modules."""
-    return spec.submodule_search_locations or ["nowhere"]
+class OwnLoader(_EXTERNAL.SourceFileLoader):  # type: ignore[name-defined,misc]
+    """Takes no byte code from below a PYTHONPYCACHEPREFIX, which other images' guards may share."""
+
+    def get_code(self, fullname: str) -> "Any":
+        prefix, sys.pycache_prefix = sys.pycache_prefix, None
+        try:
+            return super().get_code(fullname)
+        finally:
+            sys.pycache_prefix = prefix
 
 
-def _is_below(top: str, origin: "Any") -> bool:
-    """Whether a module's file lies in the folder of its package, which was looked at."""
-    file = getattr(sys.modules.get(top), "__file__", None)
-    return origin is None or not file or origin.startswith(os.path.dirname(file) + "/")  # noqa: PTH120 - as above
+def _own_module(name: str) -> "Any":
+    file = _FOLDER + "/" + name[len(_OWN) :] + ".py"
+    if not os.path.exists(file):  # noqa: PTH110 - as above
+        return None
+    return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
+
+
+_watching: "Any" = None
 
 
 def _watch(name: str) -> "Any":
     """The module `watch`, which no start of Python needs."""
-    try:
-        from . import watch  # noqa: PLC0415
-    except ImportError as error:
-        text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
-        raise ImportError(text, name=name) from error
-    return watch
+    global _watching  # noqa: PLW0603 - at each module of torch: an import statement costs more
+    if _watching is None:
+        try:
+            from . import watch  # noqa: PLC0415
+        except ImportError as error:
+            text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
+            raise ImportError(text, name=name) from error
+        _watching = watch
+    return _watching
 
 
 class ListeningLoader:
@@ -206,6 +261,12 @@ def start(packages: str = "") -> None:
     if packages:
         see_packages(packages)
     restore_channels()
+    for name in WATCHED & sys.modules.keys() - _executed:
+        # Not by its import: the next one finds it, and names it.
+        planted.add(name)
+        del sys.modules[name]
+    importing: object = builtins.__import__
+    replaced[:] = [] if type(importing) is type(len) else ["builtins.__import__"]
     finders: list[object] = [*sys.meta_path]
     others = [finder for finder in finders if not isinstance(finder, Watcher)]
     sys.meta_path[:] = [Watcher(), *others]  # type: ignore[list-item]

@@ -6,6 +6,7 @@ import os
 import site
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import PathFinder
 from importlib.metadata import Distribution
 from typing import Literal
 
@@ -13,9 +14,11 @@ from .bytecode import bytecode_findings
 from .channels import channel_findings
 from .finding import Finding
 from .imports import Start, import_findings
+from .interpreter import interpreter_problems
 from .manifest import Manifest, read_manifest, size_differences
 from .measuring import (
     always,
+    ctime_of,
     differences,
     installed,
     recorded_paths,
@@ -25,6 +28,7 @@ from .measuring import (
     written_since,
 )
 from .needs import need_problems
+from .own_files import own_problems
 from .places import Places
 from .plugins import plugin_problems
 from .policy import GuardError, Policy, read_policy
@@ -53,6 +57,7 @@ def verify(
         return [Finding(part="guard", subject=str(places.folder), text=str(error))]
     names = sealed_names(policy, manifest)
     there = installed(manifest.location)
+    since = ctime_of(places.manifest)
     doubted = written_since(places.manifest) if depth == "light" else always
     if depth == "quick":
         changed = size_differences(manifest, names)
@@ -65,13 +70,18 @@ def verify(
         *_findings("file", changed),
         *_findings("distribution", relaxed_problems(policy, there, manifest.location)),
         *_shadow_findings(policy, manifest),
+        *_findings("guard", own_problems(places, manifest)),
+        *_findings("interpreter", interpreter_problems(places.interpreter)),
         *_intruder_findings(policy, manifest, environment),
     ]
     if start is not None:
         findings += _findings("import", import_findings(start, manifest.packages()))
     if depth != "quick":
         findings += _stray_findings(names, manifest, there)
-        findings += _findings("file", bytecode_findings(manifest, places.bytecode, doubted))
+        findings += _findings(
+            "file",
+            bytecode_findings(manifest, places.bytecode, since if depth == "light" else 0),
+        )
     return findings
 
 
@@ -126,9 +136,10 @@ def _stray_findings(
         owner = owners.get(path)
         if owner and path.startswith(shared):
             continue
-        yield Finding(
-            part="stray", subject=path, text=f"added by {owner}" if owner else "added by nobody"
-        )
+        text = f"added by {owner or 'nobody'}"
+        if (manifest.location / path).is_symlink():
+            text += f", a link to {(manifest.location / path).readlink()}"
+        yield Finding(part="stray", subject=path, text=text)
     sealed = {path for name in names for path in manifest.files[name]}
     taken: dict[str, list[str]] = {}
     for path in sorted(sealed & set(owners)):
@@ -154,20 +165,31 @@ def _other_owners(manifest: Manifest, there: Mapping[str, list[Distribution]]) -
 
 
 def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
-    """The same packages elsewhere on the path, or in the user's folder, which a cleared environment
-    would put there.
+    """The same packages on the path before the sealed ones, by Python's own finder: any file that
+    it could load, in a folder or in an archive. The user's folder too, which a cleared environment
+    would put there, and the folder where this was started, which most programs have first.
     """
     location = os.path.realpath(manifest.location)
     user = os.path.realpath(site.getusersitepackages())
-    for place in dict.fromkeys((*(os.path.realpath(entry or ".") for entry in sys.path), user)):
-        if place == location:
-            continue
+    for place in dict.fromkeys((*_before(location), user)):
         for package, name in sorted(manifest.packages().items()):
             if not policy.is_relaxed(name) and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
                 yield Finding(part="shadow", subject=f"{place}/{package}", text=f"{place} {where}")
 
 
+def _before(location: str) -> Iterator[str]:
+    for entry in (os.getcwd(), *sys.path):  # noqa: PTH109 - as the path has it
+        place = os.path.realpath(entry or ".")
+        if place == location and entry in sys.path:
+            return
+        yield place
+
+
 def _holds(place: str, package: str) -> bool:
     """False for what this user may not look into: a home that is another's is nobody's shadow."""
-    return any(os.path.isfile(f"{place}/{package}{end}") for end in ("/__init__.py", ".py"))  # noqa: PTH113 - Path.is_file raises for what may not be looked into
+    try:
+        spec = PathFinder.find_spec(package, [place])
+    except (OSError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None

@@ -10,13 +10,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from . import startup
+from .interpreter import interpreter_problems
 from .libraries import mapped, sealed_libraries, shadows
-from .manifest import Manifest, read_manifest, size_differences
+from .loading import NAME, other_guards
+from .machinery import machinery_problems, replaced_builtins
+from .manifest import Manifest
+from .origins import Stack, read_stack
 from .plugins import is_loaded_by, plugin_problems
-from .policy import GuardError, Policy, normalized, read_policy
+from .policy import GuardError, Policy, normalized
 
 _SHOWN = 3
 _METADATA = ("dist-info", "egg-info")
+_OURS = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every import of torch
 _AGAIN = "Start from the image again"
 _UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
@@ -30,6 +36,10 @@ _sealed_packages: set[str] = set()
 _libraries: dict[str, list[str]] = {}
 # Packages whose import has begun in this process: what it leaves behind is no intruder.
 _begun: set[str] = set()
+# The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
+_stacks: dict[tuple[int, ...], Stack] = {}
+# Packages that come from the image, so that each module below them has to.
+_guarded: dict[str, Stack] = {}
 # Package -> why it was refused after it had run: it must not run twice.
 _shadowed: dict[str, str] = {}
 _told: set[str] = set()
@@ -64,6 +74,8 @@ def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[st
 
 def look_after(name: str) -> None:
     """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
+    if name in _guarded:
+        _guarded[name].remember()
     if not _libraries:
         return
     # triton is imported without torch, too.
@@ -76,38 +88,49 @@ def look_after(name: str) -> None:
         _refuse(name, _shadowed[name])
 
 
-def module_from_elsewhere(top: str, spec: ModuleSpec, *, home: str) -> ModuleSpec:
-    """For a module of a protected package that Python's own finder did not find: its file is
-    another one, and its import is refused; or it is the file itself, loaded by somebody else (a
-    test runner, a profiler), which is said.
+def judge(spec: ModuleSpec, *, home: str) -> None:
+    """Raises `ImportError` if a module of a protected package is not what was sealed. The sealed
+    file, loaded by somebody else (a test runner, a profiler), is said.
     """
-    policy, name = _policy(home), spec.name
-    if policy is None or policy.is_relaxed(top):
-        return spec
-    kind = type(spec.loader)
-    who = f"{kind.__module__}.{kind.__qualname__}"
-    package = os.path.dirname(str(getattr(sys.modules[top], "__file__", "")))  # noqa: PTH120
-    if spec.origin and spec.origin.startswith(f"{package}/") and _is_file(spec.origin):
+    name = spec.name
+    top = name.partition(".")[0]
+    stack = _guarded.get(top) if top in _guarded or top in _begun else _planted(top, Path(home))
+    problem = stack.module_problem(spec) if stack is not None else ""
+    if problem is None:
+        kind = type(spec.loader)
+        who = f"{kind.__module__}.{kind.__qualname__}"
         if who not in _told:
             _told.add(who)
             _say(f"{name} is loaded by {who}, not by Python's own loader")
-        return spec
-    where = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
-    problem = f"{name} would come from {where} by {who}, not from {package}"
-    loader: Any = Refusal(_refusal(name, [problem], policy.holds()))
-    return ModuleSpec(name, loader, origin=spec.origin)
+    if problem and stack is not None:
+        _refuse(name, _refusal(name, [problem], stack.policy.holds()))
 
 
-def _policy(home: str) -> Policy | None:
-    """None where it cannot be read, which the import of the package itself has refused."""
+def _planted(top: str, home: Path) -> Stack | None:
+    """The stack, for a package whose own import nobody has looked at."""
     try:
-        return read_policy(Path(home) / "guard" / "policy.json")
+        stack = _stack(home / "guard")
     except GuardError:
         return None
+    return stack if _is_guarded(top, stack) else None
 
 
-def _is_file(path: str) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113 - of whatever a finder says
+def _is_guarded(top: str, stack: Stack) -> bool:
+    distribution = stack.manifest.packages().get(top)
+    if distribution is None or stack.policy.is_relaxed(distribution):
+        return False
+    return not _is_elsewhere(stack.manifest)
+
+
+def _stack(folder: Path) -> Stack:
+    files = (folder / name for name in ("policy.json", "stack.json", "at-import.bin"))
+    try:
+        times = tuple(file.stat().st_ctime_ns for file in files)
+    except OSError:
+        return read_stack(folder)  # which says what is missing
+    if times not in _stacks:
+        _stacks[times] = read_stack(folder)
+    return _stacks[times]
 
 
 def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
@@ -132,20 +155,23 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
     if spec is None and _sealed_packages and name not in _sealed_packages:
         return ""
     try:
-        policy, manifest = read_policy(folder / "policy.json"), read_manifest(folder / "stack.json")
+        stack = _stack(folder)
     except GuardError as error:
         return _refusal(name, [str(error)], "")
+    policy, manifest = stack.policy, stack.manifest
     _sealed_packages.update(manifest.packages())
     building = spec is not None and _in_isolated_build(spec.origin or "")
     if _is_elsewhere(manifest) and not building:
         _tell_of_another(name, spec, policy, manifest)
         return ""
-    problems = list(import_problems(name, spec, policy, manifest))
+    problems = list(import_problems(name, spec, stack))
     if not policy.is_relaxed(name):
         problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
     if not building:  # which runs the libraries of its own torch
-        _libraries.update(sealed_libraries(manifest, sealed_names(policy, manifest)))
-    _tell_of_needs(policy, manifest)
+        _libraries.update(sealed_libraries(manifest, stack.names()))
+        if _is_guarded(name, stack):
+            _guarded[name] = stack
+    _tell_of_needs(stack)
     return _refusal(name, problems, policy.holds()) if problems else ""
 
 
@@ -185,12 +211,11 @@ def _version_beside(name: str, origin: str) -> str:
     return " and ".join(sorted(found)) or "of unknown version"
 
 
-def import_problems(
-    name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
-) -> Iterator[str]:
-    """What is wrong with the package `name`, which would come from `spec`, and with everything
-    sealed beside it, worst first.
+def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterator[str]:
+    """What is wrong with the package `name`, which would come from `spec`, with everything sealed
+    beside it, and with what imports it, worst first.
     """
+    policy, manifest = stack.policy, stack.manifest
     packages = manifest.packages()
     if policy.is_relaxed(packages.get(name, "")):
         return
@@ -201,15 +226,36 @@ def import_problems(
     if spec is None:
         yield f"{name} was removed from {manifest.location}"
         return
+    problem = stack.module_problem(spec)
     if spec.origin is None or not _same_file(spec.origin, str(expected)):
         won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
         if _in_isolated_build(won):
             yield from _isolated_build_problems(name, won, manifest.versions[packages[name]])
             return
         yield f"{name} would come from {won}, the image's is {expected.parent}"
-    yield from _version_problems(policy, manifest)
-    yield from _size_problems(packages[name], policy, manifest)
+    elif problem:
+        yield problem
+    yield from _version_problems(stack)
+    yield from _file_problems(packages[name], stack)
     yield from _intruder_problems(name, policy, manifest)
+    yield from _interpreter_problems(stack)
+
+
+def _interpreter_problems(stack: Stack) -> Iterator[str]:
+    """What imports the stack: the interpreter, its import system, and the guard itself."""
+    if "interpreter" in _seen:
+        return
+    file = stack.folder / "interpreter.json"
+    found = [f"{path}: {what}" for path, what in interpreter_problems(file, stack.since)]
+    changed = [*machinery_problems(), *startup.replaced]
+    found += [f"{one} is not the interpreter's own" for one in _shortened(changed)]
+    found += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
+    yield from found
+    late = [one for one in replaced_builtins() if one not in startup.replaced]
+    if late:  # a debugger
+        _say(f"{', '.join(late)} was replaced since Python started")
+    if not found:
+        _seen.add("interpreter")
 
 
 def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
@@ -227,12 +273,12 @@ def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
     return [name for name in manifest.files if not policy.is_relaxed(name)]
 
 
-def _size_problems(distribution: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
-    names = {*sealed_names(policy, manifest)} - _seen | {distribution}
-    changed = list(size_differences(manifest, sorted(names)))
+def _file_problems(distribution: str, stack: Stack) -> Iterator[str]:
+    names = {*stack.names()} - _seen | {distribution}
+    changed = list(stack.file_problems(names))
     if not changed:
         _seen.update(names)
-    yield from _shortened([f"{path}: {what}" for path, what in changed])
+    yield from _shortened(changed)
 
 
 def _shortened(lines: list[str]) -> list[str]:
@@ -240,15 +286,19 @@ def _shortened(lines: list[str]) -> list[str]:
     return [*lines[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
 
 
-def _tell_of_needs(policy: Policy, manifest: Manifest) -> None:
+def _tell_of_needs(stack: Stack) -> None:
     """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    policy, needed = stack.policy, stack.policy.needed()
+    there = _versions_beside(stack.manifest)
+    changed = [one for one in there if one[0] in needed and stack.met.get(one[0]) != one[1]]
+    if not changed:
+        return
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
 
-    needed = policy.needed()
-    for name, version in _versions_beside(manifest):
-        accepted = needed.get(name)
+    for name, version in changed:
+        accepted = needed[name]
         try:
-            if accepted is None or read_requirement(name + accepted).accepts(version):
+            if read_requirement(name + accepted).accepts(version):
                 continue
         except UnreadableError:
             continue
@@ -296,11 +346,12 @@ def _stranger_problems(name: str, policy: Policy) -> Iterator[str]:
             yield f"{name} {one.version} was installed; with {policy.holds()} goes {wanted}"
 
 
-def _version_problems(policy: Policy, manifest: Manifest) -> Iterator[str]:
+def _version_problems(stack: Stack) -> Iterator[str]:
     """Metadata beside the sealed one: an install that went over it, or half of one."""
+    manifest = stack.manifest
     sealed = {
         path.partition("/")[0]
-        for name in sealed_names(policy, manifest)
+        for name in stack.names()
         for path in manifest.files[name]
         if path.endswith(".dist-info/METADATA")
     }

@@ -13,7 +13,7 @@ _READABLE = 0o644
 _RUNNABLE = 0o755
 
 
-def write_files(texts: Mapping[Path, str], *, programs: Container[Path] = ()) -> None:
+def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] = ()) -> None:
     """Write every text aside, then move each into its place, in order: whoever stops this leaves no
     half of a file, and before the moves nothing at all. What is new can be read by everybody,
     whatever the umask; what was there keeps its mode. Raises `GuardError` before anything is
@@ -30,7 +30,7 @@ def write_files(texts: Mapping[Path, str], *, programs: Container[Path] = ()) ->
             folders += _make_folder(target.parent)
             aside = target.with_name(f".{target.name}.new")
             asides[aside] = target
-            aside.write_text(text, encoding="utf-8")
+            aside.write_bytes(text.encode() if isinstance(text, str) else text)
             aside.chmod(_RUNNABLE if path in programs else _mode_of(target))
         for aside, target in asides.items():
             aside.replace(target)

@@ -1,0 +1,124 @@
+"""Whether the import system of this process is the interpreter's own: its frozen modules are run
+again, and each function, class and constant of the living ones is compared with the new one.
+
+Loaded at the first import of torch, and by `verify` into a new interpreter as text, so it imports
+built-in modules alone.
+"""
+
+import _imp
+import _io
+import builtins
+import marshal
+import sys
+from types import BuiltinFunctionType, FunctionType, MethodType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
+# Written in C: a Python function in one of them was put there.
+_IN_C = (_imp, _io, marshal, sys.modules["posix"])
+_BUILTINS = ("__import__", "__build_class__", "compile", "exec")
+_CONTAINERS = {"meta_path": list, "path_hooks": list, "path_importer_cache": dict, "modules": dict}
+# What the interpreter or `abc` adds to each class.
+_ADDED = frozenset(
+    ("__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl")
+)
+_PLAIN = (str, bytes, int, type(None))
+_FINDERS_OWN = {"_loaders", "path", "_path_mtime", "_path_cache", "_relaxed_path_cache"}
+
+
+def machinery_problems() -> "Iterator[str]":
+    """The names of what is another's in the import system of this process."""
+    for name in FROZEN:
+        fresh: dict[str, Any] = {"__name__": name}
+        exec(_imp.get_frozen_object(name), fresh)  # noqa: S102 - the interpreter's own code
+        yield from (f"{name}.{one}" for one in differences(vars(sys.modules[name]), fresh))
+    for module in _IN_C:
+        for name, value in [*vars(module).items()]:
+            if isinstance(value, (FunctionType, MethodType)):
+                yield f"{module.__name__}.{name}"
+    for name, kind in _CONTAINERS.items():
+        if type(getattr(sys, name)) is not kind:
+            yield f"sys.{name}"
+    yield from (f"sys.path_importer_cache[{folder!r}]" for folder in _changed_finders())
+
+
+def replaced_builtins() -> "list[str]":
+    """Apart: a debugger replaces `builtins.__import__` in a running program."""
+    return [
+        f"builtins.{name}"
+        for name in _BUILTINS
+        if type(getattr(builtins, name, None)) is not BuiltinFunctionType
+    ]
+
+
+def differences(living: "Mapping[str, Any]", fresh: "Mapping[str, Any]") -> "Iterator[str]":
+    """The names of functions, classes and constants that are others than in `fresh`."""
+    for name, right in fresh.items():
+        if name.startswith("__") or not isinstance(right, (FunctionType, type, list, *_PLAIN)):
+            continue
+        found = living.get(name)
+        if isinstance(right, type) and right.__module__ == fresh["__name__"]:
+            yield from (f"{name}{what}" for what in _class_differences(found, right))
+        elif not _is_same(found, right):
+            yield name
+
+
+def _class_differences(found: "Any", right: type) -> "Iterator[str]":
+    if not isinstance(found, type) or _bases(found) != _bases(right):
+        yield ""
+        return
+    ours, theirs = vars(right), vars(found)
+    for name in sorted((ours.keys() | theirs.keys()) - _ADDED):
+        if name not in ours and isinstance(theirs[name], _PLAIN):
+            continue  # such as a separator, which is set where Python starts
+        if name not in ours or name not in theirs or not _is_same(theirs[name], ours[name]):
+            yield f".{name}"
+
+
+def _bases(kind: type) -> "list[str]":
+    return [base.__name__ for base in kind.__mro__]
+
+
+def _is_same(found: "Any", right: "Any") -> bool:
+    if right is None:  # a place that is filled where Python starts
+        return True
+    if type(found) is not type(right):
+        return False
+    if isinstance(right, FunctionType):
+        return _is_same_function(found, right)
+    if isinstance(right, (list, tuple)):
+        return len(found) == len(right) and all(map(_is_same, found, right))
+    parts = [one for one in ("__func__", "fget", "fset") if hasattr(right, one)]
+    if isinstance(right, (classmethod, staticmethod, property)):
+        return all(_is_same(getattr(found, one), getattr(right, one)) for one in parts)
+    return not isinstance(right, _PLAIN) or found == right
+
+
+def _is_same_function(found: FunctionType, right: FunctionType) -> bool:
+    if found.__code__ is not right.__code__ and found.__code__ != right.__code__:
+        return False
+    if not _is_same(found.__defaults__, right.__defaults__):
+        return False
+    cells = zip(found.__closure__ or (), right.__closure__ or ())  # noqa: B905 - of one code
+    # A class in a cell is `__class__`, and is looked at by its own name.
+    return all(_is_same(one.cell_contents, other.cell_contents) for one, other in cells)
+
+
+def _changed_finders() -> "Iterator[str]":
+    """Folders whose finder has methods or loaders of its own. A finder of another type shows in
+    what it finds.
+    """
+    external = sys.modules["_frozen_importlib_external"]
+    supported = vars(external)["_get_supported_file_loaders"]()
+    own = [(suffix, kind) for kind, of in supported for suffix in of]
+    for folder, finder in [*sys.path_importer_cache.items()]:
+        if type(finder) is not external.FileFinder:
+            continue
+        has = vars(finder)
+        elsewhere = folder[:1] == "/" and has["path"] != folder  # a relative one is made absolute
+        if has.keys() - _FINDERS_OWN or has["_loaders"] != own or elsewhere:
+            yield str(folder)
