@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "warpfront"
 # Programs, and what runs in them: each begins with `visible_output` (the tests of each show it), or
 # is a start-up shim of the guard, whose sentences name files and packages of the image.
 PROGRAMS = ("doors", "inside")
-ALONE = {"matrix/__main__.py"}  # its own schema, as JSON
+# A schema of its own, as JSON; a child process that answers its parent on a pipe.
+ALONE = {"matrix/__main__.py", "images/template_process.py"}
 STARTS = {
     "__main__.py",
     "doors/sessions.py",

@@ -23,9 +23,7 @@ _ON_A_MACHINE = "take it out of `environment:`; who runs the image sets it there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceVariable:
-    """A variable, by a pattern of its name, and what it does to `vendors`' devices unless its value
-    matches `allowed`.
-    """
+    """A variable, by a pattern of its name, and what values outside `allowed` do to devices."""
 
     name: str
     vendors: tuple[str, ...]
@@ -73,9 +71,7 @@ def _arch_fault(arch: str, targets: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _arch_of(value: str, targets: tuple[str, ...], *, vendor: str) -> str:
-    """Return the target that a value names (`9.4.2` for gfx942, `9.0` for sm_90, `sm90`), or the
-    value itself.
-    """
+    """Return the target that a value names (`9.4.2` is gfx942, `9.0` sm_90), or the value."""
     numbers = [int(one) for one in value.split(".") if one.isdecimal()]
     if vendor == "amd" and len(numbers) == 3:
         major, minor, stepping = numbers

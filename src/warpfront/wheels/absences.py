@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
@@ -18,12 +17,20 @@ from warpfront.errors import without_secrets
 from warpfront.model import LockInputs
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Absences
-from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path
-from warpfront.wheels.trust import belonging
+from warpfront.wheels.sources import (
+    ABSENT,
+    FLAT_PAGE,
+    FLAT_WAY_OUT,
+    Link,
+    NoAnswer,
+    Site,
+    links,
+    local_path,
+    probe,
+)
+from warpfront.wheels.trust import belonging, is_of_the_stack
 
-if TYPE_CHECKING:
-    from warpfront.wheels.transport import Transport
-
+_ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _RANGE = r"((?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]*[A-Za-z0-9*],?)+)"
 # uv's words for a name without a candidate.
@@ -61,14 +68,13 @@ def explain_absences(
     names = dict.fromkeys(map(canonicalize_name, found))
     usable = frozenset(tags)
     left_out = tuple(f"{url} ({why})" for url, why in (reach.silent or {}).items())
-    with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
-        reasons = [
-            reason
-            for name in names
-            for reason in _reasons(
-                name, _demands(text, name), _sources(name, inputs, site, reach), usable, transport
-            )
-        ]
+    reasons = [
+        (line, _ROW if is_of_the_stack(name, inputs) else hint)
+        for name in names
+        for line, hint in _reasons(
+            name, _demands(text, name), _sources(name, inputs, site, reach), usable, site
+        )
+    ]
     unasked = f"; not asked: {', '.join(map(without_secrets, left_out))}" if left_out else ""
     return Absences(
         lines=tuple(dict.fromkeys(f"{line}{unasked}" for line, _ in reasons)),
@@ -105,11 +111,12 @@ def _reasons(
     demands: tuple[SpecifierSet, ...],
     sources: tuple[tuple[str, bool], ...],
     usable: frozenset[Tag],
-    transport: Transport,
+    site: Site,
 ) -> Iterator[tuple[str, str]]:
     offers, failed = list[_Offer](), list[str]()
-    for source, flat in sources:
-        found = links(source, name, transport, flat=flat)
+    with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
+        answers = [(source, links(source, name, transport, flat=flat)) for source, flat in sources]
+    for source, found in answers:
         if isinstance(found, NoAnswer):
             if found.status not in ABSENT and local_path(source) is None:
                 failed.append(str(found))
@@ -119,14 +126,7 @@ def _reasons(
         yield f"{name}: not determined: {'; '.join(map(without_secrets, failed))}", "try again"
         return
     if not offers:
-        asked = ", ".join(without_secrets(source) for source, _ in sources)
-        yield (
-            f"{name}: there is no package of that name in {asked or 'any source'}",
-            (
-                "correct the name, or give the index that has it under `indexes:` in matrix.yaml, "
-                f"with `packages: [{name}]`"
-            ),
-        )
+        yield _nowhere(name, sources, site)
         return
     first, others = offers[0], offers[1:]
     for wanted in demands:
@@ -134,6 +134,17 @@ def _reasons(
             continue
         hidden = [(one, version) for one in others if (version := one.best(wanted)) is not None]
         yield _hidden(name, wanted, first, *hidden[0]) if hidden else _unknown(name, wanted, offers)
+
+
+def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tuple[str, str]:
+    for source, flat in sources:
+        if not flat and probe(site, source, name) == FLAT_PAGE:
+            return f"{name}: {without_secrets(source)}: {FLAT_PAGE}", FLAT_WAY_OUT
+    asked = ", ".join(without_secrets(source) for source, _ in sources)
+    return f"{name}: there is no package of that name in {asked or 'any source'}", (
+        "correct the name, or give the index that has it under `indexes:` in matrix.yaml, "
+        f"with `packages: [{name}]`"
+    )
 
 
 def _hidden(

@@ -14,6 +14,7 @@ from warpfront.images.render import context_parts
 from warpfront.images.template_process import Limits, Rendered, RenderRequest, render_templates
 from warpfront.images.templating import LONGEST_TEXT
 from warpfront.model import ImageFile, Refused, frozen
+from warpfront.system import process
 from warpfront.system.process import Command, Completed
 
 BRIEF = Limits(cpu_seconds=1)
@@ -95,11 +96,10 @@ def test_what_broke_a_limit_is_not_rendered_for_the_next_cell() -> None:
 @pytest.mark.process
 def test_all_cells_of_a_run_share_one_child(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Command] = []
-    start = template_process.run
 
     def counted(command: Command) -> Completed:
         started.append(command)
-        return start(command)
+        return process.run(command)
 
     monkeypatch.setattr(template_process, "run", counted)
     texts = {"good": "{{ cell.id }}", "unknown": "{{ nothing }}", "broken": "{% if %}"}

@@ -277,3 +277,9 @@ def read_kernel_here(vendor: str) -> KernelView:
     from warpfront.inside.checks.hardware import Machine
 
     return read_kernel(Machine(), vendor)
+
+
+def test_a_preloaded_file_with_the_driver_s_name_is_not_determined() -> None:
+    definers = {"/opt/compat/libcuda.so.1": "cuInit", "/usr/lib/libnvidia-ml.so.1": "nvmlInit_v2"}
+    found = interposers._preloaded_drivers("nvidia", definers, ["/opt/compat/libcuda.so.1"])
+    assert list(found) == ["cuInit is answered by /opt/compat/libcuda.so.1, which is preloaded"]

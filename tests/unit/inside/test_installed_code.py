@@ -84,6 +84,8 @@ def test_load_names_the_package_the_file_and_the_libraries(visible: Site) -> Non
     finding = find_lacking_libraries(["ops"], "cpu")
     assert (finding.outcome, finding.reason) == ("failed", f"ops 1.0: {PLUG_IN} lacks libq.so.6")
     assert find_lacking_libraries(["torch"], "cpu").outcome == "passed"
+    visible.package("tools", "1.0", {"tool": WITHOUT_LIBRARY, "notes": "no program"})
+    assert find_lacking_libraries(["tools"], "cpu").reason == "tools 1.0: tool lacks libq.so.6"
     smoke = [{"name": "ops", "optional": [PLUG_IN]}]
     assert find_lacking_libraries(["ops"], "cpu", smoke).outcome == "passed"
 
@@ -94,6 +96,13 @@ def test_a_distribution_that_lists_no_files_is_not_determined(visible: Site) -> 
     finding = find_lacking_libraries(["ops"], "cpu")
     assert finding.outcome == "undetermined"
     assert "no RECORD lists the files of ops" in finding.reason
+
+
+def test_a_damaged_library_is_not_determined(visible: Site) -> None:
+    visible.package("ops", "1.0", {"__init__.py": "", "libops.so": WHOLE[:500]})
+    finding = find_lacking_libraries(["ops"], "cpu")
+    assert finding.outcome == "undetermined"
+    assert "no loader could read libops.so" in finding.reason
 
 
 def test_what_torch_requires_is_torch_s_own(visible: Site) -> None:

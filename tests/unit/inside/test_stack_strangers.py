@@ -197,8 +197,11 @@ def test_what_begins_with_every_python_is_named_with_whose_it_is(
     assert "distutils-precedence.pth" in nothing_starts((site.root,), ("ops.pth",)).reason
 
 
-def test_a_process_that_comes_to_its_end_a_little_later_is_waited_for(site: Site) -> None:
-    """As a tracker of shared memory, which ends when its parent has."""
+def test_a_process_that_comes_to_its_end_a_little_later_is_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tracker of shared memory, which ends when its parent has. The wait ends with it."""
+    monkeypatch.setattr(stack_checks, "GRACE_SECONDS", 600.0)
     later = "import subprocess; subprocess.Popen(['sleep', '0.3'])"
     site.package("ops", "1.0", {"__init__.py": later})
     began = time.monotonic()

@@ -65,7 +65,7 @@ def test_the_installed_librarys_own_tables_decide(monkeypatch: pytest.MonkeyPatc
     own = (Architecture(name="ours", kind="causal", model="Ours"),)
     monkeypatch.setattr(model_writing, "architectures", lambda: own)
     monkeypatch.setattr(model_writing, "library_version", lambda: "9.0")
-    assert model_writing.model_types() == ({"ours"}, "transformers 9.0")
+    assert model_writing.model_types() == (frozenset({"ours"}), "transformers 9.0")
 
 
 @pytest.mark.timeout(20)

@@ -123,6 +123,18 @@ def test_a_package_for_other_pythons_alone_is_said_so(locks: Locks, pypi: Index)
     assert f"old==1.0: no source has such a version: {pypi.url} has no wheel" in error.message
 
 
+def test_a_torch_that_the_cells_index_lacks_is_a_matter_of_the_row(
+    locks: Locks, pypi: Index
+) -> None:
+    error = locks.refusal(
+        index=WheelIndex(name="cpu", url=pypi.url), stack_requirements=("torch==2.14.0+cpu",)
+    )
+    assert f"torch==2.14.0+cpu: no source has such a version: {pypi.url} has 2.13.0+cpu" in (
+        error.message
+    )
+    assert error.hint == "name another `torch:` or `index:` for the row in matrix.yaml"
+
+
 def test_what_excludes_each_other_is_no_absence(locks: Locks) -> None:
     error = locks.refusal("lib<1.5", "lib>=1.5", "both")
     assert "its requirements cannot be met together" in error.message
@@ -154,6 +166,16 @@ def test_a_page_of_wheels_given_as_the_cells_index_is_recognised(locks: Locks, f
         stack_requirements=("torch==2.13.0+cpu",),
     )
     assert FLAT_PAGE in error.message
+    assert "global.find-links FOLDER" in error.hint
+
+
+def test_a_page_of_wheels_given_as_a_companys_index_is_recognised(
+    locks: Locks, flat: Index
+) -> None:
+    flat.fail("/acme/", Fault(status=404))
+    own = (OwnIndex(name="company", url=flat.url, packages=("acme",)),)
+    error = locks.refusal("acme", own_indexes=own)
+    assert f"acme: {flat.url}: {FLAT_PAGE}" in error.message
     assert "global.find-links FOLDER" in error.hint
 
 

@@ -74,7 +74,10 @@ def test_another_distribution_under_a_wheels_name_is_refused(
 
 @pytest.mark.parametrize("gone", ["METADATA", "WHEEL"])
 def test_a_wheel_without_metadata_is_none(tmp_path: Path, gone: str) -> None:
-    path = with_members(tmp_path, lambda members: members.pop(f"{INFO}/{gone}") and None)
+    def without(members: dict[str, str]) -> None:
+        del members[f"{INFO}/{gone}"]
+
+    path = with_members(tmp_path, without)
     with pytest.raises(WheelError, match=gone):
         read_wheel_metadata(path)
 

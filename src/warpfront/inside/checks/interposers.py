@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,12 +54,12 @@ _LIBC = re.compile(r"(libc|libpthread|ld-[\w-]+|libc\.musl-[\w-]+)([-.][\w.-]*)?
 
 @dataclass(frozen=True, kw_only=True)
 class Answering:
-    """`preloaded` are the files that the loader was told to load first, `emulators` what names an
-    emulator, `foreign` entry points of the driver that a file with another name defines, `calls`
-    system calls that a file other than the C library answers, `invented` paths that this process
-    sees and the kernel does not know. `apart` is what a process without
-    preloaded libraries sees of the kernel, None where it could not be started, and `unread` why
-    something could not be looked at.
+    """`preloaded` are the files that the loader puts first, `emulators` what names an emulator,
+    `foreign` entry points of the driver that a file with another name defines. `calls` are system
+    calls that a file other than the C library answers, and drivers that are preloaded; `invented`
+    are paths that this process sees and the kernel does not know. `apart` is what a process without
+    preloaded libraries sees of the kernel, None where none could be started; `unread` says what
+    could not be looked at.
     """
 
     preloaded: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ def read_answering(
         preloaded=preloaded,
         emulators=tuple(emulators(environment, (*preloaded, *(maps or ())))),
         foreign=tuple(foreign_entry_points(vendor, definers, preloaded)),
-        calls=tuple(_foreign_calls()),
+        calls=(*_foreign_calls(), *_preloaded_drivers(vendor, definers, preloaded)),
         invented=tuple(path for path in _paths_of(kernel) if not known_to_kernel(path)),
         apart=apart,
         unread=(*(() if maps is not None else (f"{_MAPS} cannot be read",)), *why),
@@ -115,9 +116,7 @@ def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[
 def foreign_entry_points(
     vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
 ) -> Iterator[str]:
-    """Entry points that no file with the vendor's own name defines, and those of preloaded files,
-    unless these are the vendor's.
-    """
+    """Entry points that a file without the vendor's own name for it defines."""
     own = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
     for file, symbol in definers.items():
         if not own.match(Path(file).name):
@@ -202,8 +201,23 @@ def _foreign_calls() -> Iterator[str]:
     everything = ctypes.CDLL(None)
     for name in _CALLS:
         file = _file_of(everything, name)
-        if file and not _LIBC.match(Path(file).name) and not Path(file).samefile(sys.executable):
+        if file and not _LIBC.match(Path(file).name) and not _is_this_program(file):
             yield f"{name} is answered by {file}"
+
+
+def _is_this_program(file: str) -> bool:
+    """A static Python answers for the C library; dladdr(3) may name it by its first argument."""
+    return os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable)
+
+
+def _preloaded_drivers(
+    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+) -> Iterator[str]:
+    """A file with the driver's own name that is put before the driver's: it may be the driver's."""
+    own, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
+    for file, symbol in definers.items():
+        if own.match(Path(file).name) and os.path.realpath(file) in first:
+            yield f"{symbol} is answered by {file}, which is preloaded"
 
 
 def _file_of(handle: ctypes.CDLL, symbol: str) -> str:

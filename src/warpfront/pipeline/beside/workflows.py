@@ -139,9 +139,7 @@ def pip_calls(install: Install) -> tuple[str, ...]:
 
 
 def require_hashes(path: str, text: str) -> None:
-    """Raise `InputError` for a project's own file of requirements with a line that has no hash, or
-    without warpfront.
-    """
+    """Raise `InputError` for a project's requirements file that lacks a hash or warpfront."""
     lines = text.replace("\\\n", " ").splitlines()
     demands = [one for one in lines if one.strip() and not one.lstrip().startswith(("#", "-"))]
     open_ones = [one.split()[0] for one in demands if "--hash=sha256:" not in one]

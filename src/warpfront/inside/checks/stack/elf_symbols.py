@@ -25,6 +25,7 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _TRUSTED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu")
+UNREADABLE = "unreadable"
 _ALTERNATIVE = re.compile(
     r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)[\d_]*(?=[a-z.-])"
 )
@@ -169,6 +170,14 @@ def is_shared_object(name: str) -> bool:
     return re.search(r"\.so(\.\d+)*\Z", name) is not None
 
 
+def is_elf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
 @functools.cache
 def dynamic_of(path: Path) -> Dynamic:
     """What a file tells the loader; nothing where it cannot be read."""
@@ -180,13 +189,13 @@ def dynamic_of(path: Path) -> Dynamic:
 
 
 def read_dynamic(data: bytes | mmap.mmap) -> Dynamic:
-    """What a 64-bit little-endian ELF file tells the loader; nothing of anything else, nor of one
-    that is cut short or says nonsense.
+    """What a 64-bit little-endian ELF file tells the loader; nothing of anything else. One that is
+    cut short or inconsistent is for the machine `UNREADABLE`.
     """
     try:
         return _dynamic(data) if data[:6] == b"\x7fELF\x02\x01" else Dynamic()
     except (struct.error, ValueError, OverflowError, StopIteration):
-        return Dynamic()
+        return Dynamic(machine=UNREADABLE)
 
 
 def _dynamic(data: bytes | mmap.mmap) -> Dynamic:

@@ -26,6 +26,9 @@ from warpfront.inside.checks.compiling.programs import ran
 from warpfront.inside.checks.results import UNDETERMINED, CheckFinding, failed, judged, passed
 from warpfront.inside.checks.stack.descriptions import optional_files
 from warpfront.inside.checks.stack.elf_symbols import (
+    UNREADABLE,
+    dynamic_of,
+    is_elf,
     is_shared_object,
     lacking_libraries,
     loader_paths,
@@ -103,15 +106,17 @@ def find_lacking_libraries(
     for one in importlib.metadata.distributions():
         name = one.metadata["Name"] or ""
         own = f"{name} {one.version}" if normalized(name) in wanted else ""
-        every |= dict.fromkeys(_shared_objects(one), own)
+        every |= dict.fromkeys(_compiled_files(one), own)
         unlisted += [name] if own and one.files is None else []
     files = {path: own for path, own in every.items() if own}
     lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
     wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
     details = {"lacking": {str(path): list(found) for path, found in lacking.items()}}
-    if not wrong and unlisted:
-        reason = f"not known: no RECORD lists the files of {_listed(unlisted)}"
-        return CheckFinding(outcome=UNDETERMINED, reason=reason)
+    doubts = [f"no RECORD lists the files of {_listed(unlisted)}"] if unlisted else []
+    damaged = [path.name for path in files if dynamic_of(path).machine == UNREADABLE]
+    doubts += [f"no loader could read {_listed(damaged)}"] if damaged else []
+    if doubts and not wrong:
+        return CheckFinding(outcome=UNDETERMINED, reason=f"not known: {'; '.join(doubts)}")
     said = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
     return judged(wrong, said, **details)
 
@@ -214,10 +219,11 @@ def _is_for_one_platform(one: Distribution) -> bool:
     return "root-is-purelib: false" in (one.read_text("WHEEL") or "").lower()
 
 
-def _shared_objects(one: Distribution) -> Iterator[Path]:
+def _compiled_files(one: Distribution) -> Iterator[Path]:
+    """Its libraries, and its programs, whose names have no suffix."""
     for file in one.files or ():
         path = Path(str(one.locate_file(file)))
-        if is_shared_object(file.name) and path.is_file():
+        if (is_shared_object(file.name) or not file.suffix) and is_elf(path):
             yield path.resolve()
 
 
