@@ -199,8 +199,7 @@ class Publishing:
             (Stage.TAGGED, self._tag),
             (Stage.DONE, self._look_again),
         ):
-            unsigned = stage is Stage.SIGNED and self.signer is None
-            self.watch.step(planned.cell_id, f"publishing: {'not signed' if unsigned else stage}")
+            self.watch.step(planned.cell_id, f"publishing: {stage}")
             publication = dataclasses.replace(advance(publication), stage=stage)
             self.record(publication)
         return publication
