@@ -15,7 +15,7 @@ from warpfront.errors import WheelError
 from warpfront.model import Distribution, LockedWheel
 from warpfront.wheels.metadata import read_remote_requires
 from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, probe
-from warpfront.wheels.wheelhouse import Wheelhouse, read_requires
+from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -132,7 +132,7 @@ def write_environment(folder: Path, distributions: Iterable[Distribution]) -> No
 
 def _read(wheel: Path | None) -> tuple[str, ...] | None:
     try:
-        return read_requires(wheel) if wheel is not None else None
+        return read_wheel_metadata(wheel).requires if wheel is not None else None
     except WheelError:
         return None
 
