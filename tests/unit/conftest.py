@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,13 @@ def pytest_runtest_setup() -> None:
 def pytest_runtest_teardown() -> None:
     socket.socket.connect = _connect  # type: ignore[method-assign]
     time.sleep = _sleep
+
+
+@pytest.fixture(autouse=True)
+def help_of_tasks() -> Iterator[None]:
+    """invoke takes the help out of a task that it parses: each test finds it whole."""
+    tasks = sys.modules.get("warpfront.doors.tasks")
+    kept = {name: dict(task.help) for name, task in tasks.namespace.tasks.items()} if tasks else {}
+    yield
+    for name, text in kept.items():
+        tasks.namespace.tasks[name].help = text

@@ -215,7 +215,10 @@ def test_a_program_cannot_draw_on_the_terminal() -> None:
     assert screen.export_text().split() == ["0", "s", SHORT, r"ab\x9b31mc\x08\x00d", "20", "%"]
 
 
-def test_a_pipe_hears_every_30_s_what_runs_and_what_it_last_printed() -> None:
+def test_a_pipe_hears_every_30_s_what_runs_and_what_it_last_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     clock, stream = Clock(), io.StringIO()
     with Display(stream, clock) as display:
         display.step(SHORT, "verifying on x86_64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import marshal
 import subprocess
 import sys
@@ -82,6 +83,13 @@ def test_suffixes_of_anothers_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(EXTERNAL, "SOURCE_SUFFIXES", [".py", ".evil"])
     found = list(machinery_problems())
     assert "_frozen_importlib_external.SOURCE_SUFFIXES" in found
+
+
+def test_caches_that_were_invalidated_are_no_finding() -> None:
+    before = EXTERNAL._NamespacePath._epoch
+    importlib.invalidate_caches()
+    assert EXTERNAL._NamespacePath._epoch > before
+    assert list(machinery_problems()) == []
 
 
 def test_a_python_function_among_those_in_c_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def examples() -> list[Any]:
     return found
 
 
-OTHER_KEYS = {"indexes", "builders", "allow_variants", "maintenance"}
+OTHER_KEYS = {"indexes", "builders", "allow_variants", "maintenance", "ci"}
 
 
 def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
@@ -78,12 +78,12 @@ def in_a_matrix(example: str, reader: Callable[[str], Any]) -> Any:
     whole, shown = WHOLE[reader], reader(example)
     if isinstance(shown, list):
         shown = {"rows": shown}
-    elif (
-        not (whole.keys() | {"indexes", "builders", "allow_variants", "maintenance"}) & shown.keys()
-    ):
+    elif not (whole.keys() | OTHER_KEYS) & shown.keys():
         shown = {"images": shown}
     for name, image in shown.get("images", {}).items():
         shown["images"][name] = IMAGE | whole["images"].get(name, {}) | image
+    if "project" in shown:
+        shown["project"] = whole["project"] | shown["project"]
     shown["images"] = whole["images"] | shown.get("images", {})
     return whole | shown
 

@@ -72,6 +72,7 @@ def test_it_is_what_an_installer_leaves_below_site_packages(wheel: Path, tmp_pat
         "torch-2.13.0.dist-info/METADATA",
         "torch-2.13.0.dist-info/WHEEL",
         "torch/__init__.py",
+        "torch/__init__.pyc",  # Python would load it: only `__pycache__` is made anew
         "torch/lib/libtorch.so",
         "torchgen/__init__.py",
     ]
