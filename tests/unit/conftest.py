@@ -107,7 +107,8 @@ def pytest_runtest_teardown() -> None:
 def help_of_tasks() -> Iterator[None]:
     """invoke takes the help out of a task that it parses: each test finds it whole."""
     tasks = sys.modules.get("warpfront.doors.tasks")
-    kept = {name: dict(task.help) for name, task in tasks.namespace.tasks.items()} if tasks else {}
+    listed = tasks.namespace.tasks if tasks else {}
+    kept = {name: dict(task.help) for name, task in listed.items()}
     yield
     for name, text in kept.items():
-        tasks.namespace.tasks[name].help = text
+        listed[name].help = text
