@@ -364,9 +364,9 @@ def page(parts: Sequence[Part]) -> str:
     seeds = ", ".join(str(part["seed"]) for part in parts)
     last = parts[-1]
     lines = [
-        "<!-- Written by scripts/fault-sweep. -->",
+        "<!-- Written by tools/fault-sweep. -->",
         "",
-        f"`scripts/fault-sweep`, commit {last['commit'][:12]}, {last['day']}, seeds {seeds}:",
+        f"`tools/fault-sweep`, commit {last['commit'][:12]}, {last['day']}, seeds {seeds}:",
         f"{killed(parts)} kills (SIGKILL, to the command or to its whole group), each at a random",
         "moment of its step, and then the step again.",
         "",
@@ -416,7 +416,7 @@ def write(parts: Sequence[Part]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/fault-sweep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tools/fault-sweep", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=200, help="of all parts together")
     parser.add_argument("--minutes", type=float, default=240.0, help="begin no round after these")

@@ -341,9 +341,9 @@ def page(document: Mapping[str, Any]) -> str:
     """The same for people."""
     kills, reruns = document["kills"], document["reruns"]
     lines = [
-        "<!-- Written by scripts/publish-kills. -->",
+        "<!-- Written by tools/publish-kills. -->",
         "",
-        f"`scripts/publish-kills --seed {document['seed']}`: `invoke publish` of a small image to",
+        f"`tools/publish-kills --seed {document['seed']}`: `invoke publish` of a small image to",
         "Debian's docker-registry, by TLS and password, signed by cosign; SIGKILL to the command",
         f"or to its group, {sum(kills.values())} times, and then the same command again. A proven",
         "image's run is killed at a random moment between its first request and its end",
@@ -380,7 +380,7 @@ def write(document: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/publish-kills", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tools/publish-kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=120.0, help="begin no round after these")

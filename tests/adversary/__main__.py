@@ -6,9 +6,9 @@ and takes longer. What is not run keeps its place in the results, with its day a
 it was run with; `--go-on` goes on where a run was interrupted. `--parts` also takes the guard
 apart, one part at a time, and shows what each alone holds.
 
-usage: scripts/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--tool TOOL ...]
+usage: tools/guard-table [--image cpu|cuda|rocm ...] [--case ID[/TOOL] ...] [--tool TOOL ...]
                            [--go-on] [--parts] [--no-suite] [--reference IMAGE]
-       scripts/guard-table --page    (the table alone, of the results that are there)
+       tools/guard-table --page    (the table alone, of the results that are there)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from adversary.judge import Verdict, is_worse
 from adversary.runner import Arena, Result
 
 SCHEMA = 1
-# What people have: the oldest pip is for `scripts/guard-table` and the whole table.
+# What people have: the oldest pip is for `tools/guard-table` and the whole table.
 NEWEST = ("pip", "uv")
 # What takes a minute to set up: what it leaves is found as what others overwrite, what it asks pip
 # for is refused as what a file of requirements asks for.

@@ -9,7 +9,7 @@ from typing import Any
 from adversary.cases import TOOLS, Case, read_parts
 from adversary.suite import representatives
 
-BEGIN = "<!-- guard-suite: begin, written by scripts/guard-table -->"
+BEGIN = "<!-- guard-suite: begin, written by tools/guard-table -->"
 END = "<!-- guard-suite: end -->"
 _IMAGES = ("cpu", "cuda", "rocm")
 # The image of which every run of the tests tries the representatives.
@@ -55,7 +55,7 @@ def _head(document: Mapping[str, Any]) -> list[str]:
     tools = document["tools"]
     pips = f"pip {tools['pip-old']} (as shipped with Python 3.11), pip {tools['pip']}"
     lines = [
-        f"{pips}, uv {tools['uv']}. `scripts/guard-table` writes this.",
+        f"{pips}, uv {tools['uv']}. `tools/guard-table` writes this.",
         "",
         "| image | runs | intact | refused | by import | by verify alone | relaxed | silent |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""200 kills at random moments, with flipped bits and full disks between (`scripts/fault-sweep`)."""
+"""200 kills at random moments, with flipped bits and full disks between (`tools/fault-sweep`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""100 kills of a publication at random moments (`scripts/publish-kills`)."""
+"""100 kills of a publication at random moments (`tools/publish-kills`)."""
 
 from __future__ import annotations
 

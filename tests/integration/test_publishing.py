@@ -525,7 +525,7 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
 def test_the_stranger_who_judges_finds_what_is_wrong_and_no_fault_where_none_is(
     release: Release,
 ) -> None:
-    """The oracle of `scripts/publish-kills`, on a publication that is killed in its middle: as it
+    """The oracle of `tools/publish-kills`, on a publication that is killed in its middle: as it
     is, and with each fault sown into it that the order of its steps is there to prevent.
     """
     with release.small():

@@ -37,7 +37,7 @@ def test_an_image_is_the_same_to_the_byte_on_two_engines(
 
     made.invoke("lock").expect(0)
     first = built("first.tar", own_engine.host, EPOCH)
-    script = REPOSITORY / "scripts" / "reproduce"
+    script = REPOSITORY / "tools" / "reproduce"
     argv = [
         *(sys.executable, str(script), str(first)),
         str(built("again.tar", another_engine.host, EPOCH)),

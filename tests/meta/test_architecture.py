@@ -239,8 +239,8 @@ def test_functions_stay_short_enough_to_read() -> None:
 
 @cache
 def house() -> Any:
-    """scripts/house as a module: its `main` is not run."""
-    path = SOURCE.parents[1] / "scripts" / "house"
+    """tools/house as a module: its `main` is not run."""
+    path = SOURCE.parents[1] / "tools" / "house"
     loader = importlib.machinery.SourceFileLoader("house", str(path))
     spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
     assert spec is not None

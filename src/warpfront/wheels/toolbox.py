@@ -1,5 +1,5 @@
 """The toolbox: what runs the checks inside images and is in none of them, nox and what it needs.
-Pinned by hash in our own data (`scripts/lock-toolbox`), brought by the wheelhouse, and made once
+Pinned by hash in our own data (`tools/lock-toolbox`), brought by the wheelhouse, and made once
 for every Python and machine: its wheels hold Python code alone. Edge.
 """
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def _script(name: str) -> Any:
     """A script without `.py`, as a module: its `main` is not run."""
     loader = importlib.machinery.SourceFileLoader(
-        name.replace("-", "_"), str(ROOT / "scripts" / name)
+        name.replace("-", "_"), str(ROOT / "benchmarks" / name)
     )
     spec = importlib.util.spec_from_file_location(loader.name, loader.path, loader=loader)
     assert spec is not None
@@ -40,7 +40,7 @@ def _script(name: str) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def scripts_folder() -> Iterator[None]:
     before = list(sys.path)
-    sys.path.insert(0, str(ROOT / "scripts"))
+    sys.path.insert(0, str(ROOT / "benchmarks"))
     yield
     sys.path[:] = before
 

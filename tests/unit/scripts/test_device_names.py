@@ -15,7 +15,7 @@ from projects import REPOSITORY
 
 @pytest.fixture(name="names")
 def _names() -> ModuleType:
-    path = str(REPOSITORY / "scripts" / "device-names")
+    path = str(REPOSITORY / "tools" / "device-names")
     loader = importlib.machinery.SourceFileLoader("device_names", path)
     spec = importlib.util.spec_from_loader("device_names", loader)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""What compiled before the scan's fixes and does not after ends `scripts/fix-compiles` with 1."""
+"""What compiled before the scan's fixes and does not after ends `tools/fix-compiles` with 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = "__device__ inline float plus(float x) { return x; }\n"
 @pytest.fixture(name="script")
 def _script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     loader = importlib.machinery.SourceFileLoader(
-        "fix_compiles", str(REPOSITORY / "scripts" / "fix-compiles")
+        "fix_compiles", str(REPOSITORY / "tools" / "fix-compiles")
     )
     spec = importlib.util.spec_from_loader("fix_compiles", loader)
     assert spec is not None

@@ -1,4 +1,4 @@
-"""scripts/house counts what it says: on a made-up package whose figures are known."""
+"""tools/house counts what it says: on a made-up package whose figures are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "house"
+SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "house"
 FILES = {
     "src/made/__init__.py": '"""Made up."""\n',
     "src/made/words.py": "class Place:\n    pass\n",

@@ -1,4 +1,4 @@
-"""scripts/mutate.py: its tables are about what is there, and no room is let off below the line."""
+"""tools/mutate.py: its tables are about what is there, and no room is let off below the line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATH = "src/warpfront/images/bake.py"
 
 @pytest.fixture(scope="module")
 def mutate() -> Any:
-    spec = importlib.util.spec_from_file_location("mutate", ROOT / "scripts" / "mutate.py")
+    spec = importlib.util.spec_from_file_location("mutate", ROOT / "tools" / "mutate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
+SCRIPTS = Path(__file__).parents[3] / "tools"
 
 
 def script(name: str) -> ModuleType:
