@@ -98,8 +98,8 @@ _OF_DEVICES: Mapping[Outcome, tuple[Callable[..., WarpfrontError], str, str]] = 
     ),
     Outcome.UNDETERMINED: (
         UndeterminedError,
-        "whether hardware computed could not be determined",
-        "the check `device` says why; --allow-undetermined accepts it",
+        "a check could not be determined",
+        "the report has its reason; --allow-undetermined accepts it",
     ),
 }
 """What a missing or doubtful device comes to, the worst first."""

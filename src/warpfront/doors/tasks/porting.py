@@ -83,7 +83,11 @@ def preflight(
     """
     from warpfront.pipeline.beside.preflighting import preflight as examine_project
     from warpfront.port.preflight.parts import Parts
-    from warpfront.port.preflight.report import preflight_sarif, preflight_text
+    from warpfront.port.preflight.report import (
+        counted_breaches,
+        preflight_sarif,
+        preflight_text,
+    )
     from warpfront.system.store import write_text
 
     found = examine_project(
@@ -99,8 +103,7 @@ def preflight(
         write_text(Path(sarif), preflight_sarif(found, version=__version__))
     print_result(found, preflight_text(found), json=json)
     if found.count:
-        noun = "requirement replaces" if found.count == 1 else "requirements replace"
-        raise FindingsError(f"{found.count} {noun} or break torch")
+        raise FindingsError(counted_breaches(found.count))
     require_determined(
         found.unknown,
         allow_undetermined=allow_undetermined,

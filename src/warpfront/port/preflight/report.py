@@ -30,13 +30,18 @@ def preflight_text(preflight: Preflight) -> str:
     return "\n".join((*lines, _summary(preflight), ""))
 
 
+def counted_breaches(count: int) -> str:
+    """Return `1 requirement replaces or breaks torch`, or the same of several."""
+    several = f"{count} requirements replace or break torch"
+    return "1 requirement replaces or breaks torch" if count == 1 else several
+
+
 def _answer(preflight: Preflight) -> str:
     """The first line: whether the installation replaces or breaks torch, as far as is known."""
     unknown = len(preflight.unknown)
     more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
     if preflight.count:
-        what = "requirement replaces" if preflight.count == 1 else "requirements replace"
-        return f"{preflight.count} {what} or breaks torch" + (f"; {more}" if unknown else "")
+        return counted_breaches(preflight.count) + (f"; {more}" if unknown else "")
     if unknown:
         return f"not determined: nothing was found that replaces torch, but {more}"
     if not preflight.lines:
