@@ -13,11 +13,11 @@ from pathlib import Path
 import nox
 
 try:
-    from warpfront.doors import sessions
+    from warpfront.cli import sessions
 except ModuleNotFoundError:
     # Inside images and on GPU machines warpfront is a folder, not an installed package.
     sys.path.append(str(Path(__file__).resolve().parent / "src"))
-    from warpfront.doors import sessions
+    from warpfront.cli import sessions
 
 __all__ = ["sessions"]
 

@@ -2,6 +2,6 @@
 --list`.
 """
 
-from warpfront.doors.tasks import namespace
+from warpfront.cli.tasks import namespace
 
 __all__ = ["namespace"]

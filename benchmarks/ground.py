@@ -34,7 +34,7 @@ _COMPANIONS = ("torchvision", "torchaudio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class CaseContext:
     """One cell in a project of its own, and the same image by hand beside it."""
 
     root: Path
@@ -107,7 +107,7 @@ def matrix_of_one(text: str, cell: Cell) -> str:
 
 
 @contextlib.contextmanager
-def made_ground(cell: Cell, folder: Path) -> Iterator[Ground]:
+def made_ground(cell: Cell, folder: Path) -> Iterator[CaseContext]:
     """A project with `cell` alone in `folder`, its wheels in the wheelhouse and in one folder."""
     engine, root = connect(environment()), folder / "project"
     shutil.copytree(ROOT / "images", root / "images", ignore=shutil.ignore_patterns("locks"))
@@ -125,7 +125,7 @@ def made_ground(cell: Cell, folder: Path) -> Iterator[Ground]:
     (root / "by-hand").mkdir()
     dockerfile = dockerfile_by_hand(lock, cell.base.interpreter)
     (root / "by-hand" / "Dockerfile").write_text(dockerfile, encoding="utf-8")
-    ground = Ground(
+    ground = CaseContext(
         root=root,
         cell=own,
         base_reference=_base_reference(source, cell, engine),

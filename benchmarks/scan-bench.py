@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.scanning import scan_tree
 from warpfront.port.scan import cuda
-from warpfront.port.scan.cuda.lanes import MASK_NAMES
 from warpfront.port.scan.cuda.name_rows import rows
 from warpfront.port.scan.cuda.reading_code import SUFFIXES
+from warpfront.port.scan.cuda.warp_size_rules import MASK_NAMES
 from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.targets import read_target
 
@@ -53,7 +53,7 @@ def sources(root: Path) -> list[tuple[Path, SourceText, int]]:
 def scanned(files: list[tuple[Path, SourceText, int]]) -> Callable[[], None]:
     def act() -> None:
         for _path, source, _lines in files:
-            list(cuda.sightings(source, Context()))
+            list(cuda.rule_matches(source, Context()))
 
     return act
 

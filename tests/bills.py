@@ -7,9 +7,9 @@ from typing import Any
 
 from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
 
-from warpfront.inside.checks.image_contents import Carried, Contents, FoundDistribution, Package
 from warpfront.model import BaseSource, ResolvedBase
-from warpfront.release.bill.parts import Bill, bill_of
+from warpfront.release.sbom.parts import Bill, bill_of
+from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
 
 CREATED = "2026-11-22T02:24:34+00:00"
 TORCH = FoundDistribution(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from warpfront.inside.checks.claims import Claims
+from warpfront_checks.claims import Claims
 
 CPU = Claims(cell="here", target="cpu", vendor="cpu", device="cpu", image=False)

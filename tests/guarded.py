@@ -25,16 +25,16 @@ from unittest import mock
 
 from standins import stand_in_wheel
 
-import warpfront.inside.guard
-from warpfront.inside.guard import __main__ as program
-from warpfront.inside.guard.channels import environment_channels
-from warpfront.inside.guard.finding import Finding
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import Policy, Shim
-from warpfront.inside.guard.sealing import seal
-from warpfront.inside.guard.verification import verify
+import warpfront_checks.guard
+from warpfront_checks.guard import __main__ as program
+from warpfront_checks.guard.channels import environment_channels
+from warpfront_checks.guard.finding import Finding
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import Policy, Shim
+from warpfront_checks.guard.sealing import seal
+from warpfront_checks.guard.verification import verify
 
-GUARD = Path(warpfront.inside.guard.__file__).parent
+GUARD = Path(warpfront_checks.guard.__file__).parent
 TORCH_VERSION_PY = "__version__ = '2.13.0+cpu'\ncuda = None\nhip = None\n"
 TORCH: Mapping[str, str | bytes] = {
     "torch/__init__.py": "from torch.version import __version__\n",

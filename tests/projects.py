@@ -30,7 +30,7 @@ ONLY = """
 import sys
 from invoke.main import program
 from warpfront.pipeline import verifying
-from warpfront.pipeline.beside import strangers
+from warpfront.commands import external_images as strangers
 verifying.SESSIONS = strangers.SESSIONS = {sessions!r}
 program.run(["invoke", *sys.argv[1:]])
 """

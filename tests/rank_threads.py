@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from warpfront.inside.checks.devices import collectives, worker
-from warpfront.inside.checks.devices.collectives import Told
+from warpfront_checks.devices import collectives, worker
+from warpfront_checks.devices.collectives import Told
 
 
 class Threads:

@@ -27,7 +27,6 @@ from releases import Quiet
 
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH, CREATED
-from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.plan import with_parents
 from warpfront.model import BuiltImage, Outcome, Verification
 from warpfront.pipeline.verifying import verify_cells
@@ -37,6 +36,7 @@ from warpfront.system.store import Store
 from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions
 
 CELL = "cpu-x86_64-py311-torch2130-torch"
 TARGET = "x86_64"
@@ -200,7 +200,7 @@ def verified_here(root: Path, engine: Engine, cell_id: str) -> None:
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(),
+        effort=CheckOptions(),
         engine=engine,
         site=Site,
         watch=Quiet(),

@@ -17,7 +17,7 @@ from fakes import FakeEngine, FakeRegistry
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
 from warpfront.model import Alias, Cell, Channel, CheckResult
 from warpfront.pipeline.within.evidence import local_evidence
-from warpfront.pipeline.within.shop import Published, Shop, publish_cells
+from warpfront.pipeline.within.publish_context import PublishContext, Published, publish_cells
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
 from warpfront.release.registry.contract import digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
@@ -156,9 +156,9 @@ class World:
         """Of each run another, a second later."""
         return f"20261122T1200{self.runs:02}-abcdef"
 
-    def shop(self) -> Shop:
+    def shop(self) -> PublishContext:
         self.runs += 1
-        return Shop(
+        return PublishContext(
             project=PROJECT,
             registry=self.registry,
             engine=self.engine,

@@ -19,6 +19,12 @@ from releases import FakeCosign, Quiet, World, a_signer
 from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import MANIFEST, handed_over, leave
 from warpfront.ci.schedule import Schedule, Work
+from warpfront.commands.gathering import (
+    ForgeWords,
+    gather,
+    judge_run,
+    keep_plan,
+)
 from warpfront.errors import WarpfrontError
 from warpfront.matrix.plan import LockState
 from warpfront.model import (
@@ -31,15 +37,13 @@ from warpfront.model import (
     Project,
     Verification,
 )
-from warpfront.pipeline.beside.gathering import (
-    ForgeWords,
-    gather,
-    judge_run,
-    keep_plan,
-)
 from warpfront.pipeline.reporting import _facts
 from warpfront.pipeline.within.evidence import local_evidence, states_by_target
-from warpfront.pipeline.within.shop import Shop, publish_cells, require_publisher
+from warpfront.pipeline.within.publish_context import (
+    PublishContext,
+    publish_cells,
+    require_publisher,
+)
 from warpfront.release.ledger import Publication
 from warpfront.release.origin import PUBLISH_WORKFLOW, Origin
 from warpfront.report.rows import ReportRow, report_rows
@@ -194,7 +198,7 @@ class CiRun:
             self.reasons.append(published.reason)
         leave(store.folder, [cell.id], "publish", self.root / HANDOVER / f"publish-{cell.id}")
 
-    def _shop(self, store: Store) -> Shop:
+    def _shop(self, store: Store) -> PublishContext:
         signer = a_signer(FakeCosign()) if self.signs else None
         return dataclasses.replace(
             self.world.shop(), store=store, now=NOW, signer=signer, watch=Quiet()

@@ -10,9 +10,9 @@ from typing import Any
 
 import markupsafe._speedups
 
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.results import CheckFinding
-from warpfront.inside.checks.stack import stack_checks
+from warpfront_checks.claims import Claims
+from warpfront_checks.results import CheckFinding
+from warpfront_checks.stack import stack_checks
 
 EXTENSION = Path(markupsafe._speedups.__file__)
 TORCH = """

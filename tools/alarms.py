@@ -31,9 +31,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.effort import Effort, drawn_seeds
-from warpfront.inside.checks.results import Recorder
+from warpfront_checks.check_options import CheckOptions, drawn_seeds
+from warpfront_checks.claims import Claims
+from warpfront_checks.results import Recorder
 
 LATE_SECONDS = 60
 SHOWN = 12
@@ -60,13 +60,13 @@ def _formatted(torch: Any) -> None:
 
 def _all_sweeps(_: Any) -> None:
     """The sweeps of opinfo that are asked of few kinds of device yet, of this one as well."""
-    sweep: Any = importlib.import_module("warpfront.inside.checks.opinfo.sweep")
+    sweep: Any = importlib.import_module("warpfront_checks.opinfo.sweep")
     sweep.SEEN_ON = (*sweep.SEEN_ON, "cuda", "rocm", "hpu", "xpu")
 
 
 def _all_rows(_: Any) -> None:
     """The rows of hazards that were seen to be right on the CPU alone, on this device as well."""
-    checks: Any = importlib.import_module("warpfront.inside.checks.hazards.hazard_checks")
+    checks: Any = importlib.import_module("warpfront_checks.edge_cases.hazard_checks")
     asked = checks.rows_for
     checks.rows_for = lambda one, device: {
         row.name: row for known in ("cpu", device) for row in asked(one, known)
@@ -104,7 +104,7 @@ SESSIONS = {
     "numerics": "models.modes:record_numerics",
     "operators": "operators.trials:record_values",
     "properties": "operators.trials:record_properties",
-    "hazards": "hazards.hazard_checks:record_hazards",
+    "hazards": "edge_cases.hazard_checks:record_hazards",
     "opinfo": "opinfo.sweep:record_opinfo",
     "models": "models.modes:record_models",
 }
@@ -166,11 +166,11 @@ def work(device: str, asked: str, run: str, until: float, told: Any) -> None:
 
 def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, list[str]]]:
     module, _, function = SESSIONS[name.partition(":")[0]].partition(":")
-    record = getattr(importlib.import_module(f"warpfront.inside.checks.{module}"), function)
+    record = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
     claims = Claims(cell="here", target=device, vendor=device, device=device, image=False)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         recorder = Recorder(session=name, target=device, folder=Path(folder))
-        record(claims, recorder, Effort(seeds=(seed,)))
+        record(claims, recorder, CheckOptions(seeds=(seed,)))
         recorder.finish()
         document = json.loads(recorder.path.read_text())
     for check in document["checks"]:

@@ -33,24 +33,24 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.inside.guard.constraints import constraint_lines
-from warpfront.inside.guard.names import triton_shims
-from warpfront.inside.guard.policy import Policy
+from warpfront.commands.following_packages import Known
+from warpfront.commands.preflighting import examine, read_stacks
+from warpfront.commands.project_files import read_files
 from warpfront.model import Selection
-from warpfront.pipeline.beside.following_packages import Known
-from warpfront.pipeline.beside.preflighting import examine, read_stacks
-from warpfront.pipeline.beside.project_files import read_files
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.port.preflight.asked import FileAsks
 from warpfront.port.preflight.breaches import Preflight
 from warpfront.port.preflight.following import wanted_lines
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
+from warpfront.wheels.missing_wheel_errors import requirers_without_wheels
 from warpfront.wheels.resolution import Contradiction
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary, uv_version
-from warpfront.wheels.wheelless import askers_without_wheels
+from warpfront_checks.guard.constraints import constraint_lines
+from warpfront_checks.guard.names import triton_shims
+from warpfront_checks.guard.policy import Policy
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")
@@ -383,7 +383,7 @@ def tried(
         code, text = dry_run(lines, stack, environment, tuple(constraints), without)
         if code == 0:
             return judged(text, stack, without)
-        more = askers_without_wheels(text, without)
+        more = requirers_without_wheels(text, without)
         if not more or set(more) & {*stack.stack.held, *TRITONS}:
             break
         without += more

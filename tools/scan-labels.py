@@ -13,7 +13,7 @@ import collections
 import tomllib
 from pathlib import Path
 
-from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.scanning import scan_tree
 from warpfront.port.scan.targets import read_target
 
 LABELS = Path(__file__).parents[1] / "tests" / "scan" / "labels.toml"

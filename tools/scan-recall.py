@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.scanning import scan_tree
 from warpfront.port.scan.engines import is_read
 from warpfront.port.scan.findings import Severity
 from warpfront.port.scan.targets import read_target

@@ -5,8 +5,8 @@ from __future__ import annotations
 from invoke.program import Program
 
 from warpfront import __version__
-from warpfront.doors.tasks import namespace
-from warpfront.inside.guard.visible import visible_output
+from warpfront.cli.tasks import namespace
+from warpfront_checks.guard.visible import visible_output
 
 program = Program(name="warpfront", binary="warpfront", namespace=namespace, version=__version__)
 

@@ -9,7 +9,7 @@ import time
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.attention.tiers import RefusedError, flash
+from warpfront_checks.attention.backends import RefusedError, flash
 
 
 def _plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:

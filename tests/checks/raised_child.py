@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront.inside.checks.children import serve
+from warpfront_checks.children import serve
 
 
 def answer(item: str) -> Mapping[str, Any]:

@@ -20,23 +20,23 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.architectures import (  # noqa: E402
+from warpfront_checks.architectures import (  # noqa: E402
     architecture_runs,
     registered,
     small_models,
     using,
 )
-from warpfront.inside.checks.architectures.exactly import KeptWide  # noqa: E402
-from warpfront.inside.checks.architectures.library_options import Library  # noqa: E402
-from warpfront.inside.checks.architectures.roster import architectures, chosen  # noqa: E402
-from warpfront.inside.checks.architectures.small_models import NotBuiltError  # noqa: E402
-from warpfront.inside.checks.children import HUNG, Returned  # noqa: E402
-from warpfront.inside.checks.hazards import seeding  # noqa: E402
-from warpfront.inside.checks.models import model_session  # noqa: E402
-from warpfront.inside.checks.models.replaying import Precision, judge_whole  # noqa: E402
-from warpfront.inside.checks.models.specimens import Specimen, judge_ends  # noqa: E402
-from warpfront.inside.checks.models.watching import run_plainly  # noqa: E402
-from warpfront.inside.checks.results import (  # noqa: E402
+from warpfront_checks.architectures.float64_mode import PreserveFloat64  # noqa: E402
+from warpfront_checks.architectures.library_options import Library  # noqa: E402
+from warpfront_checks.architectures.roster import architectures, chosen  # noqa: E402
+from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
+from warpfront_checks.children import HUNG, Returned  # noqa: E402
+from warpfront_checks.edge_cases import seeding  # noqa: E402
+from warpfront_checks.models import model_session  # noqa: E402
+from warpfront_checks.models.replaying import Precision, judge_whole  # noqa: E402
+from warpfront_checks.models.specimens import Specimen, judge_ends  # noqa: E402
+from warpfront_checks.models.watching import run_plainly  # noqa: E402
+from warpfront_checks.results import (  # noqa: E402
     Check,
     CheckFinding,
     Recorder,
@@ -71,7 +71,7 @@ def tried(name: str) -> architecture_runs.FedModel:
 def written(tmp_path: Path) -> Any:
     """The file that is written for an architecture, as a module."""
     pytest.importorskip("pydantic", reason="it is written by warpfront, which no image has")
-    from warpfront.pipeline.beside.model_writing import write_model_test
+    from warpfront.commands.model_writing import write_model_test
 
     path = write_model_test("lending", tmp_path / "written.py")
     spec = importlib.util.spec_from_file_location("written", path)
@@ -195,7 +195,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
 
 def test_what_was_cast_to_float32_in_the_middle_stays_float64() -> None:
     x = torch.full((3,), 1 / 3, dtype=torch.float64)
-    with KeptWide():
+    with PreserveFloat64():
         assert torch.equal(x.to(torch.float32), x)
         assert torch.equal(x.float(), x)
         assert torch.softmax(x, 0, dtype=torch.float32).dtype == torch.float64

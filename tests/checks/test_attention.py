@@ -15,17 +15,18 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.attention import at_tier, tier_session  # noqa: E402
-from warpfront.inside.checks.attention.fallback import fallback_text  # noqa: E402
-from warpfront.inside.checks.attention.tiers import TIERS, Tier  # noqa: E402
-from warpfront.inside.checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
-from warpfront.inside.checks.claims import DEVICES  # noqa: E402
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
-from warpfront.inside.checks.precision import computes_float64  # noqa: E402
-from warpfront.inside.checks.results import Recorder, passed  # noqa: E402
+from warpfront_checks.attention import backend_session as tier_session  # noqa: E402
+from warpfront_checks.attention import backend_worker as at_tier  # noqa: E402
+from warpfront_checks.attention.backends import TIERS, Tier  # noqa: E402
+from warpfront_checks.attention.fallback import fallback_text  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.children import CRASHED, DONE, HUNG, Returned  # noqa: E402
+from warpfront_checks.claims import DEVICES  # noqa: E402
+from warpfront_checks.operations import Arithmetic  # noqa: E402
+from warpfront_checks.precision import computes_float64  # noqa: E402
+from warpfront_checks.results import Recorder, passed  # noqa: E402
 
-QUICK = Effort(quick=True)
+QUICK = CheckOptions(quick=True)
 FLASH = TIERS["sdpa flash"]
 
 
@@ -39,7 +40,7 @@ def fake(name: str) -> Tier:
     )
 
 
-def cases(device: str, effort: Effort = QUICK) -> list[dict[str, Any]]:
+def cases(device: str, effort: CheckOptions = QUICK) -> list[dict[str, Any]]:
     return list(tier_session.cases_of(FLASH, device, effort))
 
 
@@ -66,7 +67,7 @@ def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
     monkeypatch.setattr(tier_session, "_find_order", lambda *_: passed())
     tiers = (TIERS["sdpa cudnn"], FLASH)
     recorder = Recorder(session="attention", target="cuda", folder=tmp_path)
-    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, Effort(), tiers)
+    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, CheckOptions(), tiers)
     assert told == lanes
     told.clear()
     tier_session.record_tiers(replace(CPU, device="cuda"), recorder, QUICK, tiers)
@@ -81,7 +82,7 @@ def test_float64_is_asked_of_no_gaudi() -> None:
 def test_a_quick_run_takes_every_two_values_together_and_few_more() -> None:
     names = ("dtype", "width", "mask", "grouped", "backward")
     for device, most in (("cpu", 18), ("cuda", 20)):
-        whole, quick = cases(device, Effort()), cases(device)
+        whole, quick = cases(device, CheckOptions()), cases(device)
         assert 15 <= len(quick) <= most < len(whole) / 5
         for one, other in itertools.combinations(names, 2):
             assert {(x[one], x[other]) for x in quick} == {(x[one], x[other]) for x in whole}
@@ -142,7 +143,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(name: str, how: str) -> 
     wanted = {"dtype": "float32", "width": 128, "backward": False, "grouped": 4}
     items = [
         item
-        for item in tier_session.cases_of(fake(name), "cpu", Effort())
+        for item in tier_session.cases_of(fake(name), "cpu", CheckOptions())
         if wanted.items() <= item.items()
     ]
     found: dict[str, list[tier_session.Ran]] = {}

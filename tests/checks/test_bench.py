@@ -13,15 +13,15 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from warpfront.inside.checks.__main__ import main  # noqa: E402
-from warpfront.inside.checks.bench import clocks, session  # noqa: E402
-from warpfront.inside.checks.bench.clocks import EventClock, clock_of  # noqa: E402
-from warpfront.inside.checks.bench.decoder import training_step  # noqa: E402
-from warpfront.inside.checks.bench.formulas import Decoder  # noqa: E402
-from warpfront.inside.checks.bench.timed_cases import TINY, TimedCase, cases_of  # noqa: E402
-from warpfront.inside.checks.bench.work import work_of  # noqa: E402
-from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.precision import (  # noqa: E402
+from warpfront_checks.__main__ import main  # noqa: E402
+from warpfront_checks.bench import clocks, session  # noqa: E402
+from warpfront_checks.bench.clocks import EventClock, clock_of  # noqa: E402
+from warpfront_checks.bench.decoder import training_step  # noqa: E402
+from warpfront_checks.bench.formulas import Decoder  # noqa: E402
+from warpfront_checks.bench.timed_cases import TINY, TimedCase, cases_of  # noqa: E402
+from warpfront_checks.bench.work import work_of  # noqa: E402
+from warpfront_checks.claims import Claims  # noqa: E402
+from warpfront_checks.precision import (  # noqa: E402
     precision_settings,
     require_full_precision,
 )
@@ -119,7 +119,7 @@ def test_a_core_that_was_taken_away_names_no_kernel(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpfront.inside.checks.bench.clocks._CACHE_BYTES", 16)
+    monkeypatch.setattr("warpfront_checks.bench.clocks._CACHE_BYTES", 16)
     seen: list[str] = []
     clock: Any = clock_of("cpu", cold=True)
     spoil = clock._spoil

@@ -10,17 +10,17 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.executing import Computed  # noqa: E402
-from warpfront.inside.checks.opinfo import sweep  # noqa: E402
-from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.choosing import spread, with_options  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import (  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.executing import Computed  # noqa: E402
+from warpfront_checks.opinfo import sweep  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
+from warpfront_checks.opinfo.choosing import spread, with_options  # noqa: E402
+from warpfront_checks.opinfo.entry_verdicts import (  # noqa: E402
     EVERY_SECOND,
     execute_entry,
     sent,
 )
-from warpfront.inside.checks.opinfo.expecting import Exclusion  # noqa: E402
+from warpfront_checks.opinfo.expecting import Exclusion  # noqa: E402
 
 # A correction that of var_mean's samples those alone have that are there for their options.
 HALF = 0.5
@@ -88,7 +88,7 @@ def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
         wrong = replace(asked, kwargs=deaf) if asked.kwargs.get("correction") == HALF else asked
         return execute_entry(entry, wrong, *more)
 
-    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=Effort(), run=run)
+    own = sweep.Sweep(dtype="float32", how="", device="cpu", effort=CheckOptions(), run=run)
     assert sweep.sweep_entries([entry], own).faults
     monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
     assert not sweep.sweep_entries([entry], own).faults
@@ -107,9 +107,9 @@ def test_parts_of_the_database_begin_apart_and_ask_the_same(
 
     monkeypatch.setattr(sweep, "load_database", lambda: few)
     monkeypatch.setattr(sweep, "sweep_entries", swept)
-    for one in sweep._sweeps("cpu", Effort(), execute_entry):
+    for one in sweep._sweeps("cpu", CheckOptions(), execute_entry):
         for part in range(sweep.PARTS):
-            sweep.find_part(name=one.name, device="cpu", part=part, effort=Effort())
+            sweep.find_part(name=one.name, device="cpu", part=part, effort=CheckOptions())
     assert {tuple(sorted(each)) for each in asked.values()} == {names}
     assert len({each[0] for each in asked.values()}) == len(names)
 
@@ -126,7 +126,7 @@ def test_rows_limited_by_max_norm_are_asked_of_the_cpu_alone(
         return execute_entry(entry, sample, None, "cpu")
 
     for device in ("cpu", "cuda"):
-        own = sweep.Sweep(dtype="float32", device=device, effort=Effort(), run=run)
+        own = sweep.Sweep(dtype="float32", device=device, effort=CheckOptions(), run=run)
         swept = sweep.sweep_entries([entry], own)
         assert (sweep.TWICE in swept.excluded) == (device == "cuda")
     assert any(asked["cpu"])
@@ -146,7 +146,7 @@ def test_a_second_tensor_with_gaps_beside_one_without_is_seen_to_be_read_as_if_i
             return execute_entry(entry, replace(sample, args=(second * 2,), memory=""), *more)
         return execute_entry(entry, sample, *more)
 
-    own = sweep.Sweep(dtype="float32", device="cpu", effort=Effort(), run=run)
+    own = sweep.Sweep(dtype="float32", device="cpu", effort=CheckOptions(), run=run)
     assert sweep.sweep_entries([entry], own).faults
     some = next(entry.samples("cpu", torch.float32, limit=1, backward=False))
     known = [one.memory for n in range(4) for one in sweep.asked_as(entry, some, n, torch.float32)]

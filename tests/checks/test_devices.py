@@ -16,27 +16,28 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
-from warpfront.inside.checks.devices import collectives, roll_call, worker  # noqa: E402
-from warpfront.inside.checks.devices.collectives import Told, exchange  # noqa: E402
-from warpfront.inside.checks.devices.roll_call import (  # noqa: E402
+from warpfront_checks.devices import collectives, worker  # noqa: E402
+from warpfront_checks.devices import device_session as roll_call  # noqa: E402
+from warpfront_checks.devices.collectives import Told, exchange  # noqa: E402
+from warpfront_checks.devices.device_session import (  # noqa: E402
     copy_across,
     every_device,
     places_of,
     record_devices,
     use_device,
 )
-from warpfront.inside.checks.devices.worker import (  # noqa: E402
+from warpfront_checks.devices.worker import (  # noqa: E402
     FAULTS,
     OPERATIONS,
     Group,
     judge_operation,
     part_of,
 )
-from warpfront.inside.checks.golden.suite import compute  # noqa: E402
-from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
-from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
-from warpfront.inside.checks.torch_devices import Device, TorchFacts  # noqa: E402
+from warpfront_checks.golden.suite import compute  # noqa: E402
+from warpfront_checks.hardware import read_hardware  # noqa: E402
+from warpfront_checks.hardware.recording import Recorded  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
+from warpfront_checks.torch_devices import Device, TorchFacts  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 

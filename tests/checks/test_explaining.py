@@ -16,22 +16,22 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from result_files import results_document  # noqa: E402
 
-from warpfront.inside.checks import explaining  # noqa: E402
-from warpfront.inside.checks.effort import Effort, drawn_seeds  # noqa: E402
-from warpfront.inside.checks.explaining import Shaken, UnexplainedError, explained  # noqa: E402
-from warpfront.inside.checks.hazards import hazard_checks  # noqa: E402
-from warpfront.inside.checks.hazards.answers import HazardClass  # noqa: E402
-from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
-from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
-from warpfront.inside.checks.hazards.seeding import seeded  # noqa: E402
-from warpfront.inside.checks.operators import trials  # noqa: E402
-from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.opinfo import sweep  # noqa: E402
-from warpfront.inside.checks.opinfo.adapter import load_database  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront_checks import explaining  # noqa: E402
+from warpfront_checks.check_options import CheckOptions, drawn_seeds  # noqa: E402
+from warpfront_checks.edge_cases import hazard_checks  # noqa: E402
+from warpfront_checks.edge_cases.answers import HazardClass  # noqa: E402
+from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
+from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
+from warpfront_checks.edge_cases.seeding import seeded  # noqa: E402
+from warpfront_checks.explaining import Shaken, UnexplainedError, explained  # noqa: E402
+from warpfront_checks.operators import trials  # noqa: E402
+from warpfront_checks.operators.table import operators  # noqa: E402
+from warpfront_checks.opinfo import sweep  # noqa: E402
+from warpfront_checks.opinfo.adapter import load_database  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 CASE, DOT = "float32 width 64", "scaled_dot_product_attention"
-EFFORT = Effort(quick=True, run="explained", seeds=drawn_seeds("explained", 1))
+EFFORT = CheckOptions(quick=True, run="explained", seeds=drawn_seeds("explained", 1))
 
 
 def ran(script: str) -> list[str]:
@@ -45,7 +45,9 @@ def fault(name: str) -> Any:
     return next(one for one in KERNEL_FAULTS if one.name == name)
 
 
-def record(session: str, folder: Path, kind: Any, device: Any, *, effort: Effort = EFFORT) -> Path:
+def record(
+    session: str, folder: Path, kind: Any, device: Any, *, effort: CheckOptions = EFFORT
+) -> Path:
     recorder = Recorder(session=session, target="cpu", folder=folder)
     with device:
         kind(CPU, recorder, effort)

@@ -19,8 +19,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.results import write_json  # noqa: E402
+from warpfront_checks.claims import Claims  # noqa: E402
+from warpfront_checks.results import write_json  # noqa: E402
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.process, pytest.mark.timeout(3600)]
 
@@ -55,8 +55,8 @@ OF_THE_STAND_IN = {
 }
 COMPILED = """
 import habana_frameworks.torch.core, torch
-from warpfront.inside.checks.models import modes, wrapped
-from warpfront.inside.checks.models.families import FAMILIES
+from warpfront_checks.models import modes, wrapped
+from warpfront_checks.models.families import FAMILIES
 assert wrapped.missing_compiler("hpu") == ""
 asked = []
 compile = torch.compile
@@ -126,7 +126,7 @@ def left(
     write_json(folder / "claims.json", claims.document())
     argv = ["--claims", str(folder / "claims.json"), "--results", str(folder), *SESSIONS[session]]
     done = subprocess.run(
-        [sys.executable, "-m", "warpfront.inside.checks", session, *beside, *argv],
+        [sys.executable, "-m", "warpfront_checks", session, *beside, *argv],
         env=environment,
         cwd=folder,
         capture_output=True,
@@ -225,7 +225,7 @@ def test_torchs_database_is_swept_but_for_what_asks_for_float64(
 
 
 def test_it_is_detected_and_migration_is_a_fact(environment: Mapping[str, str]) -> None:
-    argv = [sys.executable, "-m", "warpfront.inside.checks", "detect", "--json"]
+    argv = [sys.executable, "-m", "warpfront_checks", "detect", "--json"]
     migrating = {**environment, "PT_HPU_GPU_MIGRATION": "1"}
     done = subprocess.run(argv, env=migrating, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)

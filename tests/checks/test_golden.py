@@ -18,21 +18,21 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.golden import vectors  # noqa: E402
-from warpfront.inside.checks.golden.checking import check_case, table  # noqa: E402
-from warpfront.inside.checks.golden.files import (  # noqa: E402
+from warpfront_checks.golden import vectors  # noqa: E402
+from warpfront_checks.golden.checking import check_case, table  # noqa: E402
+from warpfront_checks.golden.files import (  # noqa: E402
     Golden,
     GoldenError,
     make_golden,
     read_golden,
     shipped,
 )
-from warpfront.inside.checks.golden.suite import BY_NAME, CASES, compute  # noqa: E402
-from warpfront.inside.checks.golden.tensors import TensorsError, from_bytes, to_bytes  # noqa: E402
-from warpfront.inside.checks.golden.vectors import complete, main, record_golden  # noqa: E402
-from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
-from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront_checks.golden.suite import BY_NAME, CASES, compute  # noqa: E402
+from warpfront_checks.golden.tensors import TensorsError, from_bytes, to_bytes  # noqa: E402
+from warpfront_checks.golden.vectors import complete, main, record_golden  # noqa: E402
+from warpfront_checks.hardware import read_hardware  # noqa: E402
+from warpfront_checks.hardware.recording import Recorded  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 NO_GPU = Recorded(Path(__file__).parents[1] / "detect" / "none")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -60,7 +60,7 @@ def doctored(path: Path, change: Mapping[str, Any]) -> Path:
     data = to_bytes(tensors, {})
     manifest = json.loads(path.with_suffix(".json").read_text())
     manifest["sha256"] = hashlib.sha256(data).hexdigest()
-    from warpfront.inside.checks.golden.files import _hash
+    from warpfront_checks.golden.files import _hash
 
     manifest["tensors"] = {name: _hash(tensor) for name, tensor in tensors.items()}
     path.write_bytes(data)

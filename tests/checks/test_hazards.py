@@ -15,38 +15,38 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks import operators  # noqa: E402
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.hazards import (  # noqa: E402
+from warpfront_checks import operators  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.edge_cases import (  # noqa: E402
     hazard_checks,
     hazard_page,
     kept_state,
     kernel_faults,
 )
-from warpfront.inside.checks.hazards.answers import (  # noqa: E402
+from warpfront_checks.edge_cases.answers import (  # noqa: E402
     Answer,
-    Ground,
+    CaseContext,
     Hazard,
     HazardClass,
     KnownDefect,
     answer_fault,
 )
-from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows  # noqa: E402
-from warpfront.inside.checks.hazards.hazard_table import HAZARDS  # noqa: E402
-from warpfront.inside.checks.hazards.kernel_faults import KERNEL_FAULTS  # noqa: E402
-from warpfront.inside.checks.hazards.narrow_types import _decoded  # noqa: E402
-from warpfront.inside.checks.hazards.seeding import (  # noqa: E402
+from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  # noqa: E402
+from warpfront_checks.edge_cases.hazard_table import HAZARDS  # noqa: E402
+from warpfront_checks.edge_cases.kernel_faults import KERNEL_FAULTS  # noqa: E402
+from warpfront_checks.edge_cases.narrow_types import _decoded  # noqa: E402
+from warpfront_checks.edge_cases.seeding import (  # noqa: E402
     KernelFault,
     operators_of,
     seed_kernel_faults,
     seeded,
 )
-from warpfront.inside.checks.hazards.sized import answers_of, exactly  # noqa: E402
-from warpfront.inside.checks.mutations import MutationTally  # noqa: E402
-from warpfront.inside.checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
+from warpfront_checks.edge_cases.sized import answers_of, exactly  # noqa: E402
+from warpfront_checks.mutations import MutationTally  # noqa: E402
+from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
 
 TABLE = Path(operators.__file__).with_name("table.json")
-QUICK = Effort(quick=True, seeds=(0,))
+QUICK = CheckOptions(quick=True, seeds=(0,))
 ON_THE_CPU = [one for one in HAZARDS if any(not row.devices for row in one.hazards)]
 # Rows of seconds: only in the sweep.
 SLOW = {
@@ -87,7 +87,7 @@ def test_right_kernels_pass_every_row_of_a_class(one: HazardClass) -> None:
 def test_right_kernels_pass_with_other_seeds_in_every_dtype(one: HazardClass, seed: int) -> None:
     rows = [row for row in one.hazards if not row.devices]
     dtypes = ("float32", "bfloat16", "float16", "float64")
-    assert judge_rows(one, rows, "cpu", dtypes, Effort(seeds=(seed,))).faults == []
+    assert judge_rows(one, rows, "cpu", dtypes, CheckOptions(seeds=(seed,))).faults == []
 
 
 @pytest.mark.parametrize("fault", [of_fault(one) for one in KERNEL_FAULTS if "cpu" in one.devices])
@@ -123,8 +123,8 @@ def test_every_fault_names_rows_that_there_are() -> None:
 
 
 def test_the_page_has_every_class_and_every_wrong_kernel() -> None:
-    """Else: python -m warpfront.inside.checks.hazards.hazard_page, as the page says."""
-    page = Path(__file__).parents[2] / "docs" / "hazards.md"
+    """Else: python -m warpfront_checks.edge_cases.hazard_page, as the page says."""
+    page = Path(__file__).parents[2] / "docs" / "edge_cases.md"
     assert hazard_page.main([str(page)]) == 0
 
 
@@ -144,11 +144,11 @@ def test_a_blind_judge_fails_the_selftest(tmp_path: Path, monkeypatch: pytest.Mo
 def test_rows_are_checks_of_a_session_and_one_that_raises_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(_: Ground) -> Any:
+    def breaks(_: CaseContext) -> Any:
         raise IndexError("device lost")
         yield
 
-    def off(ground: Ground) -> Any:
+    def off(ground: CaseContext) -> Any:
         yield Answer("value", ground.send(torch.ones(3)), [1.0, 1.0, 1.5])
 
     broken = HazardClass(
@@ -186,7 +186,7 @@ def test_one_wrong_number_is_noticed_whichever_size_was_tried(row: Any) -> None:
     """The last number of each output is off by half of the largest."""
     of, ground = (
         row.answers.args[0],
-        Ground(device="cpu", dtype=torch.float32, seed=0, quick=True),
+        CaseContext(device="cpu", dtype=torch.float32, seed=0, quick=True),
     )
 
     changed: list[str] = []
@@ -209,7 +209,7 @@ def test_no_drawn_logit_leaves_the_range_of_halves() -> None:
     """Refused what is right at this seed: one of 4,099 was infinite, and the right answer NaN."""
     far = class_named("far out")
     rows = [row for row in far.hazards if row.name == "logarithms of sums"]
-    judged = judge_rows(far, rows, "cpu", ("float16",), Effort(seeds=(37913944,)))
+    judged = judge_rows(far, rows, "cpu", ("float16",), CheckOptions(seeds=(37913944,)))
     assert judged.faults == []
 
 
@@ -245,9 +245,9 @@ def test_where_there_are_cores_classes_begin_before_the_operations_and_are_told_
 ) -> None:
     told: list[str] = []
 
-    def begin(find: str, asked: Any, effort: Effort, *, lanes: int) -> list[Check]:
+    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> list[Check]:
         told.append(f"{lanes} lanes")
-        assert find == "hazards.hazard_checks:find_class"
+        assert find == "edge_cases.hazard_checks:find_class"
         assert effort is QUICK
         assert asked["order"] == {"name": "order", "device": "cpu"}
         return [Check(name=name, find=find_it) for name in asked]
@@ -313,7 +313,7 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
 ) -> None:
     known = KnownDefect(thread="torch#1", label="^gradient", device="cpu", before=(2, 14))
 
-    def answers(ground: Ground) -> Iterator[Answer]:
+    def answers(ground: CaseContext) -> Iterator[Answer]:
         x = ground.send(torch.ones(3))
         yield Answer("gradient of it", x, np.zeros(3))
         yield Answer("output", x, np.zeros(3) if ground.seed else np.ones(3))
@@ -325,7 +325,7 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
     assert (right.faults, right.known) == ([], {"torch#1": 1})
     assert right.finding().reason == "2 answers; torch gets torch#1 wrong"
     # Another answer of the row, and a torch in which it was mended, are judged as ever.
-    other = judge_rows(own, [row], "cpu", ("float32",), Effort(seeds=(1,)))
+    other = judge_rows(own, [row], "cpu", ("float32",), CheckOptions(seeds=(1,)))
     assert ["output" in fault for fault in other.faults] == [True]
     monkeypatch.setattr(torch, "__version__", "2.14.0")
     assert judge_rows(own, [row], "cpu", ("float32",), QUICK).faults
@@ -336,7 +336,7 @@ def test_a_class_that_the_memory_is_too_small_for_is_skipped_and_says_so(
 ) -> None:
     """Others may take it between the plan and the row, or while the row computes."""
 
-    def answers(_: Ground) -> Iterator[Answer]:
+    def answers(_: CaseContext) -> Iterator[Answer]:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
     own = hazard_checks.class_named("more than 2^31")
@@ -378,7 +378,7 @@ def test_adam_may_be_off_where_a_gradient_and_its_decay_cancel_and_nowhere_else(
     rows = [row for row in own.hazards if row.name == "Adam"]
     # Before, one element in 70,001 was refused: of a parameter, and of a moment.
     for seed in (232678425, 250580000):
-        assert judge_rows(own, rows, "cpu", ("float32",), Effort(seeds=(seed,))).faults == []
+        assert judge_rows(own, rows, "cpu", ("float32",), CheckOptions(seeds=(seed,))).faults == []
 
 
 def test_a_row_that_fails_by_itself_catches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,8 +408,8 @@ def test_a_kernel_that_reads_slices_as_if_they_were_whole_is_seen(operator: str)
     fault = KernelFault("slices as if whole", (operator,), as_whole, "options", ())
     one = class_named("options")
     rows = [row for row in one.hazards if row.name == f"options of {operator}"]
-    assert not judge_rows(one, rows, "cpu", ("float32",), Effort()).faults
+    assert not judge_rows(one, rows, "cpu", ("float32",), CheckOptions()).faults
     with seeded(fault, "cpu"):
-        faults = judge_rows(one, rows, "cpu", ("float32",), Effort()).faults
+        faults = judge_rows(one, rows, "cpu", ("float32",), CheckOptions()).faults
     assert faults
     assert all("output of slices" in each for each in faults)

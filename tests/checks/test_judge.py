@@ -13,15 +13,15 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from warpfront.inside.checks.executing import Computed  # noqa: E402
-from warpfront.inside.checks.judge import (  # noqa: E402
+from warpfront_checks.executing import Computed  # noqa: E402
+from warpfront_checks.judge import (  # noqa: E402
     element_fault,
     form_fault,
     place_fault,
     rms_fault,
     structure_faults,
 )
-from warpfront.inside.checks.operations import (  # noqa: E402
+from warpfront_checks.operations import (  # noqa: E402
     FEW_NUMEL,
     R_SMALL,
     SMALL_NUMEL,

@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.models import modes, wrapped  # noqa: E402
-from warpfront.inside.checks.models.families import FAMILIES, Family  # noqa: E402
-from warpfront.inside.checks.models.layer_faults import (  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.models import modes, wrapped  # noqa: E402
+from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
+from warpfront_checks.models.layer_faults import (  # noqa: E402
     BACKWARD,
     FORWARD,
     SEEDED,
@@ -28,19 +28,19 @@ from warpfront.inside.checks.models.layer_faults import (  # noqa: E402
     faults_of,
     missed_faults,
 )
-from warpfront.inside.checks.models.layers import Pick  # noqa: E402
-from warpfront.inside.checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
-from warpfront.inside.checks.models.replaying import (  # noqa: E402
+from warpfront_checks.models.layers import Pick  # noqa: E402
+from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
+from warpfront_checks.models.replaying import (  # noqa: E402
     Precision,
     first_over,
     judge_layers,
     judge_loss,
 )
-from warpfront.inside.checks.models.specimens import DECIDED, UndecidedError, make_specimen  # noqa: E402
-from warpfront.inside.checks.models.training import RATE, judge_training  # noqa: E402
-from warpfront.inside.checks.models.watching import layers_of, watch  # noqa: E402
-from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront_checks.models.specimens import DECIDED, UndecidedError, make_specimen  # noqa: E402
+from warpfront_checks.models.training import RATE, judge_training  # noqa: E402
+from warpfront_checks.models.watching import layers_of, watch  # noqa: E402
+from warpfront_checks.precision import require_full_precision  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 ON_CPU = Proving(device="cpu")
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -249,8 +249,8 @@ def test_computed_elsewhere_is_a_fault() -> None:
 
 
 def test_choices_close_to_a_tie_are_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpfront.inside.checks.models.specimens._TRIES", 3)
-    monkeypatch.setattr("warpfront.inside.checks.models.specimens.DECIDED", 100 * DECIDED)
+    monkeypatch.setattr("warpfront_checks.models.specimens._TRIES", 3)
+    monkeypatch.setattr("warpfront_checks.models.specimens.DECIDED", 100 * DECIDED)
     with pytest.raises(UndecidedError, match="moe: 3 sets of inputs"):
         make_specimen(BY_NAME["moe"], Precision(dtype=torch.float32))
 
@@ -271,7 +271,7 @@ def record(folder: Path, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.process
 def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Path) -> None:
-    document = record(tmp_path, effort=Effort(quick=True))
+    document = record(tmp_path, effort=CheckOptions(quick=True))
     checks = {check["name"]: check for check in document["checks"]}
     assert {check["outcome"] for check in checks.values()} == {"passed"}
     assert 0 < checks["gpt float32"]["details"]["layers"]["body.blocks.0.attention.attend"] < 1
@@ -279,7 +279,7 @@ def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Pa
 
 @pytest.mark.process
 def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_path: Path) -> None:
-    document = record(tmp_path, effort=Effort(quick=True), tamper=_tamper_any)
+    document = record(tmp_path, effort=CheckOptions(quick=True), tamper=_tamper_any)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "failed"
     assert check["details"]["first_over"] == "body.layers.2"
@@ -290,7 +290,7 @@ def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_pa
 
 @pytest.mark.process
 def test_by_five_percent_a_device_that_is_three_percent_off_is_right(tmp_path: Path) -> None:
-    effort = Effort(quick=True, profile="five-percent")
+    effort = CheckOptions(quick=True, profile="five-percent")
     document = record(tmp_path, effort=effort, tamper=_tamper_any)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "passed"

@@ -16,21 +16,21 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks.models.families import NETWORKS, Family  # noqa: E402
-from warpfront.inside.checks.models.layer_faults import _in_results, seed_pass_faults  # noqa: E402
-from warpfront.inside.checks.models.layers import derivation_of  # noqa: E402
-from warpfront.inside.checks.models.modes import (  # noqa: E402
+from warpfront_checks.models.families import NETWORKS, Family  # noqa: E402
+from warpfront_checks.models.layer_faults import _in_results, seed_pass_faults  # noqa: E402
+from warpfront_checks.models.layers import derivation_of  # noqa: E402
+from warpfront_checks.models.modes import (  # noqa: E402
     Proving,
     judge_mode,
     record_numerics,
     run_eager,
 )
-from warpfront.inside.checks.models.replaying import Precision, first_over  # noqa: E402
-from warpfront.inside.checks.models.specimens import make_specimen  # noqa: E402
-from warpfront.inside.checks.models.watching import layers_of  # noqa: E402
-from warpfront.inside.checks.mutations import ON_TENSORS, MutationTally  # noqa: E402
-from warpfront.inside.checks.precision import DTYPES, probe  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront_checks.models.replaying import Precision, first_over  # noqa: E402
+from warpfront_checks.models.specimens import make_specimen  # noqa: E402
+from warpfront_checks.models.watching import layers_of  # noqa: E402
+from warpfront_checks.mutations import ON_TENSORS, MutationTally  # noqa: E402
+from warpfront_checks.precision import DTYPES, probe  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 MLP, CONVOLUTION, ATTENTION = NETWORKS
 EVERY_NETWORK = pytest.mark.parametrize("network", NETWORKS, ids=lambda one: one.name)

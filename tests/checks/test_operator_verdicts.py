@@ -11,22 +11,22 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.executing import Computed  # noqa: E402
-from warpfront.inside.checks.judge import CaseVerdict  # noqa: E402
-from warpfront.inside.checks.operations import (  # noqa: E402
+from warpfront_checks.executing import Computed  # noqa: E402
+from warpfront_checks.judge import CaseVerdict  # noqa: E402
+from warpfront_checks.operations import (  # noqa: E402
     FEW_NUMEL,
     Arithmetic,
     Budgeted,
     ExpectedResults,
 )
-from warpfront.inside.checks.operators.cases import Case  # noqa: E402
-from warpfront.inside.checks.operators.verdicts import (  # noqa: E402
+from warpfront_checks.operators.cases import Case  # noqa: E402
+from warpfront_checks.operators.verdicts import (  # noqa: E402
     Expectation,
     expect,
     judge_case,
     lacks_kernel,
 )
-from warpfront.inside.checks.opinions import Tally  # noqa: E402
+from warpfront_checks.tolerance_profiles import Tally  # noqa: E402
 
 SINGLE = torch.float32
 X = torch.arange(1.0, 11.0)

@@ -21,22 +21,21 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks import operations  # noqa: E402
-from warpfront.inside.checks.effort import Effort, profile_names  # noqa: E402
-from warpfront.inside.checks.executing import Computed  # noqa: E402
-from warpfront.inside.checks.finding_beside import find_out  # noqa: E402
-from warpfront.inside.checks.judge import CaseVerdict, rms_fault  # noqa: E402
-from warpfront.inside.checks.mutations import ON_TENSORS, MutationTally, exemptions  # noqa: E402
-from warpfront.inside.checks.operations import Arithmetic  # noqa: E402
-from warpfront.inside.checks.operators import case_faults, properties, trials  # noqa: E402
-from warpfront.inside.checks.operators.bounds import Elementwise, spacing, within  # noqa: E402
-from warpfront.inside.checks.operators.cases import (  # noqa: E402
+from warpfront_checks import operations  # noqa: E402
+from warpfront_checks.check_options import CheckOptions, profile_names  # noqa: E402
+from warpfront_checks.executing import Computed  # noqa: E402
+from warpfront_checks.judge import CaseVerdict, rms_fault  # noqa: E402
+from warpfront_checks.mutations import ON_TENSORS, MutationTally, exemptions  # noqa: E402
+from warpfront_checks.operations import Arithmetic  # noqa: E402
+from warpfront_checks.operators import case_faults, properties, trials  # noqa: E402
+from warpfront_checks.operators.bounds import Elementwise, spacing, within  # noqa: E402
+from warpfront_checks.operators.cases import (  # noqa: E402
     Case,
     Execute,
     execute_case,
     make_maker,
 )
-from warpfront.inside.checks.operators.fused import (  # noqa: E402
+from warpfront_checks.operators.fused import (  # noqa: E402
     HARDTANH,
     PATTERNS,
     RELU,
@@ -44,21 +43,22 @@ from warpfront.inside.checks.operators.fused import (  # noqa: E402
     compile_modes,
     pattern_cases,
 )
-from warpfront.inside.checks.operators.products import PRODUCTS  # noqa: E402
-from warpfront.inside.checks.operators.table import Operator, operators  # noqa: E402
-from warpfront.inside.checks.operators.trials import record_operators  # noqa: E402
-from warpfront.inside.checks.operators.verdicts import expect, judge_case  # noqa: E402
-from warpfront.inside.checks.opinfo import adapter, sweep  # noqa: E402
-from warpfront.inside.checks.opinfo.adapter import Entry, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
-from warpfront.inside.checks.opinfo.sweep import (  # noqa: E402
+from warpfront_checks.operators.products import PRODUCTS  # noqa: E402
+from warpfront_checks.operators.table import Operator, operators  # noqa: E402
+from warpfront_checks.operators.trials import record_operators  # noqa: E402
+from warpfront_checks.operators.verdicts import expect, judge_case  # noqa: E402
+from warpfront_checks.opinfo import adapter, sweep  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, load_database  # noqa: E402
+from warpfront_checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
+from warpfront_checks.opinfo.sweep import (  # noqa: E402
     Sweep,
     Swept,
     finding_of_parts,
     record_opinfo,
     sweep_entries,
 )
-from warpfront.inside.checks.results import (  # noqa: E402
+from warpfront_checks.parallel_checks import find_out  # noqa: E402
+from warpfront_checks.results import (  # noqa: E402
     ERROR,
     Check,
     CheckFinding,
@@ -66,7 +66,7 @@ from warpfront.inside.checks.results import (  # noqa: E402
     passed,
 )
 
-QUICK = Effort(quick=True)
+QUICK = CheckOptions(quick=True)
 ABSOLUTE = Elementwise(function=torch.abs, kinks=((0.0, 2.0),))
 
 
@@ -384,7 +384,7 @@ def test_the_samples_of_an_entry_are_the_same_every_time(database: dict[str, Ent
 def test_a_gradient_that_cancels_is_judged_by_what_is_fed_in(database: dict[str, Entry]) -> None:
     """One number to which a hundred cancel: right to one rounding of each, not of itself."""
     seeds = tuple(range(10))
-    sweep = Sweep(dtype="float32", how="backward", device="cpu", effort=Effort(seeds=seeds))
+    sweep = Sweep(dtype="float32", how="backward", device="cpu", effort=CheckOptions(seeds=seeds))
     assert sweep_entries([database["addbmm"]], sweep).faults == []
 
     def larger(*arguments: Any) -> Computed:
@@ -405,7 +405,7 @@ def test_what_overflows_on_the_way_may_be_infinite_and_nothing_else_may(
     """
     monkeypatch.setattr(sweep, "excluded", lambda *_, **__: "")
     prod = database["masked.prod"]
-    asked = Sweep(dtype="float16", how="backward", device="cpu", effort=Effort(seeds=(3097,)))
+    asked = Sweep(dtype="float16", how="backward", device="cpu", effort=CheckOptions(seeds=(3097,)))
     assert sweep_entries([prod], asked).faults == []
 
     def infinite(*arguments: Any) -> Computed:
@@ -430,7 +430,7 @@ def test_what_another_way_to_compute_it_rounds_otherwise_is_no_overflow(
         right = execute_entry(*arguments)
         return replace(right, outputs=tuple(torch.full_like(x, math.nan) for x in right.outputs))
 
-    asked = Sweep(dtype="float32", device="cpu", effort=Effort(), run=spoiled)
+    asked = Sweep(dtype="float32", device="cpu", effort=CheckOptions(), run=spoiled)
     wrong = sweep_entries([database[name]], asked)
     assert len(wrong.faults) > 3
     assert all("wrongly finite, infinite or NaN" in fault for fault in wrong.faults)
@@ -446,7 +446,7 @@ def test_noughts_without_memory_are_not_looked_into_for_an_overflow(
         wrong = (None if g is None else torch.full_like(g, math.nan) for g in right.gradients)
         return replace(right, gradients=tuple(wrong))
 
-    asked = Sweep(dtype="float32", how="backward", device="cpu", effort=Effort(), run=spoiled)
+    asked = Sweep(dtype="float32", how="backward", device="cpu", effort=CheckOptions(), run=spoiled)
     assert sweep_entries([database["sgn"]], asked).faults
 
 
@@ -458,13 +458,13 @@ def test_by_five_percent_an_entry_that_is_three_percent_off_is_right(
         return replace(right, outputs=tuple(x * 1.03 for x in right.outputs))
 
     for profile, right in (("strict", False), ("torch", False), ("five-percent", True)):
-        effort = Effort(profile=profile)
+        effort = CheckOptions(profile=profile)
         sweep = Sweep(dtype="float32", device="cpu", effort=effort, run=larger)
         assert (sweep_entries([database["sinc"]], sweep).faults == []) is right
 
 
 def test_seeds_repeat_the_backward_and_not_the_forward() -> None:
-    seeds = Effort(seeds=(0, 1, 2))
+    seeds = CheckOptions(seeds=(0, 1, 2))
     sweep = Sweep(dtype="float32", device="cpu", effort=seeds)
     assert sweep.seeds == (0,)
     assert replace(sweep, how="backward").seeds == (0, 1, 2)
@@ -476,7 +476,9 @@ def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
 ) -> None:
     begun: list[str] = []
 
-    def begin(find: str, asked: Any, effort: Effort, *, lanes: int, joined: Any) -> list[Check]:
+    def begin(
+        find: str, asked: Any, effort: CheckOptions, *, lanes: int, joined: Any
+    ) -> list[Check]:
         begun.extend(asked)
         assert lanes == 2
 
@@ -499,7 +501,7 @@ def test_sweeps_beside_each_other_find_what_they_find_one_after_the_other(
         folder = tmp_path / str(lanes)
         folder.mkdir()
         recorder = Recorder(session="opinfo", target="cpu", folder=folder)
-        sweep.record_beside(CPU, recorder, Effort())
+        sweep.record_beside(CPU, recorder, CheckOptions())
         assert recorder.finish()
         document = json.loads((folder / "opinfo.json").read_text())
         found.append([{**check, "seconds": 0} for check in document["checks"]])

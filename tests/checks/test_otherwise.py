@@ -10,12 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.hazards.seeding import KernelFault, seeded  # noqa: E402
-from warpfront.inside.checks.opinfo import expecting, sweep  # noqa: E402
-from warpfront.inside.checks.opinfo.adapter import Entry, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
-from warpfront.inside.checks.opinfo.otherwise import takes_any_length  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.edge_cases.seeding import KernelFault, seeded  # noqa: E402
+from warpfront_checks.opinfo import expecting, sweep  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, load_database  # noqa: E402
+from warpfront_checks.opinfo.entry_verdicts import execute_entry  # noqa: E402
+from warpfront_checks.opinfo.sample_variants import takes_any_length  # noqa: E402
 
 # torch's test package looks for GPUs.
 pytestmark = pytest.mark.process
@@ -28,7 +28,7 @@ def database() -> dict[str, Entry]:
 
 def refused(entry: Entry) -> set[str]:
     """The sweeps that find a fault in what an entry gives."""
-    asked = sweep._sweeps("cpu", Effort(seeds=(3,)), execute_entry)
+    asked = sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)
     return {one.name for one in asked if sweep.sweep_entries([entry], one).faults}
 
 
@@ -96,9 +96,9 @@ def test_what_is_wrong_in_one_way_is_seen_by_its_sweep_and_nothing_without(
 def test_where_nothing_was_seen_to_be_right_only_torchs_own_samples_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = [one.name for one in sweep._sweeps("cpu", Effort(seeds=(3,)), execute_entry)]
+    here = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)]
     monkeypatch.setattr(sweep, "SEEN_ON", ())
-    there = [one.name for one in sweep._sweeps("cpu", Effort(seeds=(3,)), execute_entry)]
+    there = [one.name for one in sweep._sweeps("cpu", CheckOptions(seeds=(3,)), execute_entry)]
     assert {"uint8", "complex64", "float32 otherwise"} <= set(here) - set(there)
 
 

@@ -16,9 +16,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from outside_kernels import HALF, KERNELS, SHOWN  # noqa: E402
 
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.hazards.hazard_checks import class_named, judge_rows  # noqa: E402
-from warpfront.inside.checks.hazards.seeding import seeded  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  # noqa: E402
+from warpfront_checks.edge_cases.seeding import seeded  # noqa: E402
 
 # By kernel: the session, and of hazards the class and row.
 BY: dict[str, list[str]] = json.loads(
@@ -114,7 +114,7 @@ def test_a_row_of_the_hazards_sees_it(name: str) -> None:
     _, own, named = BY[name]
     one = class_named(own)
     rows = [row for row in one.hazards if row.name == named]
-    turns = [Effort(seeds=(seed,)) for seed in range(max(row.turns for row in rows))]
+    turns = [CheckOptions(seeds=(seed,)) for seed in range(max(row.turns for row in rows))]
     assert judge_rows(one, rows, "cpu", DTYPES, turns[0]).faults == []
     with seeded(KERNELS[name], "cpu"):
         assert any(judge_rows(one, rows, "cpu", DTYPES, turn).faults for turn in turns)

@@ -17,24 +17,25 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront.inside.checks import detection, nursery  # noqa: E402
-from warpfront.inside.checks.__main__ import main  # noqa: E402
-from warpfront.inside.checks.children import begin_beside  # noqa: E402
-from warpfront.inside.checks.claims import Claims  # noqa: E402
-from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
-from warpfront.inside.checks.compiling.job_run import CompileJobRun  # noqa: E402
-from warpfront.inside.checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
-from warpfront.inside.checks.effort import Effort  # noqa: E402
-from warpfront.inside.checks.forks import fork  # noqa: E402
-from warpfront.inside.checks.hardware import read_hardware  # noqa: E402
-from warpfront.inside.checks.hardware.recording import Recorded  # noqa: E402
-from warpfront.inside.checks.models import modes  # noqa: E402
-from warpfront.inside.checks.nursery import open_nursery  # noqa: E402
-from warpfront.inside.checks.operators import trials  # noqa: E402
-from warpfront.inside.checks.operators.cases import execute_case  # noqa: E402
-from warpfront.inside.checks.operators.fused import execute_compiled  # noqa: E402
-from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.results import Check, Recorder, passed, write_json  # noqa: E402
+from warpfront_checks import detection  # noqa: E402
+from warpfront_checks import forkserver as nursery  # noqa: E402
+from warpfront_checks.__main__ import main  # noqa: E402
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.children import begin_beside  # noqa: E402
+from warpfront_checks.claims import Claims  # noqa: E402
+from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
+from warpfront_checks.compiling.job_run import CompileJobRun  # noqa: E402
+from warpfront_checks.computed_dtypes import COMPUTED, probe_dtypes  # noqa: E402
+from warpfront_checks.forks import fork  # noqa: E402
+from warpfront_checks.forkserver import open_nursery  # noqa: E402
+from warpfront_checks.hardware import read_hardware  # noqa: E402
+from warpfront_checks.hardware.recording import Recorded  # noqa: E402
+from warpfront_checks.models import modes  # noqa: E402
+from warpfront_checks.operators import trials  # noqa: E402
+from warpfront_checks.operators.cases import execute_case  # noqa: E402
+from warpfront_checks.operators.fused import execute_compiled  # noqa: E402
+from warpfront_checks.operators.table import operators  # noqa: E402
+from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 
@@ -145,7 +146,7 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "COMPILED", ("add + relu",))
-    how = trials._circumstances(CPU, Effort(), execute_case)
+    how = trials._circumstances(CPU, CheckOptions(), execute_case)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     trials._record_compiled(recorder, how, "cpu")
     right = execute_compiled
@@ -241,7 +242,7 @@ def test_an_extension_is_built_against_this_torch_and_imported(
 @OWN_WARNINGS
 @pytest.mark.process
 def test_a_compiled_model_is_found_out_by_a_child() -> None:
-    found = modes.find_compiled(name="mlp", device="cpu", effort=Effort(seeds=(3,)))
+    found = modes.find_compiled(name="mlp", device="cpu", effort=CheckOptions(seeds=(3,)))
     assert found.outcome == "passed"
 
 
@@ -253,7 +254,7 @@ def test_compiled_models_begin_where_there_are_cores(
 ) -> None:
     told: list[int] = []
 
-    def begin(find: str, asked: Any, _: Effort, *, lanes: int) -> list[Check]:
+    def begin(find: str, asked: Any, _: CheckOptions, *, lanes: int) -> list[Check]:
         assert find == "models.modes:find_compiled"
         assert asked == {"gpt compiled": {"name": "gpt", "device": "cpu"}}
         told.append(lanes)
@@ -262,12 +263,12 @@ def test_compiled_models_begin_where_there_are_cores(
     monkeypatch.setattr(modes, "lanes_for", lambda _: lanes)
     monkeypatch.setattr(modes, "begin_checks", begin)
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "")
-    checks = modes.begin_compiled(CPU, Effort(quick=quick))
+    checks = modes.begin_compiled(CPU, CheckOptions(quick=quick))
     assert told == [begun] * bool(begun)
     monkeypatch.setattr(modes, "_checks", lambda *_: [])
     monkeypatch.setattr(modes, "_record_compiled", lambda *_: told.append(-1))
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    modes.record_models(CPU, recorder, Effort(quick=quick), begun=checks)
+    modes.record_models(CPU, recorder, CheckOptions(quick=quick), begun=checks)
     assert [one for one in recorder.planned if "compiled" in one] == [one.name for one in checks]
     assert (told[-1:] == [-1]) is (not begun and not quick)
 
@@ -289,7 +290,7 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
-    how = trials._circumstances(CPU, Effort(quick=True), full)
+    how = trials._circumstances(CPU, CheckOptions(quick=True), full)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     recorder.run([trials._operator_check(operators()[0], how)])
     recorder.finish()

@@ -15,15 +15,15 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
-from warpfront.inside.checks import selftest  # noqa: E402
-from warpfront.inside.checks.devices import roll_call  # noqa: E402
-from warpfront.inside.checks.devices.collectives import Told  # noqa: E402
-from warpfront.inside.checks.devices.worker import FAULTS  # noqa: E402
-from warpfront.inside.checks.judge import CaseVerdict  # noqa: E402
-from warpfront.inside.checks.models import layer_faults  # noqa: E402
-from warpfront.inside.checks.models.families import NETWORKS  # noqa: E402
-from warpfront.inside.checks.models.replaying import first_over  # noqa: E402
-from warpfront.inside.checks.mutations import (  # noqa: E402
+from warpfront_checks import selftest  # noqa: E402
+from warpfront_checks.devices import device_session as roll_call  # noqa: E402
+from warpfront_checks.devices.collectives import Told  # noqa: E402
+from warpfront_checks.devices.worker import FAULTS  # noqa: E402
+from warpfront_checks.judge import CaseVerdict  # noqa: E402
+from warpfront_checks.models import layer_faults  # noqa: E402
+from warpfront_checks.models.families import NETWORKS  # noqa: E402
+from warpfront_checks.models.replaying import first_over  # noqa: E402
+from warpfront_checks.mutations import (  # noqa: E402
     ON_TENSORS,
     MutationTally,
     Seeded,
@@ -31,16 +31,16 @@ from warpfront.inside.checks.mutations import (  # noqa: E402
     exemptions,
     tf32,
 )
-from warpfront.inside.checks.operators import case_faults  # noqa: E402
-from warpfront.inside.checks.operators.properties import (  # noqa: E402
+from warpfront_checks.operators import case_faults  # noqa: E402
+from warpfront_checks.operators.properties import (  # noqa: E402
     memory_readings,
     systematic_growth,
 )
-from warpfront.inside.checks.operators.table import operators  # noqa: E402
-from warpfront.inside.checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.expecting import Expected  # noqa: E402
-from warpfront.inside.checks.precision import require_full_precision  # noqa: E402
-from warpfront.inside.checks.results import Recorder  # noqa: E402
+from warpfront_checks.operators.table import operators  # noqa: E402
+from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
+from warpfront_checks.opinfo.expecting import Expected  # noqa: E402
+from warpfront_checks.precision import require_full_precision  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
 
 A_FEW = tuple(one for one in operators() if one.name in {"add", "softmax", "matmul"})
 

@@ -6,10 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront.inside.checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
-from warpfront.inside.checks.opinfo.entry_verdicts import disturbed, execute_entry  # noqa: E402
-from warpfront.inside.checks.opinfo.expecting import expect_sample  # noqa: E402
-from warpfront.inside.checks.opinfo.sweep import samples_for  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, Sample, load_database  # noqa: E402
+from warpfront_checks.opinfo.entry_verdicts import disturbed, execute_entry  # noqa: E402
+from warpfront_checks.opinfo.expecting import expect_sample  # noqa: E402
+from warpfront_checks.opinfo.sweep import samples_for  # noqa: E402
 
 UNIT = 2.0**-24
 # One of three matrices by which the rounding of each number alone explained too little, and a seed

@@ -30,11 +30,11 @@ import pytest
 import requests
 from fakes import FakeEngine
 
+from warpfront.commands.image_handover import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
 from warpfront.images.engine.docker import DockerEngine
 from warpfront.model import Bootstrap, DeviceAccess
-from warpfront.pipeline.beside.image_handover import identities
 from warpfront.system import process
 
 IMAGE = "localhost/warpfront/contract:image"

@@ -34,7 +34,7 @@ from warpfront.release.registry.contract import (
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.deleting import deleter_for
-from warpfront.release.registry.exchange import Exchange, read_trust
+from warpfront.release.registry.http import Exchange, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import as_object, index_body
 from warpfront.release.registry.patience import Pace, Patience

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from bills import a_bill
 
-from warpfront.pipeline.beside.auditing import audit_bill
+from warpfront.commands.auditing import audit_bill
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import run
 from warpfront.system.store import exclusive

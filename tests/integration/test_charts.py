@@ -12,7 +12,7 @@ from training_logs import a_run
 from warpfront.bench.charts import charts_of, roofline_of
 from warpfront.bench.compare import ComparisonTerms, compare_runs
 from warpfront.bench.records import Bench, Measurement, Peak
-from warpfront.pipeline.beside.measurements import page_of
+from warpfront.commands.measurements import page_of
 
 # On a machine that never drew, matplotlib asks fontconfig's program for the fonts.
 pytestmark = pytest.mark.process

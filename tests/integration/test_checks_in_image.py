@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.images.engine import Bind, Engine, RunRequest
-from warpfront.inside.checks.effort import SESSIONS
+from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.exhaustive]
 

@@ -192,7 +192,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     request = RunRequest(
         image=cpu_image,
         command=(
-            *("python3", "-m", "warpfront.inside.checks.compiling"),
+            *("python3", "-m", "warpfront_checks.compiling"),
             *("--job", "/job.json", "--results", "/results"),
         ),
         binds=(

@@ -18,11 +18,11 @@ from warpfront import pipeline
 from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.engine.buildx import BakeRequest
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
-from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import BuiltImage, Selection
 from warpfront.pipeline.within import baking
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import Command, run
+from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
@@ -253,8 +253,8 @@ def test_changed_metadata_a_missing_wheel_and_sessions_without_results_are_caugh
     """`load` runs; the others end well and leave nothing, as forks of the process that imported
     torch and then alone, which is an error of each.
     """
-    code = "import os, sys; {'warpfront.inside.checks', 'load'} & {*sys.orig_argv} == "
-    code += "{'warpfront.inside.checks'} and os._exit(0); os.register_at_fork("
+    code = "import os, sys; {'warpfront_checks', 'load'} & {*sys.orig_argv} == "
+    code += "{'warpfront_checks'} and os._exit(0); os.register_at_fork("
     code += "after_in_child=lambda: 'torch' in sys.modules and os._exit(0))"
     checks = faulty(
         f"sed -i 's/^Version: 2.13.0/Version: 2.12.0/' {SITE_PACKAGES}/torch-*.dist-info/METADATA\n"

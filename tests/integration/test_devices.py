@@ -16,8 +16,8 @@ from stand_in_torch import torch_files, triton_files
 from standins import rocm64_stand_ins, serve_index, stand_in_wheel
 
 from warpfront.images.engine import connect, embedded
-from warpfront.inside.checks.effort import SESSIONS
 from warpfront.system.process import environment
+from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

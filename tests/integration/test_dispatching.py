@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from warpfront.ci.schedule import SCOPES
+from warpfront.commands.dispatching import dispatch
 from warpfront.errors import MatrixError
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Selection
-from warpfront.pipeline.beside.dispatching import dispatch
 from warpfront.pipeline.workspace import open_workspace
 
 

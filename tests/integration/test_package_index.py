@@ -21,20 +21,20 @@ from standins import (
 )
 
 from warpfront.errors import CommandFailedError
-from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine
+from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockInputs, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.archives import folder_sha256
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock
 from warpfront.wheels.rocm import rocm_wheel
 from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
-from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_version
 from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
@@ -200,7 +200,7 @@ def test_the_toolbox_is_fetched_once_and_needs_no_index_after(
     assert (other / "virtualenv" / "__init__.py").is_file()
 
 
-def crafter(root: Path, site: Site, house: Wheelhouse) -> Crafter:
+def builder(root: Path, site: Site, house: Wheelhouse) -> WheelBuilder:
     """Of a cell whose container must not be asked."""
 
     def builder(apt: tuple[str, ...]) -> tuple[Engine, str]:
@@ -217,7 +217,7 @@ def crafter(root: Path, site: Site, house: Wheelhouse) -> Crafter:
         parent=("torch==2.13.0+cpu",),
         protected=("torch", "torchvision", "torchaudio"),
     )
-    return Crafter(
+    return WheelBuilder(
         inputs=inputs,
         root=root,
         cache=root / "cache",
@@ -243,7 +243,7 @@ def test_a_folder_of_python_alone_is_built_here_in_isolation(
     site: Site, house: Wheelhouse, tmp_path: Path
 ) -> None:
     source = library(tmp_path, "flit_core.buildapi", '"flit_core"')
-    wheel, build = crafter(tmp_path, site, house).from_source(source)
+    wheel, build = builder(tmp_path, site, house).from_source(source)
     assert (wheel.name, wheel.source, build) == ("lib", "./lib", None)
 
 
@@ -252,4 +252,4 @@ def test_a_build_that_asks_for_torch_gets_none_in_isolation(
 ) -> None:
     source = library(tmp_path, "setuptools.build_meta", '"setuptools", "torch"')
     with pytest.raises(CommandFailedError, match=r"name\.the\.package\.under\.builds"):
-        crafter(tmp_path, site, house).from_source(source)
+        builder(tmp_path, site, house).from_source(source)

@@ -18,8 +18,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
+from warpfront.commands.paging import _files
 from warpfront.model import Toolkit
-from warpfront.pipeline.beside.paging import _files
 from warpfront.report.page import STATES, page_html
 from warpfront.report.trends import Trend
 

@@ -29,15 +29,14 @@ from real_releases import CELL, KEY_PASSWORD, Release, digest_in, real_release
 from registries import PASSWORD, USER, cosign_3, strangers_program
 from releases import Quiet
 
+from warpfront.commands.adopting import part_here
+from warpfront.commands.external_images import attached_making, verify_claimed
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
-from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Verification
-from warpfront.pipeline.beside.adopting import part_here
-from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
@@ -48,6 +47,7 @@ from warpfront.release.statements.provenance_statement import Making
 from warpfront.system.process import environment, run
 from warpfront.system.store import Store
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions
 
 GONE = f"sha256:{'0' * 64}"
 pytestmark = [pytest.mark.docker, pytest.mark.process]
@@ -158,7 +158,7 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
             site=Site,
             target="",
             sessions=("load",),
-            effort=Effort(),
+            effort=CheckOptions(),
             watch=Quiet(),
         )
         assert isinstance(found, Verification)

@@ -26,7 +26,6 @@ from warpfront import pipeline
 from warpfront.errors import UnavailableError
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import (
     BuiltImage,
     Outcome,
@@ -40,6 +39,7 @@ from warpfront.report.rows import ReportRow
 from warpfront.verify.failures import failure_of
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.lock import read_lock
+from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

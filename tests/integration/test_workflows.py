@@ -18,9 +18,9 @@ from standins import Index
 
 from warpfront.ci.limits import Limits
 from warpfront.ci.schedule import Schedule, Work, outputs
+from warpfront.commands.workflows import flow_of, packaged_limits
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
-from warpfront.pipeline.beside.workflows import flow_of, packaged_limits
 
 CPU_CELL = "cpu-x86_64-py311-torch2130-torch"
 UBUNTU = {
@@ -221,7 +221,7 @@ import sys
 from pathlib import Path
 from warpfront.ci.handover import demand, leave, merge
 from warpfront.errors import WarpfrontError
-from warpfront.pipeline.beside.gathering import taken
+from warpfront.commands.gathering import taken
 step, *words = sys.argv[1:]
 given = dict(zip(words, words[1:]))
 found = taken(Path())

@@ -16,7 +16,7 @@ import yaml
 from builders import a_cell
 
 from warpfront import errors
-from warpfront.doors.tasks import namespace
+from warpfront.cli.tasks import namespace
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
 from warpfront.images.engine import DEAD_MAN_SECONDS

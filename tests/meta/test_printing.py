@@ -20,8 +20,8 @@ STARTS = {
     "__main__.py",
     "doors/sessions.py",
     "doors/tasks/declaring.py",
-    "inside/checks/__main__.py",
-    "inside/guard/__main__.py",
+    "warpfront_checks/__main__.py",
+    "warpfront_checks/guard/__main__.py",
 }
 # Streams of their own, which end as text: no terminal.
 CONSOLES = {"bench/forms.py", "report/text.py"}

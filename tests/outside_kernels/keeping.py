@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront.inside.checks.hazards.seeding import KernelFault, Wrong
+from warpfront_checks.edge_cases.seeding import KernelFault, Wrong
 
 HALVES = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float32, *HALVES)

@@ -106,7 +106,7 @@ def pytest_runtest_teardown() -> None:
 @pytest.fixture(autouse=True)
 def help_of_tasks() -> Iterator[None]:
     """invoke takes the help out of a task that it parses: each test finds it whole."""
-    tasks = sys.modules.get("warpfront.doors.tasks")
+    tasks = sys.modules.get("warpfront.cli.tasks")
     listed = tasks.namespace.tasks if tasks else {}
     kept = {name: dict(task.help) for name, task in listed.items()}
     yield

@@ -14,7 +14,7 @@ from random import Random
 from statistics import fmean, median
 
 from warpfront.bench import statistics
-from warpfront.bench.likeness import differences
+from warpfront.bench.comparability import differences
 from warpfront.bench.losses import losses_at_equal_tokens, training_findings
 from warpfront.bench.records import (
     Bench,

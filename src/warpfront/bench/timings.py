@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from warpfront.bench.record_files import first_wrong
 from warpfront.bench.records import Bench
-from warpfront.inside.checks.bench.asking import SCHEMA
+from warpfront_checks.bench.options import SCHEMA
 
 KIND = "Timings"
 

@@ -19,11 +19,11 @@ from warpfront.errors import (
     UnavailableError,
     WarpfrontError,
 )
-from warpfront.inside.checks.effort import SESSIONS
 from warpfront.model import Blocked, Channel, Failed, Outcome, repeat_line
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
+from warpfront_checks.check_options import SESSIONS
 
 _ENDED_WELL = frozenset({"success", "skipped"})
 _PENDING = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.inside.checks.hardware.values import Accelerator
 from warpfront.matrix.runners import Runner
 from warpfront.report.sizes import readable_size
+from warpfront_checks.hardware.values import Accelerator
 
 ROOM_BYTES = 20 * 10**9
 """A CUDA image and its build need about this much (docs/performance.md)."""

@@ -103,7 +103,7 @@ def label_disagreements(
 ) -> tuple[str, ...]:
     """What the labels of a built image, its tag or the matrix claim, and the image itself denies.
 
-    `facts` are what the `load` session found inside (`warpfront.inside.checks.image_facts`).
+    `facts` are what the `load` session found inside (`warpfront_checks.image_facts`).
     """
     return (
         *_label_differences(cell, labels, facts),

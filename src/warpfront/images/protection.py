@@ -11,13 +11,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from warpfront.inside.guard.channels import environment_channels
-from warpfront.inside.guard.names import sentinels, stack_patterns, triton_shims
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import Policy
 from warpfront.matrix.compat import COMPANIONS, Compat
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import ENVIRONMENT_PYTHON, Cell, WheelLock
+from warpfront_checks.guard.channels import environment_channels
+from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import Policy
 
 POLICY = "policy.json"
 RELAXED = "relaxed.json"

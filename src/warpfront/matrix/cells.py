@@ -12,7 +12,6 @@ from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import Problem
-from warpfront.inside.checks.stack.descriptions import names as described_names
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
@@ -57,6 +56,7 @@ from warpfront.model import (
     frozen,
 )
 from warpfront.system.document import Document, Where
+from warpfront_checks.stack.descriptions import names as described_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

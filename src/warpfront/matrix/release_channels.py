@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from warpfront.errors import Problem
-from warpfront.inside.checks.effort import CHECK_SESSIONS, SESSIONS
 from warpfront.matrix.language import ChannelText, Filter, MatrixText
 from warpfront.matrix.nearest import nearest
 from warpfront.model import Alias, Cell, Channel
 from warpfront.system.document import Document, Where
+from warpfront_checks.check_options import CHECK_SESSIONS, SESSIONS
 
 TAG_WORDS: Mapping[str, str] = {
     "torch": "torch's public version (2.14.1)",

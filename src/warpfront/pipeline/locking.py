@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from warpfront.errors import LockError
-from warpfront.images.crafting import Crafter
+from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.plan import LockState, selected_with_parents
 from warpfront.model import (
     ENVIRONMENT_PYTHON,
@@ -171,16 +171,16 @@ class _Locking:
         missing = self.folders.wheelhouse.missing(local)
         if not missing:
             return lock
-        crafter = self._crafter(cell, inputs)
+        builder = self._builder(cell, inputs)
 
         def restore() -> WheelLock:
             sources = {str(source): source for source in inputs.sources}
             patched = {one.package: one for one in lock.patched if one.original}
             for wheel in missing:
                 if wheel.name in patched:
-                    crafter.restore_patched(wheel, patched[wheel.name])
+                    builder.restore_patched(wheel, patched[wheel.name])
                     continue
-                crafter.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
+                builder.restore(wheel, sources.get(wheel.source), built.get(wheel.name))
             return lock
 
         return attempt(cell.id, "lock", restore)
@@ -206,12 +206,12 @@ class _Locking:
         if isinstance(parent, WheelLock):
             more["parent"] = parent
         if inputs.sources or inputs.builds or inputs.patches or inputs.allow_builds:
-            more["crafting"] = self._crafter(cell, inputs)
+            more["crafting"] = self._builder(cell, inputs)
         return more
 
-    def _crafter(self, cell: Cell, inputs: LockInputs) -> Crafter:
+    def _builder(self, cell: Cell, inputs: LockInputs) -> WheelBuilder:
         locks, _ = split_locks(self.results)
-        return Crafter(
+        return WheelBuilder(
             inputs=inputs,
             root=self.folders.root,
             cache=self.folders.cache,

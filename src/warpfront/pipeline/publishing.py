@@ -16,7 +16,7 @@ from warpfront.pipeline.within.evidence import (
 )
 from warpfront.pipeline.within.locks import fresh_locks
 from warpfront.pipeline.within.papers import ImagePapers
-from warpfront.pipeline.within.shop import Published, open_shop, publish_cells
+from warpfront.pipeline.within.publish_context import Published, open_publish_context, publish_cells
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
@@ -44,7 +44,9 @@ def publish(
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = fresh_locks(cells, matrix.cells, requirements, folders)
     papers = ImagePapers(chains=chains, locks=locks, requirements=requirements, store=store)
-    with open_shop(chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run) as shop:
+    with open_publish_context(
+        chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run
+    ) as shop:
         return publish_cells(
             cells,
             matrix.cells,

@@ -16,11 +16,6 @@ from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
-from warpfront.inside.checks.architectures.library_options import Library
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.effort import SESSIONS, Effort
-from warpfront.inside.checks.hardware import Machine
-from warpfront.inside.checks.hardware.mishaps import mishaps, read_health
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
@@ -69,6 +64,11 @@ from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.seal import is_sealed, sealed
 from warpfront.verify.verdict import outcome_of, read_verification, verification_document
 from warpfront.wheels.toolbox import install_toolbox
+from warpfront_checks.architectures.library_options import Library
+from warpfront_checks.check_options import SESSIONS, CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.hardware import Machine
+from warpfront_checks.hardware.device_errors import mishaps, read_health
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
@@ -123,7 +123,7 @@ def verify(
     selection: Selection,
     watch: Watch,
     *,
-    effort: Effort | None = None,
+    effort: CheckOptions | None = None,
     selftest: bool = False,
     options: RunOptions | None = None,
     library: Library | None = None,
@@ -145,7 +145,7 @@ def verify(
         folders,
         target=selection.target,
         sessions=("models",) if library else (*SESSIONS, *(("selftest",) if selftest else ())),
-        effort=library or effort or Effort(),
+        effort=library or effort or CheckOptions(),
         engine=connect(environment()),
         site=site_when_needed(),
         watch=watch,
@@ -162,7 +162,7 @@ def verify_cells(
     *,
     target: str,
     sessions: tuple[str, ...],
-    effort: Effort | Library,
+    effort: CheckOptions | Library,
     engine: Engine,
     site: AskSite,
     watch: Watch,
@@ -242,7 +242,7 @@ class Verifying:
     folders: Folders
     toolbox: Path
     sessions: tuple[str, ...]
-    effort: Effort | Library
+    effort: CheckOptions | Library
     options: RunOptions = RunOptions()
 
     @property
@@ -307,7 +307,7 @@ class Verifying:
 
     @property
     def _is_quick(self) -> bool:
-        return isinstance(self.effort, Effort) and self.effort.quick
+        return isinstance(self.effort, CheckOptions) and self.effort.quick
 
     def _has_whole(self) -> bool:
         """Whether all checks were run on this very image, whatever they found."""
@@ -346,7 +346,7 @@ class Verifying:
             verification = with_labels_judged(verification, self.cell, image)
         if self.cell.tree is not None:
             # Imported here: rules and compilers are for cells with a project only.
-            from warpfront.pipeline.beside.projects import with_project_checked  # noqa: PLC0415
+            from warpfront.pipeline.within.projects import with_project_checked  # noqa: PLC0415
 
             verification = with_project_checked(
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch
@@ -370,7 +370,7 @@ class Verifying:
         """
         if self.options.fresh or self.options.again > 1:
             discard(self.folder)
-        if not isinstance(self.effort, Effort) or self.options.again > 1:
+        if not isinstance(self.effort, CheckOptions) or self.options.again > 1:
             return None, {}
         parts = {
             "image": [self.built.content_hash, self.built.image_id],
@@ -391,7 +391,7 @@ class Verifying:
         return attempt, proven
 
     def _request(
-        self, access: DeviceAccess, sessions: tuple[str, ...], effort: Effort | Library
+        self, access: DeviceAccess, sessions: tuple[str, ...], effort: CheckOptions | Library
     ) -> RunRequest:
         words = (*sessions, "--", *effort.arguments())
         request = request_inside(self.built, self.folder, self.toolbox, words, access)
@@ -446,7 +446,7 @@ def request_inside(
     """
     return RunRequest(
         image=built.image_id,
-        command=("python3", f"{_INSIDE}/src/warpfront/inside/checks/enter.py", *words),
+        command=("python3", f"{_INSIDE}/src/warpfront_checks/enter.py", *words),
         binds=(
             Bind(source=_PACKAGE, target=f"{_INSIDE}/src/warpfront"),
             Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from warpfront.release.bill.cyclonedx import FOLDER, OURS
+from warpfront.release.sbom.cyclonedx import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, read_json
 
 Unit = Literal["", "bytes"]

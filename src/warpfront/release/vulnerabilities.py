@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.model import AllowedVulnerability
-from warpfront.release.bill.parts import Part
+from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError
 
 _NAMED_AGAIN = re.compile(r"[-_.]+")

@@ -16,7 +16,7 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.bill.askers import asking_line
+from warpfront.release.sbom.why_dependency import asking_line
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
 

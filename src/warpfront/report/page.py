@@ -14,7 +14,7 @@ import jinja2
 
 from warpfront.model import Cell
 from warpfront.release.tag_contents import TagPage, difference
-from warpfront.report.past import PastRun, flips
+from warpfront.report.history import PastRun, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.sizes import readable_size
 from warpfront.report.trends import HEIGHT, WIDTH, Trend

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from warpfront.inside.checks.effort import current_profile
 from warpfront.model import Verification
+from warpfront_checks.check_options import current_profile
 
 ANSWERS = ("accepted", "refused", "silent")
 

@@ -6,10 +6,10 @@ The document is one type on both sides: `inside.checks.claims` writes it and rea
 
 from __future__ import annotations
 
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.guard.policy import Policy
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, Smoke, WheelLock
+from warpfront_checks.claims import Claims
+from warpfront_checks.guard.policy import Policy
 
 
 def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) -> Claims:

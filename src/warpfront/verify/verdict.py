@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from warpfront.inside.checks.results import (
+from warpfront.model import CheckResult, Outcome, Verification
+from warpfront_checks.results import (
     CheckRecord,
     ResultsError,
     SessionRecord,
     read_results,
     surroundings,
 )
-from warpfront.model import CheckResult, Outcome, Verification
 
 VERIFICATION_SCHEMA = 1
 # By how little was learnt of the image on its hardware: an unavailable device computed nothing, an

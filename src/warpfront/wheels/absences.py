@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.model import LockInputs
+from warpfront.wheels.index_rules import index_rule, is_of_the_stack
 from warpfront.wheels.reach import Reach
 from warpfront.wheels.resolution import Absences
 from warpfront.wheels.sources import (
@@ -28,7 +29,6 @@ from warpfront.wheels.sources import (
     local_path,
     probe,
 )
-from warpfront.wheels.trust import belonging, is_of_the_stack
 
 _ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
@@ -98,7 +98,7 @@ def _sources(
     name: str, inputs: LockInputs, site: Site, reach: Reach
 ) -> tuple[tuple[str, bool], ...]:
     """Where a name may come from, in the order of a resolution, each with whether it is flat."""
-    where = belonging(name, inputs)
+    where = index_rule(name, inputs)
     own = ((where.url, False),) if where else ()
     if where and where.alone:
         return own

@@ -19,14 +19,14 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from warpfront.errors import BlockedError, LockError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.index_rules import PYPI, index_rule
+from warpfront.wheels.overlay_index import OverlayIndex
 from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import (
     Link,
     NoAnswer,
     local_path,
 )
-from warpfront.wheels.trust import PYPI, belonging
 from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata, save
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class WheelChoice:
     transport: Transport
     wheelhouse: Wheelhouse
     given: Mapping[str, LockedWheel]
-    shelf: Shelf
+    shelf: OverlayIndex
 
     def wheel(self, package: Package) -> LockedWheel:
         if package.name in self.given:
@@ -194,7 +194,7 @@ class WheelChoice:
         """The public index to name, whichever mirror served the file: the one that it belongs to;
         else the cell's for what only that can have, and PyPI for the rest.
         """
-        index, where = self.inputs.index, belonging(package.name, self.inputs)
+        index, where = self.inputs.index, index_rule(package.name, self.inputs)
         if where is not None and (where.alone or self.shelf.holds(package.name)):
             return where.url
         local_label = package.version is not None and package.version.local is not None

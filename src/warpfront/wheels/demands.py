@@ -17,10 +17,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.inside.guard.constraints import sentinel
-from warpfront.inside.guard.names import sentinels, stack_patterns, triton_shims
 from warpfront.model import Distribution, LockInputs, Pin, Relaxed, UnmetDemand
 from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
+from warpfront_checks.guard.constraints import sentinel
+from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 
 _IN_BASE = "the.base.has.its.own"
 _Node = tuple[str, str]
@@ -32,15 +32,15 @@ class Need:
     """The versions of a distribution that the stack accepts, and the names that demand them."""
 
     specifier: SpecifierSet
-    askers: tuple[str, ...]
+    requirers: tuple[str, ...]
 
     def accepts_some(self, specifier: SpecifierSet) -> bool:
         """Whether a version may exist that meets both."""
         return not self.specifier.is_disjoint(specifier)
 
     def text(self, name: str) -> str:
-        verb = "need" if self.askers[1:] else "needs"
-        return f"{' and '.join(self.askers)} {verb} {name}{self.specifier}"
+        verb = "need" if self.requirers[1:] else "needs"
+        return f"{' and '.join(self.requirers)} {verb} {name}{self.specifier}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +167,10 @@ def needs_of(
             marker = requirement.marker
             if name in own or (marker and not marker_holds(marker, environment)):
                 continue
-            before = found.get(name, Need(specifier=SpecifierSet(), askers=()))
+            before = found.get(name, Need(specifier=SpecifierSet(), requirers=()))
             found[name] = Need(
                 specifier=before.specifier & requirement.specifier,
-                askers=tuple(dict.fromkeys((*before.askers, one.name))),
+                requirers=tuple(dict.fromkeys((*before.requirers, one.name))),
             )
     return found
 

@@ -47,8 +47,8 @@ from warpfront.model import (
     WheelBuild,
     WheelLock,
 )
+from warpfront.wheels.index_rules import misplaced
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.trust import misplaced
 from warpfront.wheels.variants import (
     MACHINES,
     split_label,

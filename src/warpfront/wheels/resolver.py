@@ -29,6 +29,8 @@ from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.wheels.absences import explain_absences
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
+from warpfront.wheels.index_rules import known_names, misplaced
+from warpfront.wheels.overlay_index import OverlayIndex
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import (
     NO_TERMS,
@@ -39,10 +41,8 @@ from warpfront.wheels.resolution import (
     Terms,
 )
 from warpfront.wheels.rocm import ROCM, rocm_wheel
-from warpfront.wheels.shelf import Shelf
 from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
 from warpfront.wheels.stack_metadata import write_environment
-from warpfront.wheels.trust import known_names, misplaced
 from warpfront.wheels.uv_program import option_file, uv_command
 from warpfront.wheels.variant_pages import VariantPages
 from warpfront.wheels.wheelhouse import Wheelhouse
@@ -85,7 +85,7 @@ class UvResolver:
         self._reach = reach_of(inputs, site, on_line)
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         variants = VariantPages(inputs, tags, self._wheelhouse)
-        self._shelf = Shelf(inputs, site, self._reach, variants, held)
+        self._shelf = OverlayIndex(inputs, site, self._reach, variants, held)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:

@@ -40,6 +40,7 @@ from warpfront.wheels.demands import (
     unmet_demands,
 )
 from warpfront.wheels.lock import foreign_wheel
+from warpfront.wheels.missing_wheel_errors import refusal, way_out, wheelless
 from warpfront.wheels.resolution import (
     BUILD_TOOLS,
     NO_TERMS,
@@ -49,7 +50,6 @@ from warpfront.wheels.resolution import (
     Resolver,
     Terms,
 )
-from warpfront.wheels.wheelless import refusal, way_out, wheelless
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
 _TOGETHER = "its requirements cannot be met together"
@@ -312,11 +312,11 @@ class _Resolving:
         for _ in range(_ROUNDS):
             if not unmet:
                 return self._checked_relaxed(judged, reasons)
-            askers = sorted({one.asker for one in unmet})
-            if not all(askers):  # the image's own requirement has no other version
+            requirers = sorted({one.asker for one in unmet})
+            if not all(requirers):  # the image's own requirement has no other version
                 break
             versions = judged.resolution.versions
-            constraints += tuple(f"{name}!={versions[name]}" for name in askers)
+            constraints += tuple(f"{name}!={versions[name]}" for name in requirers)
             following = self._held(stack, constraints)
             if isinstance(following, Contradiction):  # no other version is left
                 break
@@ -406,14 +406,14 @@ class _Resolving:
         stack: Stack,
         distributions: tuple[Distribution, ...],
     ) -> str:
-        askers = sorted({one.asker for one in demands if one.asker})
+        requirers = sorted({one.asker for one in demands if one.asker})
         if not all(one.asker for one in demands):
             return "change the requirement, or choose another torch for the row in matrix.yaml"
         fitting = self._fitting_extras(distributions, stack)
         fitting = fitting or self._fitting_versions(demands, stack)
         if fitting:
             return f"{fitting} would leave the stack as it is; or {_RELAX}"
-        return f"no version of {' or '.join(askers)} was found that takes this stack; {_RELAX}"
+        return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
 
     def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
         """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from warpfront.errors import keep_secret
 from warpfront.system import process
 from warpfront.system.process import Command, Run
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
 
 # A segment of a path that nobody would choose as a name: long, with letters and digits mixed.
 _TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_.~%+-]{16,}")

@@ -20,7 +20,7 @@ from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
-from warpfront.wheels.trust import PYPI
+from warpfront.wheels.index_rules import PYPI
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

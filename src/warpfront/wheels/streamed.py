@@ -33,9 +33,9 @@ from installer.utils import SCHEME_NAMES, Scheme, construct_record_file, fix_she
 from isal import isal_zlib
 
 from warpfront.errors import WheelError
-from warpfront.inside.guard.manifest import Measured
 from warpfront.model import ENVIRONMENT_PYTHON
 from warpfront.wheels.unpacked import stays
+from warpfront_checks.guard.manifest import Measured
 
 # As `_shared/settle.j2` has it: byte code says how old its source is.
 AGE_SECONDS = 315_532_800

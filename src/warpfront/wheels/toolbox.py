@@ -18,8 +18,8 @@ from packaging.utils import parse_wheel_filename
 
 from warpfront.model import LockedWheel, digest_of
 from warpfront.system.store import storing
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
 from warpfront.wheels.wheelhouse import Progress, Wheelhouse, put_in_place
 
 DATA = "toolbox.toml"

@@ -22,12 +22,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.inside.guard.manifest import Measured
-from warpfront.inside.guard.measuring import is_sealed
 from warpfront.model import LockedWheel
 from warpfront.system.store import write_text
 from warpfront.wheels.core_metadata import installed_path
 from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront_checks.guard.manifest import Measured
+from warpfront_checks.guard.measuring import is_sealed
 
 # What is kept says nothing to a warpfront that unpacks by other rules.
 _RULES = "1"

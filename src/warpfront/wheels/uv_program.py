@@ -15,7 +15,7 @@ import uv
 from warpfront.model import Pin
 from warpfront.system import process
 from warpfront.system.process import Command
-from warpfront.wheels.shelf import Shelf
+from warpfront.wheels.overlay_index import OverlayIndex
 from warpfront.wheels.sources import Site, local_path
 
 _KEPT_SETTINGS = frozenset(
@@ -38,7 +38,7 @@ def uv_command(
     site: Site,
     indexes: tuple[str, ...],
     folder: Path,
-    shelf: Shelf | None = None,
+    shelf: OverlayIndex | None = None,
     extra: Mapping[str, str] | None = None,
     unread: tuple[str, ...] = (),
     answered: tuple[Pin, ...] = (),
@@ -88,7 +88,7 @@ def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
 
 
 def _sources(
-    given: list[dict[str, object]], shelf: Shelf | None, folder: Path
+    given: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
 ) -> list[dict[str, object]]:
     """The tables in uv's order, the shelf first. The last is its default, or PyPI would be."""
     if not given:

@@ -31,9 +31,9 @@ from warpfront.errors import BlockedError, LockError, StoreError, WheelError, wi
 from warpfront.model import LockInputs, Variant
 from warpfront.system.foreign import read_regular
 from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.index_rules import is_of_the_stack
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.sources import Link, NoAnswer, local_path
-from warpfront.wheels.trust import is_of_the_stack
 from warpfront.wheels.variants import (
     LONGEST_TEXT,
     VariantTable,

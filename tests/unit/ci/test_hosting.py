@@ -20,16 +20,16 @@ import pytest
 from fakes import FakeEngine
 from hosts import BUILDER, H100, Heard, a_process
 
-from warpfront.ci import holders
-from warpfront.ci.holders import device_holders, end_left_behind
+from warpfront.ci import device_processes as holders
+from warpfront.ci.device_processes import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS
+from warpfront.commands import readying, serving
+from warpfront.commands.readying import _make_room, tidy
+from warpfront.commands.serving import JIT_VARIABLE, JobSource, prepare, serve
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
 from warpfront.model import HostDevices
-from warpfront.pipeline.beside import readying, serving
-from warpfront.pipeline.beside.readying import _make_room, tidy
-from warpfront.pipeline.beside.serving import JIT_VARIABLE, JobSource, prepare, serve
 from warpfront.system.process import Command, Completed
 
 TOKEN = "a canary that no list of processes shows"

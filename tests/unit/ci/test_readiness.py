@@ -9,12 +9,12 @@ import pytest
 from fakes import FakeEngine
 from hosts import BUILDER, H100, Heard, a_process
 
-from warpfront.ci.holders import device_holders
+from warpfront.ci.device_processes import device_holders
 from warpfront.ci.readiness import ROOM_BYTES, unready
+from warpfront.commands.readying import named_runner, ready
 from warpfront.errors import InputError, UnavailableError
-from warpfront.inside.checks.hardware.values import Accelerator
 from warpfront.matrix.runners import Runner
-from warpfront.pipeline.beside.readying import named_runner, ready
+from warpfront_checks.hardware.values import Accelerator
 
 DEVICE = Accelerator(vendor="nvidia", index=0, arch="sm_90")
 

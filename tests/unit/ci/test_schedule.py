@@ -18,10 +18,10 @@ from warpfront.ci.schedule import (
     schedule,
     shards,
 )
+from warpfront.commands.workflows import packaged_limits
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.runners import Runner
 from warpfront.model import Cell
-from warpfront.pipeline.beside.workflows import packaged_limits
 
 UBUNTU = Runner(
     name="ubuntu",

@@ -8,7 +8,7 @@ from builders import a_built_image, a_check, a_verification
 
 from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
-from warpfront.ci.surfaces import (
+from warpfront.ci.summaries import (
     ANNOTATION_LIMIT,
     cut,
     error_commands,

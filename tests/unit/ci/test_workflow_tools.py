@@ -17,8 +17,8 @@ import yaml
 
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
+from warpfront.commands.workflows import ci_files, flow_of, packaged_limits, write
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.workflows import ci_files, flow_of, packaged_limits, write
 from warpfront.pipeline.workspace import open_workspace
 
 pytestmark = pytest.mark.process

@@ -27,13 +27,7 @@ from warpfront.ci.github_workflows import MATCHERS, QUEUE, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.robots import BASES, DEPENDABOT, RENOVATE, robot_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
-from warpfront.errors import InputError, LockError, MatrixError, Problem
-from warpfront.matrix.compat import packaged
-from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.runners import Runner
-from warpfront.matrix.scaffold import make_project
-from warpfront.model import CiOptions
-from warpfront.pipeline.beside.workflows import (
+from warpfront.commands.workflows import (
     ci_files,
     flow_of,
     packaged_limits,
@@ -41,6 +35,12 @@ from warpfront.pipeline.beside.workflows import (
     stale,
     write,
 )
+from warpfront.errors import InputError, LockError, MatrixError, Problem
+from warpfront.matrix.compat import packaged
+from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.runners import Runner
+from warpfront.matrix.scaffold import make_project
+from warpfront.model import CiOptions
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.origin import PUBLISH_WORKFLOW
 

@@ -12,10 +12,10 @@ from forge_interfaces import ForgeInterface, github_job, gitlab_job, standing_in
 from invoke.exceptions import Exit
 
 from warpfront.ci.schedule import Omitted, Schedule, Work
-from warpfront.doors.tasks.ci import ci
+from warpfront.cli.tasks.ci import ci
+from warpfront.commands.gathering import keep_plan
 from warpfront.errors import NotVerifiedError, UnavailableError
 from warpfront.matrix.scaffold import make_project
-from warpfront.pipeline.beside.gathering import keep_plan
 
 NOTHING = Schedule(scope="nightly", channel="", build={}, verify={})
 BENCHED = Schedule(

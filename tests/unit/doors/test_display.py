@@ -13,8 +13,8 @@ import pytest
 from builders import a_built_image, a_cell
 from rich.console import Console
 
-from warpfront.doors.display import Display
-from warpfront.doors.tasks.showing import print_plan, print_report
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.showing import print_plan, print_report
 from warpfront.errors import keep_secret
 from warpfront.matrix.plan import Action, PlannedCell
 from warpfront.model import Failed
@@ -247,7 +247,7 @@ def test_a_pipe_is_reminded_by_a_thread_that_ends_with_the_display(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reminded = threading.Event()
-    monkeypatch.setattr("warpfront.doors.display._REMINDER_SECONDS", 0.001)
+    monkeypatch.setattr("warpfront.cli.display._REMINDER_SECONDS", 0.001)
     monkeypatch.setattr(Display, "remind", lambda _display: reminded.set())
     with Display(io.StringIO()) as display:
         display.step(SHORT, "a")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from invoke.program import Program
 
-from warpfront.doors.tasks import namespace
+from warpfront.cli.tasks import namespace
+from warpfront.commands import preflighting
 from warpfront.errors import FindingsError, InputError, UndeterminedError
-from warpfront.pipeline.beside import preflighting
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.breaches import LineBreach, Preflight
 from warpfront.port.preflight.parts import Parts

@@ -7,20 +7,20 @@ import argparse
 import pytest
 from nox import registry
 
-from warpfront.doors.sessions import SESSION_TABLE
-from warpfront.doors.tasks import namespace
-from warpfront.inside.checks.architectures.library_options import (
+from warpfront.cli.sessions import SESSION_TABLE
+from warpfront.cli.tasks import namespace
+from warpfront_checks.architectures.library_options import (
     LIBRARY_OPTIONS,
     Library,
     add_library_options,
     parsed_library,
     read_library,
 )
-from warpfront.inside.checks.effort import (
+from warpfront_checks.check_options import (
     CHECK_SESSIONS,
     EFFORT_OPTIONS,
     SESSIONS,
-    Effort,
+    CheckOptions,
     add_effort_options,
     drawn_seeds,
     parsed_effort,
@@ -76,14 +76,14 @@ def parser() -> argparse.ArgumentParser:
 @pytest.mark.parametrize(
     "effort",
     [
-        Effort(),
-        Effort(quick=True),
-        Effort(run="r-1", seeds=drawn_seeds("r-1", 3)),
-        *(Effort(profile=name, seeds=(0, 1)) for name in profile_names()),
+        CheckOptions(),
+        CheckOptions(quick=True),
+        CheckOptions(run="r-1", seeds=drawn_seeds("r-1", 3)),
+        *(CheckOptions(profile=name, seeds=(0, 1)) for name in profile_names()),
     ],
     ids=lambda effort: " ".join(effort.arguments()),
 )
-def test_what_one_door_hands_on_the_next_reads_the_same(effort: Effort) -> None:
+def test_what_one_door_hands_on_the_next_reads_the_same(effort: CheckOptions) -> None:
     assert parsed_effort(parser().parse_args(effort.arguments())) == effort
 
 

@@ -10,7 +10,7 @@ from invoke.program import Program
 from series import noisy
 from training_logs import nemo_line, primus_log, tensorprimat
 
-from warpfront.doors.tasks import namespace
+from warpfront.cli.tasks import namespace
 from warpfront.errors import InputError, NotComparableError, SlowerError, UndeterminedError
 
 GIVEN = ("--gpus", "8", "--sequence", "8192", "--precision", "bf16", "--model", "llama3-8b")

@@ -20,9 +20,9 @@ from warpfront.wheels.lock import dump_lock, lock_inputs
 
 pytestmark = pytest.mark.process
 
-NEVER = ("warpfront.port", "warpfront.bench", "warpfront.release.bill", "cyclonedx", "packageurl")
+NEVER = ("warpfront.port", "warpfront.bench", "warpfront.release.sbom", "cyclonedx", "packageurl")
 EXTRAS = ("matplotlib", "numpy")
-OTHER_FAMILIES = ("warpfront.doors.tasks.speed", "warpfront.doors.tasks.porting")
+OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront.cli.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
 PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
@@ -111,7 +111,7 @@ BARE = """
 import sys
 for name in ("docker", "invoke", "jinja2", "pydantic", "requests", "rich", "tomli_w", "uv", "yaml"):
     sys.modules[name] = None
-from warpfront.doors import sessions
+from warpfront.cli import sessions
 import warpfront.report.junit, warpfront.report.profiles, warpfront.verify.verdict
 print(*(sessions.claims_for_target(target).vendor for target in sys.argv[1:]))
 """

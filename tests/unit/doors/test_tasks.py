@@ -21,16 +21,16 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 from invoke.tasks import Task
 
-from warpfront.doors.display import Display
-from warpfront.doors.tasks import FAMILIES, families_for, named_in, namespace, tasks_of
-from warpfront.doors.tasks.declaring import Chosen, Json, Option, command
+from warpfront.cli.display import Display
+from warpfront.cli.tasks import FAMILIES, families_for, named_in, namespace, tasks_of
+from warpfront.cli.tasks.declaring import Chosen, Json, Option, command
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
-from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Selection
 from warpfront.pipeline.verifying import RunOptions
 from warpfront.pipeline.workspace import open_workspace
+from warpfront_checks.check_options import CheckOptions
 
 SEEN: list[tuple[Selection, bool]] = []
 TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
@@ -256,9 +256,9 @@ EFFORT = {"quick": True, "profile": "torch", "seeds": "3", "run": "0", "selftest
 
 
 def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Effort] = []
+    asked: list[CheckOptions] = []
 
-    def verify(*_: object, effort: Effort, options: RunOptions, **__: object) -> tuple[()]:
+    def verify(*_: object, effort: CheckOptions, options: RunOptions, **__: object) -> tuple[()]:
         asked.append(effort)
         assert options == RunOptions(again=2, limit_seconds=60, user="12345", fresh=True)
         return ()
@@ -268,7 +268,7 @@ def test_verify_hands_on_how_much_to_check(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("warpfront.pipeline.verify", verify)
     how = {"again": "2", "limit_seconds": "60", "user": "12345", "fresh": True}
     run_task("verify", json=True, **how, **EFFORT)
-    assert asked == [Effort(quick=True, profile="torch", seeds=(0, 1, 2))]
+    assert asked == [CheckOptions(quick=True, profile="torch", seeds=(0, 1, 2))]
 
 
 def test_verify_says_why_it_did_not_come_to_a_cell_and_what_to_do(

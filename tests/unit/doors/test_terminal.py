@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from invoke.exceptions import Exit
 from rich.console import Console
 
-from warpfront.doors.display import Display
-from warpfront.doors.tasks.declaring import command
-from warpfront.doors.tasks.showing import finish, print_json, print_report
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.declaring import command
+from warpfront.cli.tasks.showing import finish, print_json, print_report
 from warpfront.errors import InputError
-from warpfront.inside.guard.visible import VisibleStream, visible, visible_json, visible_output
 from warpfront.model import Blocked
 from warpfront.report.rows import CellFacts, report_rows
+from warpfront_checks.guard.visible import VisibleStream, visible, visible_json, visible_output
 
 HOSTILE = (
     "a\x1b]0;title\x07\x1b[2Jb\x9b31m\u202egnp.exe\u2066\u200b\x08\r\x7f\u2028\udc80"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from invoke.program import Program
 
-from warpfront.doors.tasks import namespace, porting
+from warpfront.cli.tasks import namespace, porting
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.model import Blocked
 from warpfront.port.trying.trial import Miss, MissAnswer, Trial
@@ -111,6 +111,6 @@ def test_nothing_to_write_and_no_image_to_try_in_are_said(
     porting._show_trial(a_trial(1), porting.TrialOptions(write=True), json=False)
     assert "nothing to write: no package is missing" in capsys.readouterr().out
     blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="invoke build")
-    monkeypatch.setattr("warpfront.pipeline.beside.trial_runs.try_project", lambda *_: blocked)
+    monkeypatch.setattr("warpfront.commands.trial_runs.try_project", lambda *_: blocked)
     assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code
     assert "c: blocked: no image of it" in capsys.readouterr().out

@@ -15,8 +15,8 @@ from fakes import FakeEngine
 from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
-from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.model import LockInputs, Patch, Recipe, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
@@ -79,12 +79,12 @@ class Bench:
         }
         return LockInputs(**(facts | changes))  # type: ignore[arg-type]
 
-    def crafter(self, inputs: LockInputs) -> Crafter:
+    def builder(self, inputs: LockInputs) -> WheelBuilder:
         def builder(apt: tuple[str, ...]) -> tuple[Engine, str]:
             self.asked_apt.append(apt)
             return self.engine, self.image
 
-        return Crafter(
+        return WheelBuilder(
             inputs=inputs,
             root=self.root,
             cache=self.root / "cache",
@@ -101,7 +101,7 @@ class Bench:
             run=process.run,
             on_line=lambda _: None,
             wheelhouse=self.house,
-            crafting=self.crafter(inputs),
+            crafting=self.builder(inputs),
         )
 
     def folder(self, name: str, files: dict[str, str]) -> Source:
@@ -200,12 +200,12 @@ def test_a_machine_that_lacks_the_wheel_builds_it_again_and_takes_no_other(bench
     lock = bench.lock(inputs)
     (flash,) = [wheel for wheel in lock.wheels if wheel.name == "flash"]
     bench.house.path(flash).unlink()
-    bench.crafter(inputs).restore(flash, None, lock.builds[0])
+    bench.builder(inputs).restore(flash, None, lock.builds[0])
     assert bench.house.missing([flash]) == ()
     bench.house.path(flash).unlink()
     bench.container.marker = "other bytes"
     with pytest.raises(WheelError, match=r"flash-1\.0.*(wrong bytes|its lock says)"):
-        bench.crafter(inputs).restore(flash, None, lock.builds[0])
+        bench.builder(inputs).restore(flash, None, lock.builds[0])
 
 
 def test_a_folder_that_is_built_against_torch_goes_to_the_container(bench: Bench) -> None:
@@ -246,7 +246,7 @@ def test_patched_sources_are_what_is_built_under_a_version_that_says_so(bench: B
     assert patched.original is None
     assert read_lock(dump_lock(lock), path="pylock.cell.toml") == lock
     bench.house.path(flash).unlink()
-    bench.crafter(inputs).restore(flash, None, lock.builds[0])
+    bench.builder(inputs).restore(flash, None, lock.builds[0])
     assert bench.house.missing([flash]) == ()
     stale = bench.inputs(
         requirements=("flash",), builds=(RECIPE,), patches=(replace(patch, version="2.0"),)

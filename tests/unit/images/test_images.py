@@ -12,9 +12,9 @@ from conftest import Golden
 from rendering import render
 
 from warpfront.images.protection import guard_files, guard_policy
-from warpfront.inside.guard.policy import Policy
 from warpfront.model import Cell, WheelLock
 from warpfront.pipeline.workspace import open_workspace
+from warpfront_checks.guard.policy import Policy
 
 WORKSPACE = open_workspace(Path(__file__).parents[3])
 BY_ID = {cell.id: cell for cell in WORKSPACE.matrix.cells}

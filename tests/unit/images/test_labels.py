@@ -11,11 +11,11 @@ import pytest
 from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_patched_lock, a_wheel
 
 from warpfront.images.labels import image_labels, label_disagreements
-from warpfront.inside.checks.distributions import Installed
-from warpfront.inside.checks.image_facts import patched_versions
 from warpfront.model import BaseSource, Cell, Provenance, ResolvedBase
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.why import Why, why_text
+from warpfront_checks.distributions import Installed
+from warpfront_checks.image_facts import patched_versions
 
 CELLS = open_workspace(Path(__file__).parents[3]).matrix.cells
 

@@ -16,11 +16,11 @@ from warpfront.images.protection import (
     guard_policy,
     relaxed_files,
 )
-from warpfront.inside.guard.constraints import constraint_lines
-from warpfront.inside.guard.policy import Policy, policy_from
 from warpfront.model import Cell, Relaxed, WheelLock
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock import read_lock
+from warpfront_checks.guard.constraints import constraint_lines
+from warpfront_checks.guard.policy import Policy, policy_from
 
 ROOT = Path(__file__).parents[3]
 WORKSPACE = open_workspace(ROOT)
@@ -125,7 +125,7 @@ def test_the_build_context_holds_the_policy_and_every_file_of_the_guard() -> Non
     files = guard_files(policy_of(a_cell_of("cpu")), WORKSPACE.material.guard)
     assert policy_from(json.loads(files[POLICY])) == policy_of(a_cell_of("cpu"))
     guard = {
-        path.name for path in (ROOT / "src/warpfront/inside/guard").iterdir() if path.is_file()
+        path.name for path in (ROOT / "src/warpfront_checks/guard").iterdir() if path.is_file()
     }
     assert {name.removeprefix("guard/") for name in files} - {POLICY} == guard
 

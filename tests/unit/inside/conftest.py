@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stacks_site import ENTRY, Site
 
-from warpfront.inside.checks.stack import descriptions
+from warpfront_checks.stack import descriptions
 
 
 @pytest.fixture

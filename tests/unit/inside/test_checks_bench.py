@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.checks.bench import asking, formulas, nvml_state, peaks, state
-from warpfront.inside.checks.bench.formulas import Convolution, Decoder
-from warpfront.inside.checks.bench.rounds import time_cases
-from warpfront.inside.checks.bench.timed_cases import (
+from warpfront_checks.bench import formulas, nvml_state, peaks, state
+from warpfront_checks.bench import options as asking
+from warpfront_checks.bench.formulas import Convolution, Decoder
+from warpfront_checks.bench.rounds import time_cases
+from warpfront_checks.bench.timed_cases import (
     PRESETS,
     SEED,
     SUITES,
@@ -25,7 +26,7 @@ from warpfront.inside.checks.bench.timed_cases import (
     cases_of,
     chosen,
 )
-from warpfront.inside.checks.bench.timer import (
+from warpfront_checks.bench.timer import (
     BLOCKS,
     Budget,
     Clock,
@@ -33,7 +34,7 @@ from warpfront.inside.checks.bench.timer import (
     rotated,
     warm_up,
 )
-from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.machine_reader import ProgramOutput
 
 FOLDER = Path(asking.__file__).parent
 GIB = 2**30

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks.claims import (
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks.claims import (
     Claims,
     ClaimsError,
     claims_from,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bills import A_CONTENTS, BASH, NUMPY
 
-from warpfront.inside.checks.image_contents import (
+from warpfront_checks.image_contents import (
     LONGEST,
     MOST_PARTS,
     Carried,

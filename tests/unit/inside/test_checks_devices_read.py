@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.checks import enter
-from warpfront.inside.checks.hardware import nvml
-from warpfront.inside.checks.hardware.intel_devices import intel_arch, read_intel
-from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
-from warpfront.inside.checks.hardware.nvml import NvmlError, read_nvml
-from warpfront.inside.checks.hardware.values import Detected
-from warpfront.inside.checks.torch_devices import (
+from warpfront_checks import enter
+from warpfront_checks.hardware import nvml
+from warpfront_checks.hardware.intel_devices import intel_arch, read_intel
+from warpfront_checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.nvml import NvmlError, read_nvml
+from warpfront_checks.hardware.values import Detected
+from warpfront_checks.torch_devices import (
     build_of,
     read_arch_list,
     read_facts,

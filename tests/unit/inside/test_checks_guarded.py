@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from guarded import GUARD, cpu_policy, sealed_cpu
 
-from warpfront.inside.checks import guarded
-from warpfront.inside.checks.guarded import check_guard, policy_differences
-from warpfront.inside.checks.results import FAILED, PASSED, CheckFinding
-from warpfront.inside.guard.channels import environment_channels
-from warpfront.inside.guard.imports import Start
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import Policy, Shim
+from warpfront_checks import guarded
+from warpfront_checks.guard.channels import environment_channels
+from warpfront_checks.guard.imports import Start
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import Policy, Shim
+from warpfront_checks.guarded import check_guard, policy_differences
+from warpfront_checks.results import FAILED, PASSED, CheckFinding
 
 
 @pytest.fixture

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks.claimed_device import judge_presence
-from warpfront.inside.checks.detection import detect, disagreements
-from warpfront.inside.checks.hardware import Hardware, Machine, read_hardware
-from warpfront.inside.checks.hardware.amd_devices import decode_gfx, read_properties
-from warpfront.inside.checks.hardware.gaudi_devices import gaudi_arch
-from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
-from warpfront.inside.checks.hardware.mishaps import mishaps, read_health
-from warpfront.inside.checks.hardware.recording import Recorded, Recording, RecordingError
-from warpfront.inside.checks.hardware.visibility import resolve_visibility
-from warpfront.inside.checks.torch_devices import Device, TorchFacts
+from warpfront.cli.sessions import claims_for_target
+from warpfront.commands.doctor import examine_hardware
 from warpfront.model import Outcome
-from warpfront.pipeline.beside.doctor import examine_hardware
+from warpfront_checks.claimed_device import judge_presence
+from warpfront_checks.detection import detect, disagreements
+from warpfront_checks.hardware import Hardware, Machine, read_hardware
+from warpfront_checks.hardware.amd_devices import decode_gfx, read_properties
+from warpfront_checks.hardware.device_errors import mishaps, read_health
+from warpfront_checks.hardware.gaudi_devices import gaudi_arch
+from warpfront_checks.hardware.machine_reader import ProgramOutput
+from warpfront_checks.hardware.recording import Recorded, Recording, RecordingError
+from warpfront_checks.hardware.visibility import resolve_visibility
+from warpfront_checks.torch_devices import Device, TorchFacts
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
 ALL = sorted(folder.name for folder in RECORDINGS.iterdir())

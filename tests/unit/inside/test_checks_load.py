@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks import load
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.distributions import Installed
-from warpfront.inside.checks.results import (
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks import load
+from warpfront_checks.claims import Claims
+from warpfront_checks.distributions import Installed
+from warpfront_checks.results import (
     ERROR,
     FAILED,
     PASSED,
@@ -25,7 +25,7 @@ from warpfront.inside.checks.results import (
     failed,
     passed,
 )
-from warpfront.inside.checks.torch_devices import read_arch_list, read_facts
+from warpfront_checks.torch_devices import read_arch_list, read_facts
 
 
 def fake_torch(

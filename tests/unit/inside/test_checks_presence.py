@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks import __main__ as checks
-from warpfront.inside.checks.effort import CHECK_SESSIONS, SESSIONS, CheckSession, Effort
-from warpfront.inside.checks.hardware.recording import Recorded
-from warpfront.inside.checks.results import Recorder
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks import __main__ as checks
+from warpfront_checks.check_options import CHECK_SESSIONS, SESSIONS, CheckOptions, CheckSession
+from warpfront_checks.hardware.recording import Recorded
+from warpfront_checks.results import Recorder
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
 CHECKS = Path(checks.__file__).parent
@@ -40,13 +40,13 @@ def recorded(
 ) -> tuple[bool, dict[str, Any]]:
     monkeypatch.setattr(checks, "Machine", lambda: Recorded(RECORDINGS / machine))
     recorder = Recorder(session=session, target=target, folder=folder)
-    checks.record(session, claims_for_target(target), recorder, Effort(quick=True))
+    checks.record(session, claims_for_target(target), recorder, CheckOptions(quick=True))
     return recorder.finish(), json.loads((folder / f"{session}.json").read_text())
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, session: str, compute: Callable[..., None]) -> None:
     """What a session runs, replaced."""
-    name = "warpfront.inside.checks.stand_in"
+    name = "warpfront_checks.stand_in"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(compute=compute))
     row = CheckSession(says="", records=("stand_in:compute",))
     monkeypatch.setitem(CHECK_SESSIONS, session, row)

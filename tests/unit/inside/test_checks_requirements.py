@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.checks import distributions
-from warpfront.inside.checks.closure import judge_closure
-from warpfront.inside.checks.distributions import (
+from warpfront_checks import distributions
+from warpfront_checks.closure import judge_closure
+from warpfront_checks.distributions import (
     Installed,
     closure_conflicts,
     duplicates,
@@ -16,7 +16,7 @@ from warpfront.inside.checks.distributions import (
     read_installed,
     version_differences,
 )
-from warpfront.inside.guard.policy import normalized
+from warpfront_checks.guard.policy import normalized
 
 
 def judge(line: str, *, extras: str = "", **versions: str) -> tuple[int, int]:

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpfront.inside.checks import results
-from warpfront.inside.checks.results import (
+from warpfront_checks import results
+from warpfront_checks.results import (
     Check,
     CheckFinding,
     Recorder,

@@ -15,9 +15,9 @@ import pytest
 from nox import Session
 
 import warpfront
-from warpfront.doors import sessions
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks.results import write_json
+from warpfront.cli import sessions
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks.results import write_json
 
 PACKAGE = Path(warpfront.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -143,7 +143,7 @@ def test_what_cannot_be_verified_here_is_said_before_anything_runs(
 def test_checks_without_claims_say_where_they_come_from(tmp_path: Path) -> None:
     argv = ["load", "--claims", str(tmp_path / "none.json"), "--results", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "warpfront.inside.checks", *argv],
+        [sys.executable, "-m", "warpfront_checks", *argv],
         capture_output=True,
         text=True,
         check=False,

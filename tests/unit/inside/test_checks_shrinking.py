@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.checks.architectures.library_options import (
+from warpfront_checks.architectures.library_options import (
     Library,
     add_library_options,
     parsed_library,
 )
-from warpfront.inside.checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
+from warpfront_checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
 
 BY_NAME = {manner.name: manner for manner in MANNERS}
 NAMED, EXACT = BY_NAME["sizes by name"], BY_NAME["in proportion"]
@@ -139,7 +139,7 @@ def test_a_count_that_is_a_lists_length_stays_the_lists_length() -> None:
 
 
 def test_no_architecture_is_known_by_name() -> None:
-    import warpfront.inside.checks.architectures.shrinking as module
+    import warpfront_checks.architectures.shrinking as module
 
     with open(module.__file__, encoding="utf-8") as file:  # noqa: PTH123
         text = file.read()

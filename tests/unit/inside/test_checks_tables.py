@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import warpfront.inside.checks
-from warpfront.inside.checks.effort import asked_profile, current_profile, profile_names
-from warpfront.inside.checks.mutation_table import draw
-from warpfront.inside.checks.verification_page import PARTS, main, redrawn, replaced
+import warpfront_checks
+from warpfront_checks.check_options import asked_profile, current_profile, profile_names
+from warpfront_checks.mutation_table import draw
+from warpfront_checks.verification_page import PARTS, main, redrawn, replaced
 
-CHECKS = Path(warpfront.inside.checks.__file__).parent
+CHECKS = Path(warpfront_checks.__file__).parent
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE, RESULTS = DOCS / "verification.md", DOCS / "results"
 
@@ -49,7 +49,7 @@ def test_a_table_goes_between_its_markers_and_nowhere_else() -> None:
 
 
 def test_every_count_of_the_page_of_verification_is_that_of_the_results() -> None:
-    """Else: python -m warpfront.inside.checks.verification_page, as the page says."""
+    """Else: python -m warpfront_checks.verification_page, as the page says."""
     assert redrawn(PAGE.read_text(), RESULTS) == PAGE.read_text()
 
 

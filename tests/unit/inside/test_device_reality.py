@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks import interposers
-from warpfront.inside.checks.claimed_device import computes, judge_reality
-from warpfront.inside.checks.hardware import Hardware, read_hardware
-from warpfront.inside.checks.hardware.kernel_view import KernelView, read_kernel
-from warpfront.inside.checks.hardware.recording import Recorded
-from warpfront.inside.checks.interposers import Answering, emulators, known_to_kernel, preloads
-from warpfront.inside.checks.results import CheckFinding
-from warpfront.inside.checks.torch_devices import Device, TorchFacts
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks import interposers
+from warpfront_checks.claimed_device import computes, judge_reality
+from warpfront_checks.hardware import Hardware, read_hardware
+from warpfront_checks.hardware.kernel_view import KernelView, read_kernel
+from warpfront_checks.hardware.recording import Recorded
+from warpfront_checks.interposers import Answering, emulators, known_to_kernel, preloads
+from warpfront_checks.results import CheckFinding
+from warpfront_checks.torch_devices import Device, TorchFacts
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
 SOURCE = Path(interposers.__file__).parents[3]
@@ -190,10 +190,10 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from types import SimpleNamespace as N
-from warpfront.doors.sessions import claims_for_target
-from warpfront.inside.checks.claimed_device import find_device
-from warpfront.inside.checks.hardware import Machine, read_hardware
-from warpfront.inside.checks.results import Recorder
+from warpfront.cli.sessions import claims_for_target
+from warpfront_checks.claimed_device import find_device
+from warpfront_checks.hardware import Machine, read_hardware
+from warpfront_checks.results import Recorder
 target = sys.argv[1]
 amd = target.startswith("gfx")
 one = N(name="AMD Instinct MI300X", gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=0,
@@ -274,7 +274,7 @@ def test_a_device_that_no_kernel_has_is_emulated(tmp_path: Path) -> None:
 
 
 def read_kernel_here(vendor: str) -> KernelView:
-    from warpfront.inside.checks.hardware import Machine
+    from warpfront_checks.hardware import Machine
 
     return read_kernel(Machine(), vendor)
 

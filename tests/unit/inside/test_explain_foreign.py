@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from result_files import results_document
 
-from warpfront.inside.checks.explaining import UnexplainedError, explained
-from warpfront.inside.checks.results import ResultsError
+from warpfront_checks.explaining import UnexplainedError, explained
+from warpfront_checks.results import ResultsError
 
 PLAIN = "plain case"
 PIECES = (

@@ -11,8 +11,8 @@ import pytest
 from adversary.cases import read_cases
 from guarded import cpu_policy
 
-from warpfront.inside.guard.going_back import Releases
-from warpfront.inside.guard.refusal import explanation, stopped
+from warpfront_checks.guard.going_back import Releases
+from warpfront_checks.guard.refusal import explanation, stopped
 
 RECORDED = sorted((Path(__file__).parents[2] / "golden" / "refusals").iterdir())
 # An advice -> the case that follows it, with what its command must hold. Advice to ask for less

@@ -29,9 +29,9 @@ from guarded import (
 )
 from stand_in_torch import extension_module
 
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.sealing import seal
-from warpfront.inside.guard.sitecustomize_file import block
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.sealing import seal
+from warpfront_checks.guard.sitecustomize_file import block
 
 pytestmark = pytest.mark.process
 
@@ -49,8 +49,8 @@ LOAD = """
 import json, sys
 sys.path.append({src!r})
 from pathlib import Path
-from warpfront.inside.checks.guarded import check_guard
-from warpfront.inside.guard.places import Places
+from warpfront_checks.guarded import check_guard
+from warpfront_checks.guard.places import Places
 home, etc, packages = map(Path, {places!r})
 found = check_guard({claimed!r}, Places(home=home, etc=etc, site_packages=packages))
 print(json.dumps([found.outcome, found.reason]))

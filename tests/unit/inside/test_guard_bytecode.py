@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from guarded import cpu_policy, findings, install_cpu_stack, places_below
 
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.sealing import seal
 
 UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 

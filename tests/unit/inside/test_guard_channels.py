@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from guarded import cpu_policy, findings, places_below, sealed_cpu
 
-from warpfront.inside.guard.channels import (
+from warpfront_checks.guard.channels import (
     channel_files,
     channel_findings,
     environment_channels,
     pth_text,
 )
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import GuardError
-from warpfront.inside.guard.writing import write_files
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import GuardError
+from warpfront_checks.guard.writing import write_files
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from guarded import GuardedPython, a_guarded_python, findings, make_environment, sealed_cpu
 
-from warpfront.inside.guard.channels import installing, profile_text
-from warpfront.inside.guard.sitecustomize_file import block
+from warpfront_checks.guard.channels import installing, profile_text
+from warpfront_checks.guard.sitecustomize_file import block
 
 pytestmark = pytest.mark.process
 

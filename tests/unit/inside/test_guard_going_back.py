@@ -11,9 +11,9 @@ import pytest
 from guarded import a_guarded_python, cpu_policy
 from standins import stand_in_wheel
 
-from warpfront.inside.guard.going_back import Releases, goes_with
-from warpfront.inside.guard.policy import Policy
-from warpfront.inside.guard.refusal import explanation, going_back, stopped
+from warpfront_checks.guard.going_back import Releases, goes_with
+from warpfront_checks.guard.policy import Policy
+from warpfront_checks.guard.refusal import explanation, going_back, stopped
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def pip_install(folder: Path, blocked: int, wants: str = "torch>=2.15") -> Any:
 def test_a_pip_that_is_made_otherwise_is_a_pip_all_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from warpfront.inside.guard.startup import _with_pip
+    from warpfront_checks.guard.startup import _with_pip
 
     _with_pip("watch_releases", SimpleNamespace(), "/nowhere")
     assert "refusals of pip are not explained" in capsys.readouterr().err

@@ -17,12 +17,12 @@ from guarded import (
     sealed_cpu,
 )
 
-from warpfront.inside.guard.channels import channel_findings, environment_channels
-from warpfront.inside.guard.imports import Start
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import read_policy
-from warpfront.inside.guard.sealing import seal
-from warpfront.inside.guard.sitecustomize_file import block, with_block
+from warpfront_checks.guard.channels import channel_findings, environment_channels
+from warpfront_checks.guard.imports import Start
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import read_policy
+from warpfront_checks.guard.sealing import seal
+from warpfront_checks.guard.sitecustomize_file import block, with_block
 
 SOUND = Start(finders=(), modules=("os", "sys"))
 A_FINDER = """

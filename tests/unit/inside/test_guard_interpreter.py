@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.guard import interpreter
-from warpfront.inside.guard.interpreter import interpreter_problems, interpreter_text
-from warpfront.inside.guard.places import Places
+from warpfront_checks.guard import interpreter
+from warpfront_checks.guard.interpreter import interpreter_problems, interpreter_text
+from warpfront_checks.guard.places import Places
 
 ELF = b"\x7fELF an interpreter"
 

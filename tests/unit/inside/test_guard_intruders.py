@@ -14,10 +14,10 @@ import pytest
 from guarded import TORCH, GuardedPython, a_guarded_python, cpu_policy, install
 from stand_in_torch import extension_module
 
-from warpfront.inside.guard import watch
-from warpfront.inside.guard.libraries import Shadow, mapped, sealed_libraries, shadows
-from warpfront.inside.guard.manifest import Manifest
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard import watch
+from warpfront_checks.guard.libraries import Shadow, mapped, sealed_libraries, shadows
+from warpfront_checks.guard.manifest import Manifest
+from warpfront_checks.guard.sealing import seal
 
 pytestmark = pytest.mark.process
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from guarded import compiled_guard, cpu_policy
 
-from warpfront.inside.guard.launcher import _as_dry_run, command_of, overrides_of, real_uv
-from warpfront.inside.guard.refusal import explanation
+from warpfront_checks.guard.launcher import _as_dry_run, command_of, overrides_of, real_uv
+from warpfront_checks.guard.refusal import explanation
 
 FAKE_UV = r"""#!/bin/sh
 printf '%s\t' "${RUST_LOG+ahead}" "$@" >>CALLS

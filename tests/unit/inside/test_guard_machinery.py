@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from warpfront.inside.guard.machinery import machinery_problems, replaced_builtins
+from warpfront_checks.guard.machinery import machinery_problems, replaced_builtins
 
 EXTERNAL: Any = sys.modules["_frozen_importlib_external"]
 CORE: Any = sys.modules["_frozen_importlib"]
@@ -56,7 +56,7 @@ def test_a_changed_part_is_named(owner: Any, name: str) -> None:
     """In a process of its own: the threads of a test runner import while a part is changed."""
     changing = f"""
 import importlib.machinery, sys
-from warpfront.inside.guard.machinery import machinery_problems
+from warpfront_checks.guard.machinery import machinery_problems
 def anything(*_, **__): ...
 owner = {_place_of(owner)}
 own = getattr(owner, {name!r})

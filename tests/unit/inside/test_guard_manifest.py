@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from guarded import TORCH, findings, install, places_below, sealed_cpu, sealed_rocm
 
-from warpfront.inside.guard.manifest import Manifest, manifest_text, read_manifest, size_differences
-from warpfront.inside.guard.measuring import differences, installed, measure, strays
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import GuardError
+from warpfront_checks.guard.manifest import Manifest, manifest_text, read_manifest, size_differences
+from warpfront_checks.guard.measuring import differences, installed, measure, strays
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import GuardError
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.inside.guard.names import (
+from warpfront.matrix.vendors import VENDORS
+from warpfront_checks.guard.names import (
     default_policy,
     read_toolkit,
     sentinels,
     stack_patterns,
     triton_shims,
 )
-from warpfront.inside.guard.policy import GuardError
-from warpfront.matrix.vendors import VENDORS
+from warpfront_checks.guard.policy import GuardError
 
 TOOLKITS = ["cuda", "rocm", "cpu", "synapseai", "xpu"]
 

@@ -11,11 +11,11 @@ import pytest
 from guarded import TORCH, VISION, cpu_policy, findings, install, places_below, remove
 from packaging.requirements import Requirement
 
-from warpfront.inside.guard.constraints import constraint_lines, needs_text
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import read_policy
-from warpfront.inside.guard.relaxing import relax
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard.constraints import constraint_lines, needs_text
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import read_policy
+from warpfront_checks.guard.relaxing import relax
+from warpfront_checks.guard.sealing import seal
 
 ASKED_FOR = (
     "filelock",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.inside.guard.pip_configuration import (
+from warpfront_checks.guard.pip_configuration import (
     listed_constraints,
     unguarded_sections,
     with_constraint,
 )
-from warpfront.inside.guard.policy import GuardError
+from warpfront_checks.guard.policy import GuardError
 
 OURS = "/opt/warpfront/guard/constraints.txt"
 

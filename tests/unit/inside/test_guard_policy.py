@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from guarded import cpu_policy, rocm_policy
 
-from warpfront.inside.guard.constraints import constraints_text
-from warpfront.inside.guard.policy import GuardError, Policy, normalized, policy_from, read_policy
+from warpfront_checks.guard.constraints import constraints_text
+from warpfront_checks.guard.policy import GuardError, Policy, normalized, policy_from, read_policy
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.inside.guard.policy import (
+from warpfront_checks.guard.policy import (
     GuardError,
     Policy,
     Shim,

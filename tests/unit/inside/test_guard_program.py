@@ -18,7 +18,7 @@ from guarded import (
     remove,
 )
 
-from warpfront.inside.guard.places import HOME, places_of_this_python
+from warpfront_checks.guard.places import HOME, places_of_this_python
 
 pytestmark = pytest.mark.process
 

@@ -18,12 +18,12 @@ import pytest
 from conftest import Golden
 from guarded import rocm_policy
 
-from warpfront.inside.guard.pip_listening import (
+from warpfront_checks.guard.pip_listening import (
     _explain_at_exit,
     _Listener,
     listen_to_pip,
 )
-from warpfront.inside.guard.refusal import (
+from warpfront_checks.guard.refusal import (
     explanation,
     read_demands,
 )

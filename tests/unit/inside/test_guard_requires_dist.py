@@ -11,7 +11,7 @@ from packaging.markers import Marker, default_environment
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from warpfront.inside.guard.requires_dist import UnreadableError, read_requirement, sort_key
+from warpfront_checks.guard.requires_dist import UnreadableError, read_requirement, sort_key
 
 VERSIONS = (
     "1.0",

@@ -24,13 +24,13 @@ from guarded import (
     sealed_rocm,
 )
 
-from warpfront.inside.guard import measuring
-from warpfront.inside.guard.manifest import Manifest, read_manifest
-from warpfront.inside.guard.measuring import installed, measure
-from warpfront.inside.guard.names import default_policy
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import GuardError, Policy, read_policy
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard import measuring
+from warpfront_checks.guard.manifest import Manifest, read_manifest
+from warpfront_checks.guard.measuring import installed, measure
+from warpfront_checks.guard.names import default_policy
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import GuardError, Policy, read_policy
+from warpfront_checks.guard.sealing import seal
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.guard import user_environment
-from warpfront.inside.guard.user_environment import MARK, provide
+from warpfront_checks.guard import user_environment
+from warpfront_checks.guard.user_environment import MARK, provide
 
 UNKNOWN = 3_012_345
 LIBRARY = Path(user_environment.__file__).parent

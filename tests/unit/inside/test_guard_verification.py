@@ -23,12 +23,12 @@ from guarded import (
     verified,
 )
 
-from warpfront.inside.guard.manifest import read_manifest
-from warpfront.inside.guard.measuring import differences, written_since
-from warpfront.inside.guard.places import Places
-from warpfront.inside.guard.policy import Policy
-from warpfront.inside.guard.relaxing import relax
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard.manifest import read_manifest
+from warpfront_checks.guard.measuring import differences, written_since
+from warpfront_checks.guard.places import Places
+from warpfront_checks.guard.policy import Policy
+from warpfront_checks.guard.relaxing import relax
+from warpfront_checks.guard.sealing import seal
 
 
 @pytest.fixture

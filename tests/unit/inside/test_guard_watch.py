@@ -19,7 +19,7 @@ from guarded import (
     make_environment,
 )
 
-from warpfront.inside.guard.sealing import seal
+from warpfront_checks.guard.sealing import seal
 
 pytestmark = pytest.mark.process
 

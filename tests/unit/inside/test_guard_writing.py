@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.guard.policy import GuardError
-from warpfront.inside.guard.writing import write_files
+from warpfront_checks.guard.policy import GuardError
+from warpfront_checks.guard.writing import write_files
 
 
 def tree(folder: Path) -> list[str]:

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from stacks_site import EXTENSION, OWN, WHOLE, WITHOUT_LIBRARY, Site, found
 
-from warpfront.inside.checks.stack import installed_code
-from warpfront.inside.checks.stack.elf_symbols import (
+from warpfront_checks.stack import installed_code
+from warpfront_checks.stack.elf_symbols import (
     DRIVERS,
     LoaderPaths,
     dynamic_of,
     loader_paths,
     read_dynamic,
 )
-from warpfront.inside.checks.stack.installed_code import (
+from warpfront_checks.stack.installed_code import (
     added_to,
     find_lacking_libraries,
     find_other_numpy,

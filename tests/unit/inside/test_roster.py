@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.inside.checks.architectures.roster import (
+from warpfront_checks.architectures.roster import (
     Architecture,
     LibraryError,
     architectures,

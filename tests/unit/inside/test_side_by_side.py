@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from warpfront.doors import sessions
-from warpfront.inside.checks import children, finding_beside, side_by_side
-from warpfront.inside.checks.children import CRASHED, DONE, Returned
-from warpfront.inside.checks.effort import SESSIONS, Effort
-from warpfront.inside.checks.results import failed
-from warpfront.inside.checks.side_by_side import ENDINGS, places, progress, run_side_by_side
+from warpfront.cli import sessions
+from warpfront_checks import children
+from warpfront_checks import parallel_checks as finding_beside
+from warpfront_checks import parallel_sessions as side_by_side
+from warpfront_checks.check_options import SESSIONS, CheckOptions
+from warpfront_checks.children import CRASHED, DONE, Returned
+from warpfront_checks.parallel_sessions import ENDINGS, places, progress, run_side_by_side
+from warpfront_checks.results import failed
 
 
 def test_each_session_ends_by_itself_and_load_begins_before_torch(
@@ -107,7 +109,7 @@ def test_who_cannot_use_the_parents_driver_begins_anew(monkeypatch: pytest.Monke
     begun: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
     side_by_side._begin_anew("models", ("--quick",))
-    assert begun[0][1:] == ["-m", "warpfront.inside.checks", "models", "--quick"]
+    assert begun[0][1:] == ["-m", "warpfront_checks", "models", "--quick"]
     for poisoned in (True, False):
         torch = type(
             "torch", (), {"cuda": type("cuda", (), {"_is_in_bad_fork": lambda p=poisoned: p})}
@@ -198,7 +200,7 @@ def test_a_session_without_an_ending_is_run_alone(
     asked: list[tuple[str, ...]] = []
 
     def run_checks(
-        _: object, names: str | tuple[str, ...], __: Path, results: Path, ___: Effort
+        _: object, names: str | tuple[str, ...], __: Path, results: Path, ___: CheckOptions
     ) -> str:
         asked.append((names,) if isinstance(names, str) else tuple(names))
         if not isinstance(names, str):
@@ -207,7 +209,7 @@ def test_a_session_without_an_ending_is_run_alone(
 
     monkeypatch.setattr(sessions, "_run_checks", run_checks)
     names = ("load", "numerics", "golden")
-    ended = sessions._run_together(None, names, tmp_path, tmp_path, Effort())  # type: ignore[arg-type]
+    ended = sessions._run_together(None, names, tmp_path, tmp_path, CheckOptions())  # type: ignore[arg-type]
     assert ended == {"load": "", "numerics": "Returned code 1", "golden": "it hung"}
     assert asked == [names, ("golden",)]
 
@@ -237,7 +239,7 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
 
     monkeypatch.setattr(finding_beside, "begin_beside", begin)
     asked = {"first": {"name": "a"}, "second": {"name": "b"}}
-    checks = finding_beside.begin_checks("module:find", asked, Effort(seeds=(7,)), lanes=2)
+    checks = finding_beside.begin_checks("module:find", asked, CheckOptions(seeds=(7,)), lanes=2)
     found = [check.find() for check in checks]
     assert [check.name for check in checks] == ["first", "second"]
     assert found[0] == failed("wrong", answers=3)
@@ -247,10 +249,10 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
 def test_a_child_finds_out_with_the_effort_that_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    effort = Effort(quick=True, seeds=(7, 8), run="x")
+    effort = CheckOptions(quick=True, seeds=(7, 8), run="x")
     sent = json.loads(json.dumps({"find": "effort:tried", "effort": vars(effort), "arguments": {}}))
     monkeypatch.setattr(
-        "warpfront.inside.checks.effort.tried",
+        "warpfront_checks.check_options.tried",
         lambda *, effort: failed(repr(effort)),
         raising=False,
     )

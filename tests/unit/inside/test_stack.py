@@ -26,15 +26,15 @@ from stacks_site import (
     outcomes,
 )
 
-from warpfront.inside.checks.claims import Claims, claims_from
-from warpfront.inside.checks.compiling.programs import Ended
-from warpfront.inside.checks.results import Recorder, unavailable
-from warpfront.inside.checks.stack import descriptions, stack_checks
-from warpfront.inside.checks.stack.descriptions import description, names
-from warpfront.inside.checks.stack.elf_symbols import lacking, read_elf
-from warpfront.inside.guard.policy import Policy
 from warpfront.model import Smoke
 from warpfront.verify.image_claims import image_claims
+from warpfront_checks.claims import Claims, claims_from
+from warpfront_checks.compiling.programs import Ended
+from warpfront_checks.guard.policy import Policy
+from warpfront_checks.results import Recorder, unavailable
+from warpfront_checks.stack import descriptions, stack_checks
+from warpfront_checks.stack.descriptions import description, names
+from warpfront_checks.stack.elf_symbols import lacking, read_elf
 
 pytestmark = pytest.mark.process
 

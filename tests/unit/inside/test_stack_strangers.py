@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from stacks_site import EXTENSION, OWN, USES, WHOLE, Site, found
 
-from warpfront.inside.checks.claims import Claims
-from warpfront.inside.checks.results import Recorder
-from warpfront.inside.checks.stack import stack_checks
-from warpfront.inside.checks.stack.descriptions import description
-from warpfront.inside.checks.stack.starts import nothing_starts
+from warpfront_checks.claims import Claims
+from warpfront_checks.results import Recorder
+from warpfront_checks.stack import stack_checks
+from warpfront_checks.stack.descriptions import description
+from warpfront_checks.stack.starts import nothing_starts
 
 pytestmark = pytest.mark.process
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from warpfront.errors import MatrixError
-from warpfront.inside.checks.effort import SESSIONS
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront_checks.check_options import SESSIONS
 
 HEAD = """\
 schema: 1

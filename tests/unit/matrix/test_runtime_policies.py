@@ -10,13 +10,13 @@ from builders import A_PROJECT, A_RESOLVED_BASE, a_lock
 
 from warpfront.errors import MatrixError
 from warpfront.images.labels import POLICIES, image_labels
-from warpfront.inside.checks.claims import claims_from
-from warpfront.inside.guard.policy import Policy
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.matrix.runtime_policies import packaged_policies, policies_of, refusals
 from warpfront.model import Cell, Provenance, Toolkit
 from warpfront.verify.image_claims import image_claims
+from warpfront_checks.claims import claims_from
+from warpfront_checks.guard.policy import Policy
 
 ROOT = Path(__file__).parents[3]
 LAZY = "PT_HPU_LAZY_MODE"

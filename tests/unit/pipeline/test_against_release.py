@@ -17,19 +17,19 @@ from series import noisy
 from warpfront.bench.night_standing import NightStanding
 from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
-from warpfront.doors.display import Display
+from warpfront.cli.display import Display
+from warpfront.commands import against_release, benching
+from warpfront.commands.against_release import (
+    hold_against_release,
+    kept_standing,
+    last_release,
+)
 from warpfront.errors import FailureKind, SlowerError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Failed
-from warpfront.pipeline.beside import against_release, benching
-from warpfront.pipeline.beside.against_release import (
-    hold_against_release,
-    kept_standing,
-    last_release,
-)
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.release.ledger import Stock
 

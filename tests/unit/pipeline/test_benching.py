@@ -13,14 +13,14 @@ from fakes import FakeEngine
 
 from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
-from warpfront.doors.display import Display
+from warpfront.cli.display import Display
+from warpfront.commands import benching
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.bench.asking import BenchEffort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
-from warpfront.pipeline.beside import benching
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront_checks.bench.options import BenchEffort
 
 TIMINGS: dict[str, Any] = {
     "schema": 1,

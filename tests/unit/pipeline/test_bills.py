@@ -13,15 +13,15 @@ from builders import a_built_image, a_check, a_lock, a_verification, a_wheel
 from invoke.exceptions import Exit
 from standins import stand_in_wheel
 
-from warpfront.doors.tasks import namespace
+from warpfront.cli.tasks import namespace
+from warpfront.commands.bills import Billed, bills
+from warpfront.commands.why_dependency import who_asked
 from warpfront.errors import BlockedError
 from warpfront.images.labels import CELL, LOCK
 from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Cell, Selection, Verification, WheelLock
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.pipeline.beside.bills import Billed, bills
-from warpfront.pipeline.beside.who_asked import who_asked
 from warpfront.pipeline.within.image_papers import Known, bill_for, statement_papers
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof

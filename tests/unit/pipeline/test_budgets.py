@@ -9,7 +9,7 @@ import pytest
 from builders import a_built_image, a_cell, a_lock
 from standins import stand_in_wheel
 
-from warpfront.images.weights import largest, weights_of
+from warpfront.images.size_breakdown import largest, weights_of
 from warpfront.model import BuiltImage, Cell, Failed, LockedWheel, WheelLock
 from warpfront.pipeline.within.budgets import within_budget
 from warpfront.system.store import Store

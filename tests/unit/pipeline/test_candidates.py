@@ -12,11 +12,7 @@ import pytest
 from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
 
-from warpfront.errors import RegistryError, RegistryFault
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED
-from warpfront.matrix.reading import Matrix
-from warpfront.model import Alias, BuiltImage, Cell, Channel, Failed, Project
-from warpfront.pipeline.beside.candidates import (
+from warpfront.commands.candidates import (
     NAME,
     Candidate,
     _sent,
@@ -24,9 +20,13 @@ from warpfront.pipeline.beside.candidates import (
     send,
     take_candidate,
 )
+from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED
+from warpfront.matrix.reading import Matrix
+from warpfront.model import Alias, BuiltImage, Cell, Channel, Failed, Project
+from warpfront.release.inventory import stock_of
 from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
-from warpfront.release.stock import stock_of
 from warpfront.system.store import Store
 
 CELL_HERE = a_cell(targets=("x86_64",))

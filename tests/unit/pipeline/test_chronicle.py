@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.commands.run_history import NIGHTS, RUNS, branch_history
 from warpfront.errors import UnavailableError
-from warpfront.pipeline.beside.chronicle import NIGHTS, RUNS, branch_history
 from warpfront.system.process import Command, Completed, run
 
 pytestmark = pytest.mark.process

@@ -16,19 +16,19 @@ from builders import a_built_image, a_cell, a_verification
 from fakes import FakeEngine
 from invoke.exceptions import Exit
 
-from warpfront.doors import tasks
+from warpfront.cli import tasks
 from warpfront.errors import InputError, MatrixError, NothingSelectedError
 from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Outcome, Selection, Toolkit
-from warpfront.pipeline.beside.compiling import (
+from warpfront.pipeline.within.compiling import (
     CompileRequest,
     compile_tree,
     left_files,
     read_compile_target,
 )
-from warpfront.pipeline.beside.projects import project_trees, with_project_checked
+from warpfront.pipeline.within.projects import project_trees, with_project_checked
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.port.compilation_forms import compilation_sarif, compilation_text
 from warpfront.port.compile.job_document import Bounds
@@ -374,7 +374,7 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
     monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront.pipeline.beside.compiling.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.pipeline.within.compiling.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from standins import serve_index, stand_in_wheel
 
+from warpfront.commands import preflighting
+from warpfront.commands.preflighting import examine
 from warpfront.model import Distribution, LockInputs
-from warpfront.pipeline.beside import preflighting
-from warpfront.pipeline.beside.preflighting import examine
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Kind
 from warpfront.port.preflight.breaches import Preflight

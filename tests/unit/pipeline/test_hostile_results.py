@@ -22,7 +22,6 @@ from warpfront import pipeline
 from warpfront.errors import EngineError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Cell, Failed, Outcome, Selection, Verification
 from warpfront.pipeline.verifying import Verified, verify_cells
@@ -33,6 +32,7 @@ from warpfront.report.profiles import profiles_text
 from warpfront.system.foreign import RESULT_LIMIT_BYTES
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions
 
 FACTS = {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": [], "relaxed": []}
 CHECK = {"name": "torch", "outcome": "passed", "reason": "", "seconds": 0.1, "details": {}}
@@ -112,7 +112,7 @@ def verified(
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(),
+        effort=CheckOptions(),
         engine=engine,
         site=Site,
         watch=Quiet(),

@@ -10,9 +10,9 @@ import pytest
 from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 
+from warpfront.commands.image_handover import NAME, ImageFile, leave_images, take_image
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
-from warpfront.pipeline.beside.image_handover import NAME, ImageFile, leave_images, take_image
 from warpfront.system.store import Store
 
 TORCH = a_cell(targets=("x86_64",))

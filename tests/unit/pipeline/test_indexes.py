@@ -23,13 +23,13 @@ from releases import (
     a_world,
 )
 
+from warpfront.commands.exporting import export_image
+from warpfront.commands.keeping import House
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, REVISION
 from warpfront.model import Alias, Cell, Channel, Failed
-from warpfront.pipeline.beside.exporting import export_image
-from warpfront.pipeline.beside.keeping import House
 from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.shop import publish_cells
+from warpfront.pipeline.within.publish_context import publish_cells
 from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Publication, staged_tag
 from warpfront.release.registry.copying import Repository

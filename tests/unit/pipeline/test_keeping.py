@@ -24,6 +24,11 @@ from releases import (
     a_world,
 )
 
+from warpfront.commands.adopting import adopt_image
+from warpfront.commands.exporting import export_image
+from warpfront.commands.keeping import House
+from warpfront.commands.promoting import without_absent
+from warpfront.commands.why_published import explained
 from warpfront.errors import (
     InputError,
     NotPublishableError,
@@ -33,11 +38,6 @@ from warpfront.errors import (
 )
 from warpfront.images.labels import CELL, CREATED
 from warpfront.model import Alias, Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
-from warpfront.pipeline.beside.adopting import adopt_image
-from warpfront.pipeline.beside.exporting import export_image
-from warpfront.pipeline.beside.keeping import House
-from warpfront.pipeline.beside.promoting import without_absent
-from warpfront.pipeline.beside.why_published import explained
 from warpfront.pipeline.within.carried import CarriedImages
 from warpfront.pipeline.within.evidence import (
     DOCUMENT,
@@ -45,7 +45,7 @@ from warpfront.pipeline.within.evidence import (
     demanded_channel,
     local_evidence,
 )
-from warpfront.pipeline.within.shop import Published, publish_cells
+from warpfront.pipeline.within.publish_context import Published, publish_cells
 from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
 from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach

@@ -17,20 +17,20 @@ from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
 
 from warpfront import pipeline
+from warpfront.commands import doctor
 from warpfront.errors import BlockedError, WheelError
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.claims import read_claims
-from warpfront.inside.checks.effort import Effort
 from warpfront.matrix.plan import PlannedCell
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, Selection, WheelLock
-from warpfront.pipeline.beside import doctor
 from warpfront.pipeline.verifying import verify_cells
 from warpfront.pipeline.within.baking import Built
 from warpfront.pipeline.within.builders import builders
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import read_claims
 
 MACHINES = ("x86_64", "aarch64")
 EVERYTHING = Selection()
@@ -254,7 +254,7 @@ def test_checks_of_another_machine_are_blocked_and_not_failed(workspace: Workspa
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(),
+        effort=CheckOptions(),
         engine=FakeEngine(machine="x86_64"),
         site=Site,
         watch=Quiet(),
@@ -282,7 +282,7 @@ def test_the_machine_is_claimed_of_an_image(
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(),
+        effort=CheckOptions(),
         engine=engine,
         site=Site,
         watch=Quiet(),

@@ -23,10 +23,9 @@ from training_logs import (
 from warpfront.bench.compare import ComparisonTerms
 from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, ComparisonOutcome, Run
-from warpfront.doors.display import Display
-from warpfront.errors import InputError, NotComparableError
-from warpfront.pipeline.beside import measurements as measuring_module
-from warpfront.pipeline.beside.measurements import (
+from warpfront.cli.display import Display
+from warpfront.commands import measurements as measuring_module
+from warpfront.commands.measurements import (
     compare_layout,
     compare_sides,
     files_of,
@@ -35,6 +34,7 @@ from warpfront.pipeline.beside.measurements import (
     read_side,
     write_layout,
 )
+from warpfront.errors import InputError, NotComparableError
 
 
 @pytest.fixture
@@ -220,8 +220,8 @@ def test_clocks_and_numbers_beyond_all_bounds_give_no_step(tmp_path: Path) -> No
 # Its own peak (VmHWM): getrusage's is that of the process that started it, too.
 CHILD = """
 import json, re, sys
-from warpfront.doors.display import Display
-from warpfront.pipeline.beside.measurements import read_all
+from warpfront.cli.display import Display
+from warpfront.commands.measurements import read_all
 (run,) = read_all(sys.argv[1], Display())
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())
 print(json.dumps([sum(step.steps for step in run.steps), int(peak[1]) / 1024]))

@@ -10,8 +10,8 @@ from forge_interfaces import ForgeInterface, github_job, standing_in
 
 from warpfront.ci.forge_api import GitHubApi, forge_api
 from warpfront.ci.judging import Fault, Judgement
+from warpfront.commands.notifying import end_waiting_runs, notify
 from warpfront.errors import InputError, UnavailableError
-from warpfront.pipeline.beside.notifying import end_waiting_runs, notify
 
 FAULT = Fault(
     text="cell on sm_90: failed (mm is wrong)",

@@ -18,12 +18,9 @@ from fakes import FakeEngine
 from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
 from warpfront.errors import BlockedError, EngineError, FailureKind
-from warpfront.images.crafting import Builder
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
-from warpfront.inside.checks.effort import Effort, read_effort
-from warpfront.inside.checks.hardware import Machine
-from warpfront.inside.checks.hardware.machine_reader import ProgramOutput
+from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import (
     Blocked,
@@ -47,9 +44,12 @@ from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
 from warpfront.verify.seal import sealed
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.lock import read_lock
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
+from warpfront_checks.check_options import CheckOptions, read_effort
+from warpfront_checks.hardware import Machine
+from warpfront_checks.hardware.machine_reader import ProgramOutput
 
 Resolver = Callable[[LockInputs], WheelLock]
 
@@ -420,7 +420,7 @@ def verified(
         workspace.folders,
         target="",
         sessions=("load",),
-        effort=Effort(quick=quick),
+        effort=CheckOptions(quick=quick),
         engine=engine,
         site=Site,
         watch=Quiet(),
@@ -445,7 +445,7 @@ def test_a_container_that_reports_its_checks_is_believed(
     engine = FakeEngine()
     assert outcomes(verified(workspace, monkeypatch, leave, engine)) == {Outcome.PASSED}
     request = engine.requests[0]
-    assert request.command[2:] == ("load", "--", *Effort(quick=True).arguments())
+    assert request.command[2:] == ("load", "--", *CheckOptions(quick=True).arguments())
     assert request.devices == DeviceAccess()
     assert [bind.target for bind in request.binds if bind.writable] == ["/results"]
 

@@ -43,7 +43,7 @@ from warpfront.pipeline.within.evidence import (
     attached_evidence,
     local_evidence,
 )
-from warpfront.pipeline.within.shop import Shop, publish_cells
+from warpfront.pipeline.within.publish_context import PublishContext, publish_cells
 from warpfront.pipeline.within.tag_contents import PAGE, read_tag_contents
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
@@ -887,12 +887,12 @@ SBOM = Referrer(
 )
 
 
-def with_sbom(world: World, *documents: Referrer) -> Shop:
+def with_sbom(world: World, *documents: Referrer) -> PublishContext:
     shown = documents or (SBOM,)
     return dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: shown)
 
 
-def published_with(world: World, shop: Shop) -> Publication:
+def published_with(world: World, shop: PublishContext) -> Publication:
     (result,) = publish_cells(
         (CPU,),
         (CPU,),

@@ -20,7 +20,7 @@ from stub_registry import IMPATIENT, QUICK, Clock, Fault, StubRegistry, client_o
 from warpfront.errors import RegistryError, TagConflictError
 from warpfront.model import Failed
 from warpfront.pipeline.within.evidence import DOCUMENT, attached_evidence, local_evidence
-from warpfront.pipeline.within.shop import Published, publish_cells
+from warpfront.pipeline.within.publish_context import Published, publish_cells
 from warpfront.release.admission import admission
 from warpfront.release.ledger import Publication
 from warpfront.release.predicate import Predicate

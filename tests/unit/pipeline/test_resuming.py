@@ -16,7 +16,6 @@ from fakes import FakeEngine
 from warpfront.errors import InputError
 from warpfront.images.engine import RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.effort import Effort, read_effort
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Cell, Outcome, Verification
 from warpfront.pipeline.verifying import RunOptions, verify_cells
@@ -25,6 +24,7 @@ from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions, read_effort
 
 SESSIONS = ("load", "numerics", "golden", "devices")
 FACTS = {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": [], "relaxed": []}
@@ -38,7 +38,7 @@ LABELS = {
     CONTENT_HASH: "aa",
 }
 Wrong = dict[str, Any]
-FIRST = Effort(chosen=False, run="first", seeds=(70001,))
+FIRST = CheckOptions(chosen=False, run="first", seeds=(70001,))
 
 
 class Heard:
@@ -84,7 +84,7 @@ class World:
     watch: Heard
     leaves: dict[str, Wrong]
     options: RunOptions = dataclasses.field(default_factory=RunOptions)
-    effort: Effort = FIRST
+    effort: CheckOptions = FIRST
 
     @property
     def folder(self) -> Path:

@@ -12,10 +12,10 @@ import pytest
 from invoke.exceptions import Exit
 from rule_files import read_examples
 
-from warpfront.doors import tasks
+from warpfront.cli import tasks
 from warpfront.errors import MatrixError, NothingSelectedError, UndeterminedError
-from warpfront.pipeline.beside import scanning
-from warpfront.pipeline.beside.scanning import ScanRequest, scan, scan_tree
+from warpfront.pipeline.within import scanning
+from warpfront.pipeline.within.scanning import ScanRequest, scan, scan_tree
 from warpfront.port.finding_forms import (
     Scan,
     annotation_lines,

@@ -12,12 +12,12 @@ from guarded import TORCH, install, places_below
 from standins import stand_in_wheel
 
 from warpfront.images.protection import guard_files, guard_policy, stack_location
-from warpfront.inside.guard.manifest import read_manifest
-from warpfront.inside.guard.sealing import seal
 from warpfront.matrix import compat
 from warpfront.model import LockedWheel, RenderedImage, WheelLock, frozen
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
 from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront_checks.guard.manifest import read_manifest
+from warpfront_checks.guard.sealing import seal
 
 CELL = a_cell()
 

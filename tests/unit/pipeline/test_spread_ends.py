@@ -8,9 +8,9 @@ import pytest
 from releases import Quiet
 
 from warpfront.ci.pool import Load, make_pool
+from warpfront.commands import spreading
 from warpfront.matrix.nodes import BuildNode
 from warpfront.model import Failed
-from warpfront.pipeline.beside import spreading
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store

@@ -12,12 +12,11 @@ from builders import a_cell, a_lock
 from fakes import FakeEngine
 from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
 
+from warpfront.commands.adopting import is_locked_by, read_digest
+from warpfront.commands.external_images import attached_making, verify_claimed
 from warpfront.errors import InputError
 from warpfront.images.labels import LOCK
-from warpfront.inside.checks.effort import Effort
 from warpfront.model import BuiltImage, Verification
-from warpfront.pipeline.beside.adopting import is_locked_by, read_digest
-from warpfront.pipeline.beside.strangers import attached_making, verify_claimed
 from warpfront.pipeline.verifying import RunOptions
 from warpfront.pipeline.workspace import Folders
 from warpfront.release.registry import attaching
@@ -27,6 +26,7 @@ from warpfront.release.statements.provenance_statement import Making, making_of,
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.store import Store
 from warpfront.wheels.sources import Site
+from warpfront_checks.check_options import CheckOptions
 
 LABELS = {
     "dev.warpfront.cell": CPU.id,
@@ -113,7 +113,7 @@ def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
         site=Site,
         target="",
         sessions=("load",),
-        effort=Effort(),
+        effort=CheckOptions(),
         watch=Quiet(),
         options=RunOptions(again=2),
     )

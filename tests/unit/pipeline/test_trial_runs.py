@@ -15,6 +15,13 @@ from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 from standins import serve_index, stand_in_wheel
 
+from warpfront.commands import trial_runs
+from warpfront.commands.trial_runs import (
+    TrialRequest,
+    device_flags,
+    only_cell,
+    try_in,
+)
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
@@ -24,13 +31,6 @@ from warpfront.model import (
     DeviceAccess,
     Selection,
     WheelIndex,
-)
-from warpfront.pipeline.beside import trial_runs
-from warpfront.pipeline.beside.trial_runs import (
-    TrialRequest,
-    device_flags,
-    only_cell,
-    try_in,
 )
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders

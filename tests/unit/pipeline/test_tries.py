@@ -19,9 +19,9 @@ from runs import ENDED, MINE, OTHER, SESSIONS, TARGET, TOKEN, VARIABLES, CiRun
 
 from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import MANIFEST
+from warpfront.commands.ci_job import _judged_again
 from warpfront.images.labels import BASE_SOURCE
 from warpfront.model import Outcome
-from warpfront.pipeline.beside.working import _judged_again
 from warpfront.release.ledger import Stage
 
 PAGE = Path(__file__).parents[3] / "docs" / "admission.md"

@@ -12,6 +12,7 @@ import pytest
 from builders import a_built_image, a_check, a_verification
 
 from warpfront.ci.handover import leave
+from warpfront.commands.ci_job import Done, JobRequest, not_run, work
 from warpfront.errors import (
     EngineError,
     FailureKind,
@@ -21,7 +22,6 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.model import BuiltImage, Failed, Outcome, Verification
-from warpfront.pipeline.beside.working import Done, Errand, not_run, work
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.store import Store
 from warpfront.verify.verdict import outcome_of
@@ -71,9 +71,11 @@ class Working:
     def do(self, *answers: Any, pause: Callable[[float], None] | None = None) -> Done:
         self.answers = list(answers)
         target = "sm_90" if self.step == "verify" else ""
-        errand = Errand(step=self.step, name=f"{self.step}-x", cells=(CELL,), target=target)  # type: ignore[arg-type]
+        job_request = JobRequest(
+            step=self.step, name=f"{self.step}-x", cells=(CELL,), target=target
+        )  # type: ignore[arg-type]
         pauses = pause or self.pauses.append
-        return work(errand, self.act, self.folders, watch=Nobody(), pause=pauses)
+        return work(job_request, self.act, self.folders, watch=Nobody(), pause=pauses)
 
     @property
     def left(self) -> list[str]:
@@ -142,12 +144,12 @@ def test_a_hand_over_that_was_changed_stops_the_job(folders: Folders) -> None:
 
 def test_a_hand_over_that_is_missing_fails_each_cell_by_its_name(folders: Folders) -> None:
     """Nothing is done, and what is handed over says why."""
-    errand = Errand(
+    job_request = JobRequest(
         step="verify", name="verify-x", cells=(CELL,), target="sm_90", after=("build-a", "build-b")
     )
     leave(folders.store.folder, [CELL], "build", folders.root / "handover" / "build-a")
     working = Working(folders, "verify")
-    done = work(errand, working.act, folders, watch=Nobody())
+    done = work(job_request, working.act, folders, watch=Nobody())
     (failed,) = done.results
     assert isinstance(failed, Failed)
     assert failed.reason.startswith("no artifact build-b:")
@@ -164,10 +166,10 @@ def test_a_hand_over_is_found_wherever_a_service_extracts_it(around: str, folder
     taken_to.mkdir(parents=True)
     left.rename(taken_to / "build-x")
     folders.store.drop(CELL, "build")
-    errand = Errand(
+    job_request = JobRequest(
         step="verify", name="verify-x", cells=(CELL,), target="sm_90", after=("build-x",)
     )
-    assert work(errand, lambda _cell: [PASSED], folders, watch=Nobody()).results == (PASSED,)
+    assert work(job_request, lambda _cell: [PASSED], folders, watch=Nobody()).results == (PASSED,)
     assert folders.store.load(CELL, "build", (BuiltImage,)) == BUILT
 
 
@@ -175,18 +177,18 @@ def test_a_machine_that_is_not_ready_leaves_a_hand_over_that_says_so(folders: Fo
     def not_ready() -> None:
         raise UnavailableError("this machine is not what `runners:` says of h100: no sm_90 here")
 
-    errand = Errand(step="verify", name="verify-x", cells=(CELL,), target="sm_90")
-    done = work(errand, lambda _cell: [PASSED], folders, watch=Nobody(), prepare=not_ready)
+    job_request = JobRequest(step="verify", name="verify-x", cells=(CELL,), target="sm_90")
+    done = work(job_request, lambda _cell: [PASSED], folders, watch=Nobody(), prepare=not_ready)
     (failed,) = done.results
     assert isinstance(failed, Failed)
     assert (failed.exit_code, failed.kind) == (11, FailureKind.INFRASTRUCTURE)
     assert (folders.root / "left/verify-x/build/cell/verify-sm_90-not-run.json").is_file()
     # Once it has run, what kept it from running is gone.
-    work(errand, lambda _cell: [PASSED], folders, watch=Nobody())
+    work(job_request, lambda _cell: [PASSED], folders, watch=Nobody())
     assert folders.store.load(CELL, not_run("sm_90"), (Failed,)) is None
 
 
 @pytest.mark.parametrize("wrong", [{"step": "plan"}, {"cells": ()}, {"name": ""}])
 def test_an_errand_says_what_and_for_whom(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="--step build"):
-        Errand(**{"step": "build", "name": "x", "cells": (CELL,), **wrong})
+        JobRequest(**{"step": "build", "name": "x", "cells": (CELL,), **wrong})

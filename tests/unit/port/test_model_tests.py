@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.commands import model_writing
+from warpfront.commands.model_writing import write_model_test
 from warpfront.errors import InputError
-from warpfront.inside.checks.architectures.roster import Architecture
-from warpfront.pipeline.beside import model_writing
-from warpfront.pipeline.beside.model_writing import write_model_test
+from warpfront_checks.architectures.roster import Architecture
 
 
 def test_the_file_stands_alone_and_knows_its_architecture(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.commands.preflighting import examine
+from warpfront.commands.project_files import read_file, read_files
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
-from warpfront.pipeline.beside.preflighting import examine
-from warpfront.pipeline.beside.project_files import read_file, read_files
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, FileAsks, Kind
 from warpfront.port.preflight.breaches import LineBreach, Preflight
@@ -25,7 +25,7 @@ from warpfront.port.preflight.requirements_txt import read_requirements
 from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import Stack
-from warpfront.wheels.wheelless import askers_without_wheels
+from warpfront.wheels.missing_wheel_errors import requirers_without_wheels
 
 
 class Nobody:
@@ -563,10 +563,10 @@ def test_only_what_is_installed_from_an_index_is_resolved() -> None:
 
 def test_packages_without_wheels_are_told_from_uvs_words() -> None:
     text = "Because fairscale==0.4.4 has no usable wheels and you require fairscale, ..."
-    assert askers_without_wheels(text, ()) == ("fairscale",)
-    assert askers_without_wheels(text, ("fairscale",)) == ()
+    assert requirers_without_wheels(text, ()) == ("fairscale",)
+    assert requirers_without_wheels(text, ("fairscale",)) == ()
     marked = "Because evdev{'linux' in sys_platform}>=1.3.0 has no usable wheels and"
-    assert askers_without_wheels(marked, ()) == ("evdev",)
+    assert requirers_without_wheels(marked, ()) == ("evdev",)
 
 
 def test_offline_is_said_and_is_no_pass() -> None:

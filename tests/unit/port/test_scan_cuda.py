@@ -13,27 +13,27 @@ from rule_files import read_examples
 
 from warpfront.port.scan import cuda
 from warpfront.port.scan.cuda import headers
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Match, SourceText
 
 EXAMPLES = read_examples(cuda=True)
 RULES = sorted(EXAMPLES)
 
 
-def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) -> list[Sighting]:
+def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) -> list[Match]:
     source = SourceText(path=PurePosixPath(path), text=text)
-    return list(cuda.sightings(source, context or Context()))
+    return list(cuda.rule_matches(source, context or Context()))
 
 
-def example(rule: str, kind: str) -> list[Sighting]:
+def example(rule: str, kind: str) -> list[Match]:
     record = EXAMPLES[rule]
     names = {name: name.replace("cuda", "hip") for name in record.get("identifiers", ())}
     alone = record.get("untranslated", False)
     context = Context(identifiers=names, untranslated=alone, hipless=alone)
     found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
-    return [sighting for sighting in found if sighting.rule == rule]
+    return [rule_match for rule_match in found if rule_match.rule == rule]
 
 
-def is_open_to_amd(rule: str, found: Sighting) -> bool:
+def is_open_to_amd(rule: str, found: Match) -> bool:
     text = EXAMPLES[rule]["hit"][found.start : found.end]
     return "amd" in found.sides and found.gate is Gate.OPEN and bool(text.strip())
 
@@ -80,14 +80,14 @@ def test_a_name_that_the_project_maps_for_amd_is_wrapped() -> None:
 #endif
 __device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }
 """
-    found = [sighting for sighting in seen(text) if sighting.rule == "CU108"]
-    assert [sighting.gate for sighting in found] == [Gate.WRAPPED]
+    found = [rule_match for rule_match in seen(text) if rule_match.rule == "CU108"]
+    assert [rule_match.gate for rule_match in found] == [Gate.WRAPPED]
 
 
 def test_a_name_that_a_header_of_the_tree_maps_is_wrapped_too() -> None:
     text = "__device__ void f() { __syncwarp(); }"
     found = seen(text, context=Context(portable_names=frozenset({"__syncwarp"})))
-    assert [(sighting.rule, sighting.gate) for sighting in found] == [("CU118", Gate.WRAPPED)]
+    assert [(rule_match.rule, rule_match.gate) for rule_match in found] == [("CU118", Gate.WRAPPED)]
 
 
 def test_the_headers_of_a_tree_say_which_names_are_portable() -> None:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.cuda import sightings
+from warpfront.port.scan.cuda import rule_matches
 from warpfront.port.scan.findings import Context, SourceText
 
 RULES = frozenset({"CU161", "CU162", "CU163", "CU164"})
@@ -14,7 +14,7 @@ RULES = frozenset({"CU161", "CU162", "CU163", "CU164"})
 
 def said(text: str, path: str = "a.cu") -> list[tuple[str, str]]:
     source = SourceText(path=PurePosixPath(path), text=text)
-    seen = sightings(source, Context())
+    seen = rule_matches(source, Context())
     return [(one.rule, one.what) for one in seen if one.rule in RULES]
 
 

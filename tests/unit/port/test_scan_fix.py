@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rule_files import KINDS, read_examples
 
-from warpfront.pipeline.beside.port_work import fixes_of
+from warpfront.commands.port_work import fixes_of
 from warpfront.port.scan import cuda
 from warpfront.port.scan.findings import Context, SourceText
 from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
@@ -66,12 +66,12 @@ int after;
 
 def fixed(text: str) -> Fix | None:
     source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
-    return fix_source(source, cuda.sightings(source, Context()))
+    return fix_source(source, cuda.rule_matches(source, Context()))
 
 
 def left(text: str) -> list[str]:
     source = SourceText(path=PurePosixPath("src/kernel.cu"), text=text)
-    seen = cuda.sightings(source, Context())
+    seen = cuda.rule_matches(source, Context())
     return [one.rule for one in seen if one.rule in FIXABLE and "amd" in one.sides]
 
 

@@ -7,16 +7,16 @@ from pathlib import PurePosixPath
 import pytest
 
 from warpfront.port.scan import python
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Match, SourceText
 from warpfront.port.scan.left_out import beside_amds
 
 EVERYONE = {"nvidia", "amd", "other"}
 HEAD = "import torch\n"
 
 
-def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Sighting:
+def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Match:
     source = SourceText(path=PurePosixPath(path), text=HEAD + text)
-    found = [one for one in python.sightings(source, Context()) if one.rule == rule]
+    found = [one for one in python.rule_matches(source, Context()) if one.rule == rule]
     assert len(found) == 1, found
     return found[0]
 
@@ -111,13 +111,13 @@ def test_cuda_inside_a_string_is_read_where_it_stands() -> None:
     text = 'source = """\n__global__ void f() {\n  asm("mov.u32 %0, %1;");\n}\n"""\n'
     source = SourceText(path=PurePosixPath("kernels.py"), text=text)
 
-    def read(inner: SourceText, _: Context) -> list[Sighting]:
+    def read(inner: SourceText, _: Context) -> list[Match]:
         start = inner.text.index("asm")
-        return [Sighting(rule="CU107", start=start, end=start + 3)]
+        return [Match(rule="CU107", start=start, end=start + 3)]
 
     found = [
         one
-        for one in python.sightings(source, Context(), lambda s, c: iter(read(s, c)))
+        for one in python.rule_matches(source, Context(), lambda s, c: iter(read(s, c)))
         if one.rule == "CU107"
     ]
     assert [text[one.start : one.end] for one in found] == ["asm"]
@@ -126,13 +126,13 @@ def test_cuda_inside_a_string_is_read_where_it_stands() -> None:
 def test_columns_count_characters_and_not_bytes() -> None:
     text = "é = '日本'; import pynvml\n"
     source = SourceText(path=PurePosixPath("m.py"), text=text)
-    (found,) = python.sightings(source, Context())
+    (found,) = python.rule_matches(source, Context())
     assert text[found.start : found.end] == "import pynvml"
 
 
 def build_rules(text: str) -> set[str]:
     source = SourceText(path=PurePosixPath("setup.py"), text=text)
-    return {one.rule for one in python.sightings(source, Context())}
+    return {one.rule for one in python.rule_matches(source, Context())}
 
 
 def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> None:

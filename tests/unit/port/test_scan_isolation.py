@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.scanning import scan_tree
 from warpfront.port.scan.findings import Gate, SourceText
-from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.isolation import isolation_rule_matches
 from warpfront.port.scan.targets import read_target
 
 TUNED = '    y = torch.compile(x, mode="max-autotune")\n'
@@ -33,7 +33,7 @@ __global__ void k(float* y) {
 def changed(before: str, after: str, name: str = "m.py") -> list[tuple[int, str]]:
     """(line, message) of what an edit changed for NVIDIA."""
     path = PurePosixPath(name)
-    found = isolation_sightings(
+    found = isolation_rule_matches(
         SourceText(path=path, text=before), SourceText(path=path, text=after)
     )
     return [(after.count("\n", 0, one.start) + 1, one.what) for one in found]
@@ -118,7 +118,7 @@ def test_what_is_gone_to_the_end_and_what_cannot_be_read_are_no_crash() -> None:
 def test_an_edit_of_test_code_is_a_note() -> None:
     path = PurePosixPath("tests/test_m.py")
     before, after = (SourceText(path=path, text=text) for text in ("x = 1\n", "x = 2\n"))
-    assert {one.gate for one in isolation_sightings(before, after)} == {Gate.TEST}
+    assert {one.gate for one in isolation_rule_matches(before, after)} == {Gate.TEST}
 
 
 def test_a_scan_with_the_tree_before_says_it_and_one_without_does_not(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import sightings
+from warpfront.port.scan.python import rule_matches
 from warpfront.port.scan.python.lowering import parsed
 
 NEW = {
@@ -26,14 +26,14 @@ NEW = {
 @pytest.mark.parametrize("name", NEW)
 def test_what_follows_new_syntax_is_seen_in_its_place(name: str) -> None:
     text = f"{NEW[name]}import pynvml\n"
-    (seen,) = sightings(SourceText(path=PurePosixPath("m.py"), text=text), Context())
+    (seen,) = rule_matches(SourceText(path=PurePosixPath("m.py"), text=text), Context())
     assert seen.rule == "PY014"
     assert text[seen.start : seen.end] == "import pynvml"
 
 
 def test_a_handler_of_two_without_brackets_forgives_like_one_with() -> None:
     text = "try:\n    import pynvml\nexcept ImportError, OSError:\n    pynvml = None\n"
-    (seen,) = sightings(SourceText(path=PurePosixPath("m.py"), text=text), Context())
+    (seen,) = rule_matches(SourceText(path=PurePosixPath("m.py"), text=text), Context())
     assert seen.gate == "availability"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.pipeline.beside.scanning import scan_tree
+from warpfront.pipeline.within.scanning import scan_tree
 from warpfront.port.scan.findings import Gate, ScanFinding, Severity
 from warpfront.port.scan.left_out import cudas_beside_amds
 from warpfront.port.scan.structured import torchless

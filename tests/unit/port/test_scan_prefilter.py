@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 import pytest
 
 from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import sightings
+from warpfront.port.scan.python import rule_matches
 from warpfront.port.scan.python.tables import IMPORTS
 
 
 @pytest.mark.parametrize("name", IMPORTS)
 def test_an_import_is_seen_in_a_module_of_nothing_else(name: str) -> None:
     source = SourceText(path=PurePosixPath("module.py"), text=f"import {name}\n")
-    assert IMPORTS[name] in {seen.rule for seen in sightings(source, Context())}
+    assert IMPORTS[name] in {seen.rule for seen in rule_matches(source, Context())}

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from warpfront.port.scan.findings import SourceText
-from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.isolation import isolation_rule_matches
 from warpfront.port.scan.python_fixes import FIXED_IN_PYTHON, fix_python
 
 FIXED = {
@@ -67,7 +67,7 @@ def test_amd_gets_another_value_and_nvidia_the_same_tree(rule: str) -> None:
     assert rule in fix.rules
     assert wanted in fix.after
     ast.parse(fix.after)
-    assert isolation_sightings(source(text), source(fix.after)) == ()
+    assert isolation_rule_matches(source(text), source(fix.after)) == ()
     assert fix_python(source(fix.after)) is None  # nothing is mended twice
 
 

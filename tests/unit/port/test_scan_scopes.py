@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from unittest import mock
 
 from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import sightings
+from warpfront.port.scan.python import rule_matches
 from warpfront.port.scan.python.scopes import Scopes
 
 _FUNCTIONS = 12
@@ -34,5 +34,5 @@ def test_functions_that_hand_a_mode_to_each_other_are_followed_once() -> None:
 
     source = SourceText(path=PurePosixPath("module.py"), text=text)
     with mock.patch.object(Scopes, "_further", counted):
-        found = {seen.rule for seen in sightings(source, Context())}
+        found = {seen.rule for seen in rule_matches(source, Context())}
     assert "PY001" in found

@@ -52,7 +52,7 @@ def test_in_a_dockerfile_too_and_nothing_is_mended_twice() -> None:
         " && rm -r /tmp/x"
     )
     assert fixed(fix.after, "Dockerfile") is None
-    seen = structured.sightings(
+    seen = structured.rule_matches(
         SourceText(path=PurePosixPath("Dockerfile"), text=fix.after), Context()
     )
     assert [one.rule for one in seen if "amd" in one.sides] == []

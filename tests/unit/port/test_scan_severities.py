@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import SIDES, Gate, ScanFinding, Severity, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Gate, Match, ScanFinding, Severity, SourceText
 from warpfront.port.scan.severities import Judged, Suppression, judge, read_suppressions
 from warpfront.port.scan.targets import read_target
 
@@ -50,19 +50,19 @@ TEXT = "first = 1\n  second = two(3)\nthird\n"
 START = TEXT.index("two")
 
 
-def a_sighting(**changes: Any) -> Sighting:
+def a_sighting(**changes: Any) -> Match:
     facts: dict[str, Any] = {"rule": "XX001", "start": START, "end": START + 3, "what": "two"}
-    return Sighting(**(facts | changes))
+    return Match(**(facts | changes))
 
 
 def judged(
-    *sightings: Sighting, text: str = TEXT, path: str = "a/module.py", target: Any = ROCM
+    *rule_matches: Match, text: str = TEXT, path: str = "a/module.py", target: Any = ROCM
 ) -> Judged:
-    return judge(SourceText(path=PurePosixPath(path), text=text), sightings, target, RULES)
+    return judge(SourceText(path=PurePosixPath(path), text=text), rule_matches, target, RULES)
 
 
-def only(*sightings: Sighting, **changes: Any) -> ScanFinding:
-    (found,) = judged(*sightings, **changes).findings
+def only(*rule_matches: Match, **changes: Any) -> ScanFinding:
+    (found,) = judged(*rule_matches, **changes).findings
     return found
 
 
@@ -112,14 +112,14 @@ def test_a_sighting_without_an_extent_shows_what_it_is_about() -> None:
 
 def test_what_is_shown_of_a_long_line_is_cut() -> None:
     text = "x" * 300
-    found = only(Sighting(rule="XX001", start=0, end=9, what="y" * 300), text=text)
+    found = only(Match(rule="XX001", start=0, end=9, what="y" * 300), text=text)
     assert found.excerpt == "x" * 200
     assert found.message == f"{'y' * 200} is not there, says {'y' * 200}"
 
 
 def test_line_breaks_of_every_kind_are_counted_once() -> None:
     text = "a\r\nb\rc\nd"
-    places = [only(Sighting(rule="XX001", start=n, end=n + 1), text=text) for n in (0, 3, 5, 7)]
+    places = [only(Match(rule="XX001", start=n, end=n + 1), text=text) for n in (0, 3, 5, 7)]
     assert [(one.line, one.column, one.excerpt) for one in places] == [
         (1, 1, "a"), (2, 1, "b"), (3, 1, "c"), (4, 1, "d")
     ]  # fmt: skip
@@ -168,10 +168,10 @@ def test_an_arm_of_several_sides_is_nobody_s_own() -> None:
 def test_only_amd_has_an_arm_of_its_own() -> None:
     rules = {"XX002": replace(RULES["XX002"], severities={"cpu": Severity.WARNING})}
     source = SourceText(path=PurePosixPath("a.py"), text=TEXT)
-    sighting = a_sighting(rule="XX002", sides=frozenset({"other"}))
-    (found,) = judge(source, [sighting], CPU, rules).findings
+    rule_match = a_sighting(rule="XX002", sides=frozenset({"other"}))
+    (found,) = judge(source, [rule_match], CPU, rules).findings
     assert (found.severity, found.gate) == (Severity.WARNING, Gate.OPEN)
-    unreached = replace(sighting, sides=AMD_ONLY)
+    unreached = replace(rule_match, sides=AMD_ONLY)
     assert judge(source, [unreached], CPU, rules).findings == ()
 
 
@@ -288,7 +288,7 @@ def test_findings_are_in_the_order_of_the_file() -> None:
 def suppressing(comment: str, *, before: str = "", rule: str = "XX001") -> Judged:
     text = f"{before}two(3)  {comment}\nthird\n"
     start = text.index("two")
-    return judged(Sighting(rule=rule, start=start, end=start + 3, what="two"), text=text)
+    return judged(Match(rule=rule, start=start, end=start + 3, what="two"), text=text)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_comment_does_not_speak_for_a_line_further_down() -> None:
 
 def test_a_comment_at_the_end_of_what_was_found_suppresses_it() -> None:
     text = "two(\n  3)  # warpfront: ignore[XX001] known\n"
-    assert judged(Sighting(rule="XX001", start=0, end=8), text=text).suppressed == 1
+    assert judged(Match(rule="XX001", start=0, end=8), text=text).suppressed == 1
 
 
 @pytest.mark.parametrize("reason", ["", "   ", " :", " */", " -->"])
@@ -361,13 +361,13 @@ def test_a_reason_keeps_its_letters_and_loses_the_signs_around_it() -> None:
 
 def test_a_comment_counts_every_finding_that_it_suppresses() -> None:
     text = "two(3)  # warpfront: ignore[XX001, XX003] known\n"
-    sightings = [
-        Sighting(rule="XX001", start=0, end=3),
-        Sighting(rule="XX001", start=4, end=5),
-        Sighting(rule="XX003", start=0, end=3),
-        Sighting(rule="XX002", start=0, end=3),
+    rule_matches = [
+        Match(rule="XX001", start=0, end=3),
+        Match(rule="XX001", start=4, end=5),
+        Match(rule="XX003", start=0, end=3),
+        Match(rule="XX002", start=0, end=3),
     ]
-    found = judged(*sightings, text=text)
+    found = judged(*rule_matches, text=text)
     assert found.suppressed == 3
     assert [one.rule for one in found.findings] == ["XX002"]
 
@@ -377,7 +377,7 @@ def test_of_two_comments_on_a_line_the_first_that_speaks_is_used() -> None:
     assert found.suppressed == 0
     assert [one.rule for one in found.findings] == ["XX001", "SC002"]
     text = "# warpfront: ignore[XX001] above\ntwo()  # warpfront: ignore[XX001] beside\n"
-    found = judged(Sighting(rule="XX001", start=33, end=36), text=text)
+    found = judged(Match(rule="XX001", start=33, end=36), text=text)
     assert found.suppressed == 1
     assert [(one.rule, one.line) for one in found.findings] == [("SC002", 2)]
 
@@ -415,8 +415,8 @@ def test_what_only_looks_like_a_suppression_is_none(text: str) -> None:
     assert list(read_suppressions(text)) == []
 
 
-sightings = st.builds(
-    Sighting,
+rule_matches = st.builds(
+    Match,
     rule=st.sampled_from(["XX001", "XX002", "XX003", "XX005"]),
     start=st.integers(0, len(TEXT) - 1),
     end=st.integers(0, len(TEXT)),
@@ -426,10 +426,8 @@ sightings = st.builds(
 )
 
 
-@given(st.lists(sightings, max_size=6), st.randoms(use_true_random=False))
-def test_the_order_in_which_things_were_seen_does_not_show(
-    seen: list[Sighting], random: Any
-) -> None:
+@given(st.lists(rule_matches, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_in_which_things_were_seen_does_not_show(seen: list[Match], random: Any) -> None:
     """Where two sightings of one rule at one place differ in more than how bad they are, which one
     stays is open."""
     seen = list({(one.rule, one.start): one for one in seen}.values())
@@ -438,15 +436,15 @@ def test_the_order_in_which_things_were_seen_does_not_show(
     assert judged(*seen) == judged(*turned)
 
 
-@given(sightings)
+@given(rule_matches)
 @example(
-    Sighting(
+    Match(
         rule="XX001", start=0, end=0, what="", shift=-1, sides=AMD_ONLY, gate=Gate.AVAILABILITY
     )  # a warning of AMD's own arm is a note without a gate
 )
-def test_a_gate_never_makes_a_finding_worse(sighting: Sighting) -> None:
-    gated = judged(sighting).findings
-    plain = judged(replace(sighting, gate=Gate.OPEN)).findings
+def test_a_gate_never_makes_a_finding_worse(rule_match: Match) -> None:
+    gated = judged(rule_match).findings
+    plain = judged(replace(rule_match, gate=Gate.OPEN)).findings
     assert len(gated) == len(plain)
     for one, other in zip(gated, plain, strict=True):
         assert LEVELS.index(one.severity) <= LEVELS.index(other.severity)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Sighting, SourceText
+from warpfront.port.scan.findings import Gate, Match, ScanFinding, Severity, SourceText
 from warpfront.port.scan.severities import judge, said_once
 from warpfront.port.scan.targets import read_target
 
@@ -41,10 +41,10 @@ def weighed(
     )  # fmt: skip
     more = {} if sides is None else {"sides": sides}
     source = SourceText(path=PurePosixPath(path), text=TEXT)
-    sighting = Sighting(rule=rule.id, start=0, end=5, what="x", gate=gate, **more)
+    rule_match = Match(rule=rule.id, start=0, end=5, what="x", gate=gate, **more)
     tree: dict[str, Any] = {"ported": True} if ported else {}
     found = judge(
-        source, [sighting], read_target(target), {rule.id: rule}, gate=whole, **tree
+        source, [rule_match], read_target(target), {rule.id: rule}, gate=whole, **tree
     ).findings
     return " ".join(f"{one.severity} {one.gate}" for one in found)
 

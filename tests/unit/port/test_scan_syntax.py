@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.cuda.reading_code import sightings
+from warpfront.port.scan.cuda.reading_code import rule_matches
 from warpfront.port.scan.cuda.view import View
 from warpfront.port.scan.findings import Context, SourceText
 
@@ -20,7 +20,7 @@ def view(text: str) -> View:
 
 def seen(text: str) -> list[tuple[str, str]]:
     source = SourceText(path=PurePosixPath("a.cu"), text=text)
-    return [(one.rule, one.what) for one in sightings(source, Context())]
+    return [(one.rule, one.what) for one in rule_matches(source, Context())]
 
 
 def type_at(text: str, name: str) -> str | None:

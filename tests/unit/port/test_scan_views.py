@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from warpfront.commands.port_work import users_of
 from warpfront.errors import NothingSelectedError
-from warpfront.pipeline.beside.port_work import users_of
 from warpfront.port.scan.catalogue import catalogue
 from warpfront.port.scan.findings import ScanFinding, Severity
 from warpfront.port.scan.targets import read_target

@@ -18,13 +18,13 @@ from bills import (
 )
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
-from warpfront.inside.checks.image_contents import Contents, FoundDistribution, Package
 from warpfront.model import OwnIndex, WheelIndex
-from warpfront.release.bill.askers import Asking, asked_for, askers_of
-from warpfront.release.bill.cyclonedx import cyclonedx_text
-from warpfront.release.bill.parts import Bill, roots_of
-from warpfront.release.bill.spdx import spdx_text
+from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.parts import Bill, roots_of
+from warpfront.release.sbom.spdx import spdx_text
+from warpfront.release.sbom.why_dependency import Asking, asked_for, requirers_of
 from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 
 
 def purls(bill: Bill, kind: str) -> list[str]:
@@ -127,9 +127,9 @@ def test_an_extra_counts_from_where_somebody_asked_for_it() -> None:
 
 def test_a_chain_leads_from_the_image_to_who_asks() -> None:
     asked = asking("a", "e", a=("b",), b=("c>=1",), c=("b",), e=("c",))
-    assert list(askers_of("c", asked)) == [(("a", "b"), "c>=1"), (("e",), "c")]
-    assert list(askers_of("a", asked)) == [((), "a")]
-    assert list(askers_of("nobody", asked)) == []
+    assert list(requirers_of("c", asked)) == [(("a", "b"), "c>=1"), (("e",), "c")]
+    assert list(requirers_of("a", asked)) == [((), "a")]
+    assert list(requirers_of("nobody", asked)) == []
 
 
 def test_an_address_in_a_requirement_stays_at_home() -> None:

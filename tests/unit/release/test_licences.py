@@ -7,9 +7,9 @@ import json
 import pytest
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, a_bill
 
-from warpfront.inside.checks.image_contents import FoundDistribution, Package
-from warpfront.release.bill.licence_table import licence_document, licence_markdown, licence_rows
-from warpfront.release.bill.licences import Licence, class_of, licence_of, licence_of_package
+from warpfront.release.sbom.licence_table import licence_document, licence_markdown, licence_rows
+from warpfront.release.sbom.licences import Licence, class_of, licence_of, licence_of_package
+from warpfront_checks.image_contents import FoundDistribution, Package
 
 MIT = "License :: OSI Approved :: MIT License"
 BSD = "License :: OSI Approved :: BSD License"

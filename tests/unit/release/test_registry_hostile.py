@@ -34,7 +34,7 @@ from warpfront.release.registry.contract import (
     Descriptor,
 )
 from warpfront.release.registry.credentials import Credentials
-from warpfront.release.registry.exchange import Exchange, Trust
+from warpfront.release.registry.http import Exchange, Trust
 from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, index_body, read_body
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.system.process import Command, Completed

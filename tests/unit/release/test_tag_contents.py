@@ -8,8 +8,7 @@ import json
 import pytest
 from bills import A_CONTENTS, a_bill
 
-from warpfront.inside.checks.image_contents import Package
-from warpfront.release.bill.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.tag_contents import (
     Change,
     TagContents,
@@ -18,6 +17,7 @@ from warpfront.release.tag_contents import (
     difference,
 )
 from warpfront.report.tag_page import difference_text, tag_page
+from warpfront_checks.image_contents import Package
 
 FOLDERS = {"/usr/lib": 300, "/usr/lib/python3/dist-packages/torch_x": 200}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from bills import a_bill
 
+from warpfront.commands.auditing import audit_bill, require_current
 from warpfront.errors import CommandFailedError, MatrixError
 from warpfront.matrix import compat
 from warpfront.matrix.reading import read_matrix
 from warpfront.model import AllowedVulnerability
-from warpfront.pipeline.beside.auditing import audit_bill, require_current
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
     Audit,

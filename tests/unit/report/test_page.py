@@ -14,12 +14,12 @@ from releases import Quiet
 
 from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, Measurement
+from warpfront.commands.paging import _files, write_page
 from warpfront.model import Cell, Outcome, Provenance
-from warpfront.pipeline.beside.paging import _files, write_page
 from warpfront.pipeline.within.tag_contents import PAGE
 from warpfront.release.tag_contents import TagContents, TagPage
+from warpfront.report.history import RUNS_READ, flips, history_line, read_history
 from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
-from warpfront.report.past import RUNS_READ, flips, history_line, read_history
 from warpfront.report.rows import ReportRow
 from warpfront.report.trends import Trend
 from warpfront.system.store import Store

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from warpfront.ci.judging import Judgement
-from warpfront.ci.surfaces import error_commands, job_summary, judgement_summary
+from warpfront.ci.summaries import error_commands, job_summary, judgement_summary
 from warpfront.model import Outcome
 from warpfront.report.text import report_markdown
 from warpfront.system.markdown import flat, markdown_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import a_check, a_verification
 
-from warpfront.doors.tasks.showing import raise_failure
+from warpfront.cli.tasks.showing import raise_failure
 from warpfront.errors import (
     BlockedError,
     BuildFailedError,

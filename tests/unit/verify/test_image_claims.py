@@ -8,10 +8,10 @@ import json
 import pytest
 from builders import a_cell, a_lock, a_wheel
 
-from warpfront.inside.checks.claims import Claims, claims_from
-from warpfront.inside.guard.policy import Policy
 from warpfront.model import Smoke, Toolkit, WheelBuild
 from warpfront.verify.image_claims import image_claims
+from warpfront_checks.claims import Claims, claims_from
+from warpfront_checks.guard.policy import Policy
 
 POLICY = Policy(cell="cell", title="A cell", protected={"torch": "2.14.1"})
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.inside.checks.results import OUTCOMES, Check, Recorder, failed
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     count_outcomes,
@@ -19,6 +18,7 @@ from warpfront.verify.verdict import (
     verification_document,
     worst_of,
 )
+from warpfront_checks.results import OUTCOMES, Check, Recorder, failed
 
 
 def check(name: str = "torch imports", outcome: str = "passed") -> dict[str, Any]:

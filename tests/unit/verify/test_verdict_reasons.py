@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.inside.checks.results import OUTCOMES
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     Unreadable,
@@ -21,6 +20,7 @@ from warpfront.verify.verdict import (
     verification_document,
     worst_of,
 )
+from warpfront_checks.results import OUTCOMES
 
 
 def check(name: str = "a", outcome: str = "passed", **more: Any) -> dict[str, Any]:

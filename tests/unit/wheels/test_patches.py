@@ -18,8 +18,8 @@ from builders import a_cell
 from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import LockError, WheelError
-from warpfront.images.crafting import Crafter
 from warpfront.images.engine import Engine
+from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.model import Cell, LockInputs, Patch, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.within.locks import inputs_of
@@ -309,11 +309,11 @@ class Project:
     def inputs(self, cell: Cell) -> LockInputs:
         return inputs_of(cell, None, {}, self.folders)
 
-    def crafter(self, inputs: LockInputs) -> Crafter:
+    def builder(self, inputs: LockInputs) -> WheelBuilder:
         def builder(_apt: tuple[str, ...]) -> tuple[Engine, str]:
             raise AssertionError("nothing here is built in a container")
 
-        return Crafter(
+        return WheelBuilder(
             inputs=inputs,
             root=self.root,
             cache=self.folders.cache,
@@ -332,7 +332,7 @@ class Project:
             on_line=lambda _: None,
             wheelhouse=self.folders.wheelhouse,
             parent=parent,
-            crafting=self.crafter(inputs),
+            crafting=self.builder(inputs),
         )
 
     def refusal(self, cell: Cell) -> str:
@@ -376,12 +376,12 @@ def test_a_machine_without_the_patched_wheel_makes_the_same_bytes(project: Proje
     lock, house = project.lock(cell), project.folders.wheelhouse
     (wheel,) = [one for one in lock.wheels if one.name == "pkg"]
     house.path(wheel).unlink()
-    crafter = project.crafter(project.inputs(cell))
-    crafter.restore_patched(wheel, lock.patched[0])
+    builder = project.builder(project.inputs(cell))
+    builder.restore_patched(wheel, lock.patched[0])
     assert house.missing([wheel]) == ()
     other = dataclasses.replace(wheel, sha256="0" * 64)
     with pytest.raises(WheelError, match="patched again"):
-        crafter.restore_patched(other, lock.patched[0])
+        builder.restore_patched(other, lock.patched[0])
 
 
 def test_a_patch_for_another_version_is_stale_and_one_that_upstream_has_is_over(

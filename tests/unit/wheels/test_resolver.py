@@ -35,12 +35,12 @@ from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.choice import supported_tags
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.lock import dump_lock
 from warpfront.wheels.reach import why_unresolvable
 from warpfront.wheels.resolution import Sdist
 from warpfront.wheels.site import read_pip_configuration, read_site
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 

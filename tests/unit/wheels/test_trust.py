@@ -30,11 +30,11 @@ from warpfront.model import (
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.lock import dump_lock, read_lock, staleness
 from warpfront.wheels.resolution import Contradiction, Resolution, Sdist, Terms
 from warpfront.wheels.resolver import UvResolver
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
 from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
 
 TORCH = "torch==2.8.0+rocm6.4"

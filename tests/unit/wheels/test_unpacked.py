@@ -16,11 +16,11 @@ import pytest
 from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.inside.guard.measuring import measure
 from warpfront.model import LockedWheel
 from warpfront.wheels import unpacked
 from warpfront.wheels.unpacked import read_unpacked, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront_checks.guard.measuring import measure
 
 FILES: Mapping[str, str | bytes] = {
     "torch/__init__.py": "import os\n",

@@ -22,6 +22,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.model import LockedWheel, LockInputs, Toolkit, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
+from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.lock import (
     dump_lock,
     read_lock,
@@ -30,7 +31,6 @@ from warpfront.wheels.lock import (
     variant_rule,
 )
 from warpfront.wheels.sources import Site
-from warpfront.wheels.trust import PYPI
 from warpfront.wheels.uv_program import uv_binary
 from warpfront.wheels.wheelhouse import Wheelhouse
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 from warpfront.errors import BuildFailedError, StoreError, WheelError
-from warpfront.images.weights import Weights, largest, weights_of
+from warpfront.images.size_breakdown import SizeBreakdown, largest, weights_of
 from warpfront.model import BuiltImage, Cell, Failed, WheelLock
 from warpfront.report.sizes import readable_size
 from warpfront.system.store import Store
@@ -29,9 +29,9 @@ def within_budget(
         if now is not None:
             store.save(cell.id, _NAME, now)
         return built
-    before: Weights | None = None
+    before: SizeBreakdown | None = None
     with contextlib.suppress(StoreError):  # of another version: then it says what is largest
-        before = store.load(cell.id, _NAME, (Weights,))
+        before = store.load(cell.id, _NAME, (SizeBreakdown,))
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
     return Failed(
         cell_id=cell.id,
@@ -45,7 +45,7 @@ def within_budget(
 
 def _weights(
     lock: WheelLock, wheelhouse: Wheelhouse, kept: Callable[[str], bool]
-) -> Weights | None:
+) -> SizeBreakdown | None:
     """None where its wheels are not here: a reused image needs none."""
     try:
         return weights_of(
@@ -62,7 +62,7 @@ def _weights(
         return None
 
 
-def _lines(now: Weights | None, before: Weights | None) -> str:
+def _lines(now: SizeBreakdown | None, before: SizeBreakdown | None) -> str:
     if now is None:
         return ""
     rows = (

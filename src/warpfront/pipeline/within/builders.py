@@ -10,13 +10,13 @@ from pathlib import Path
 
 from warpfront.errors import BlockedError, CommandFailedError
 from warpfront.images.bake import PROXIES_VARIABLE, BakeTarget, bake_file, proxy_script
-from warpfront.images.crafting import Builder
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, bake, local_context
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.render import DOCKERFILE
 from warpfront.images.template_process import RenderRequest, render_templates
+from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.reading import Matrix
 from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, ImageFile, WheelLock, digest_of

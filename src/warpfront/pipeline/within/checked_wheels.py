@@ -15,14 +15,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import WheelError
-from warpfront.inside.guard.names import triton_shims
 from warpfront.model import Cell, WheelLock
-from warpfront.release.bill.askers import Asking, asked_for
-from warpfront.release.bill.parts import roots_of
+from warpfront.release.sbom.parts import roots_of
+from warpfront.release.sbom.why_dependency import Asking, asked_for
 from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
+from warpfront_checks.guard.names import triton_shims
 
 
 def check_wheels(

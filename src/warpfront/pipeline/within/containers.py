@@ -10,12 +10,12 @@ from pathlib import Path
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.engine import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.inside.checks.results import PROGRESS
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.system.foreign import read_json
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 from warpfront.verify.verdict import Unreadable
+from warpfront_checks.results import PROGRESS
 
 MEMORY_BYTES = 8 * 2**30
 OUTPUT_LIMIT_CHARACTERS = 8 * 2**20

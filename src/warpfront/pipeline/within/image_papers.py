@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 from warpfront.errors import BlockedError
 from warpfront.images.labels import CREATED, REVISION, SOURCE, UV
-from warpfront.inside.checks.image_contents import Contents, ContentsError, contents_from
 from warpfront.model import BuiltImage, Cell, Verification, WheelLock
-from warpfront.release.bill.cyclonedx import cyclonedx_text
-from warpfront.release.bill.licence_table import licence_document, licence_markdown
-from warpfront.release.bill.parts import Bill, bill_of, roots_of
-from warpfront.release.bill.spdx import spdx_text
+from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.licence_table import licence_document, licence_markdown
+from warpfront.release.sbom.parts import Bill, bill_of, roots_of
+from warpfront.release.sbom.spdx import spdx_text
 from warpfront.release.statements.provenance_statement import making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
 from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.image_contents import Contents, ContentsError, contents_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from warpfront.errors import StoreError
-from warpfront.inside.checks.effort import CHECK_SESSIONS, Effort
 from warpfront.model import ImageFile, Outcome, digest_of
 from warpfront.system.foreign import read_json, read_regular, remove_tree
 from warpfront.system.store import read_tree, storing, write_json
 from warpfront.verify.verdict import read_session, worst_of
+from warpfront_checks.check_options import CHECK_SESSIONS, CheckOptions
 
 _RECORD = "attempt.json"
 _PROVEN = "proven"
@@ -33,7 +33,7 @@ class Attempt:
     """
 
     key: str
-    effort: Effort
+    effort: CheckOptions
     proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ def attempt_key(package: Path, parts: Mapping[str, object]) -> str:
     return digest_of({**parts, "code": code})
 
 
-def continue_attempt(folder: Path, key: str, effort: Effort, target: str) -> Attempt:
+def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) -> Attempt:
     """Begin an attempt, and take over what an earlier one of the same key has proven.
 
     Results move out of the folder that the container can write, and count by their digest. Without
@@ -135,7 +135,7 @@ def _read(folder: Path) -> Attempt | None:
         effort = document["effort"]
         return Attempt(
             key=document["key"],
-            effort=Effort(
+            effort=CheckOptions(
                 quick=effort["quick"],
                 profile=effort["profile"],
                 seeds=tuple(effort["drawn"]),

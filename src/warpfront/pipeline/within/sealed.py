@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 
 from warpfront.images.protection import POLICY, stack_location
-from warpfront.inside.guard.manifest import Manifest, Measured, manifest_text
-from warpfront.inside.guard.policy import policy_from
 from warpfront.model import Cell, LockedWheel, RenderedImage
 from warpfront.system.store import write_text
 from warpfront.wheels.unpacked import stays, unpacked_files
 from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront_checks.guard.manifest import Manifest, Measured, manifest_text
+from warpfront_checks.guard.policy import policy_from
 
 _MANIFEST = "stack.json"
 

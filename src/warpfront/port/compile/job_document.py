@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.inside.checks.compiling.job import CompileJob, JobUnit, Probe
 from warpfront.model import CompilerCall
 from warpfront.port.compile.units import SourceUnit
+from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
 
 SOURCE = "/source"
 """Where the tree is mounted, read-only."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.inside.guard.policy import Policy
-from warpfront.inside.guard.refusal import explanation
 from warpfront.model import Distribution, UnmetDemand
 from warpfront.port.preflight import rule_texts
 from warpfront.port.preflight.asked import Asked, Kind
@@ -19,6 +17,8 @@ from warpfront.port.preflight.breaches import Breach
 from warpfront.port.preflight.effects import applies, breach_of
 from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import unmet_demands
+from warpfront_checks.guard.policy import Policy
+from warpfront_checks.guard.refusal import explanation
 
 _PREFIX = "warpfront guard: "
 

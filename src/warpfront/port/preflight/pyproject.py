@@ -104,8 +104,8 @@ class _PyprojectReader:
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
         """A source of `name`, for whatever group of the project demands it."""
-        askers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
-        for part, group in _narrowed(askers, source):
+        requirers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
+        for part, group in _narrowed(requirers, source):
             place = self._document.key(name, table="tool.uv.sources")
             if isinstance(source.get("path"), str):
                 self._local.add(canonicalize_name(name))
@@ -296,7 +296,7 @@ def _names(asked: Asked, name: str) -> bool:
 
 
 def _narrowed(
-    askers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
+    requirers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
 ) -> list[tuple[Part, str]]:
     """The groups that a source is for: of its own `extra` or `group`, or else one of those that
     demand the name, the default installation first.
@@ -304,7 +304,7 @@ def _narrowed(
     for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
         if isinstance(source.get(key), str):
             return [(part, source[key])]
-    return sorted(askers, key=lambda one: bool(one[1]))[:1]
+    return sorted(requirers, key=lambda one: bool(one[1]))[:1]
 
 
 def _from_poetry(version: str) -> str:

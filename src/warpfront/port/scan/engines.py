@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 from warpfront.port.scan import cuda, notebooks, python, structured
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
-from warpfront.port.scan.isolation import isolation_sightings
+from warpfront.port.scan.findings import Context, Gate, Match, SourceText
+from warpfront.port.scan.isolation import isolation_rule_matches
 from warpfront.port.scan.severities import Judged, judge
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.port.scan.words import is_aside
@@ -41,11 +41,11 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
     file nested too deeply to be understood is a finding, no crash.
     """
     try:
-        edited = isolation_sightings(before, source) if before is not None else ()
+        edited = isolation_rule_matches(before, source) if before is not None else ()
         source, seen = _seen(source, scope.context)
         seen = (*seen, *edited)
     except RecursionError:
-        seen = (Sighting(rule="SC003", start=0, end=0, what="nested too deeply"),)
+        seen = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
     gate = _gate(source, scope.context) if scope.target.is_rocm else Gate.OPEN
     ported = scope.target.is_rocm and scope.context.ported
     return judge(source, seen, scope.target, scope.rules, gate=gate, ported=ported)
@@ -65,22 +65,22 @@ def _gate(source: SourceText, context: Context) -> Gate:
     return Gate.UNPROVEN if unproven else Gate.OPEN
 
 
-def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Sighting, ...]]:
+def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:
     if notebooks.reads(source.path):
         try:
             source, broken = notebooks.as_python(source)
         except ValueError as error:
-            return source, (Sighting(rule="SC003", start=0, end=0, what=str(error)),)
-        return source, (*broken, *python.sightings(source, context))
-    return source, tuple(_sightings(source, context))
+            return source, (Match(rule="SC003", start=0, end=0, what=str(error)),)
+        return source, (*broken, *python.rule_matches(source, context))
+    return source, tuple(_rule_matches(source, context))
 
 
-def _sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
+def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     if source.path.suffix in BINARIES:
-        yield Sighting(rule="BL209", start=0, end=0, what=source.path.name)
+        yield Match(rule="BL209", start=0, end=0, what=source.path.name)
     if python.reads(source.path):
-        yield from python.sightings(source, context, cuda.sightings)
+        yield from python.rule_matches(source, context, cuda.rule_matches)
     if cuda.reads(source.path):
-        yield from cuda.sightings(source, context)
+        yield from cuda.rule_matches(source, context)
     if structured.reads(source.path):
-        yield from structured.sightings(source, context)
+        yield from structured.rule_matches(source, context)

@@ -64,7 +64,7 @@ SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Match:
     """What an engine saw, before anybody asks for which target.
 
     `start` and `end` are offsets into the source's text, in characters, end exclusive. `what` is

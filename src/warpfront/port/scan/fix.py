@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from warpfront.port.scan.cuda.lexer import Directive, blank
 from warpfront.port.scan.cuda.view import View
-from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Context, Gate, Match, SourceText
 
 FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
 MASK = "WARPFRONT_ALL_LANES"
@@ -74,7 +74,7 @@ def opens_cub(text: str) -> bool:
 
 
 def fix_source(
-    source: SourceText, seen: Iterable[Sighting], *, opened_cub: bool = False
+    source: SourceText, seen: Iterable[Match], *, opened_cub: bool = False
 ) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
     where an edit would not leave NVIDIA the same tokens. With `opened_cub`, where some file of the
@@ -96,12 +96,12 @@ def fix_source(
     return Fix(path=source.path, before=source.text, after=after, rules=tuple(sorted(rules)))
 
 
-def _is_open(one: Sighting) -> bool:
+def _is_open(one: Match) -> bool:
     """Whether both come to it; what stands in somebody's arm was looked at by a person."""
     return {"amd", "nvidia"} <= one.sides and one.gate is Gate.OPEN and one.shift == 0
 
 
-def _gates(view: View, one: Sighting) -> Iterator[_Gate]:
+def _gates(view: View, one: Match) -> Iterator[_Gate]:
     line = view.line(one.start) - 1
     text = view.source.text.splitlines()[line]
     if one.rule == "CU118" and re.fullmatch(r"\s*__syncwarp\s*\(\s*\w*\s*\)\s*;\s*", text):
@@ -115,7 +115,7 @@ def _gates(view: View, one: Sighting) -> Iterator[_Gate]:
         yield from _mask_gate(view, one)
 
 
-def _mask_gate(view: View, one: Sighting) -> Iterator[_Gate]:
+def _mask_gate(view: View, one: Match) -> Iterator[_Gate]:
     """The one `#define` of a mask that the file gives everybody 32 lanes with."""
     argument = re.search(r"\(\s*(\w+)\s*\Z", view.code[one.start : one.end])
     defined = view.macros.get(argument[1], ()) if argument else ()
@@ -131,7 +131,7 @@ def _mask_gate(view: View, one: Sighting) -> Iterator[_Gate]:
         yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
 
 
-def _function_gate(view: View, one: Sighting, line: int) -> Iterator[_Gate]:
+def _function_gate(view: View, one: Match, line: int) -> Iterator[_Gate]:
     """The whole of an operator whose definition begins and ends with its lines."""
     opening = view.code.find("{", one.end, one.end + 80)
     if opening < 0 or view.code[one.end : opening].strip():
@@ -174,19 +174,19 @@ def _with_gates(text: str, gates: list[_Gate]) -> str:
     return "".join(lines)
 
 
-def _spelling(view: View, one: Sighting) -> str:
+def _spelling(view: View, one: Match) -> str:
     found = _FULL_MASK.search(view.source.text, one.start, one.end)
     return found[0] if found else ""
 
 
-def _literal_mask(view: View, one: Sighting) -> bool:
+def _literal_mask(view: View, one: Match) -> bool:
     """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
     return bool(_spelling(view, one)) and not any(
         directive.start <= one.start < directive.end for directive in view.directives
     )
 
 
-def _with_masks(view: View, masks: list[Sighting]) -> str:
+def _with_masks(view: View, masks: list[Match]) -> str:
     text = view.source.text
     first = _spelling(view, masks[0]) if masks else ""
     for one in sorted(masks, key=lambda mask: mask.start, reverse=True):

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from warpfront.port.scan import cuda, python
 from warpfront.port.scan.cuda.view import View
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Match, SourceText
 from warpfront.port.scan.python.gates import is_test
 from warpfront.port.scan.python.module import Module
-from warpfront.port.scan.python.sides import Conditions, Truth
+from warpfront.port.scan.python.vendor_conditions import Conditions, Truth
 
 RULE = "PY058"
 _SHOWN = 80
@@ -33,7 +33,7 @@ class _Step:
     line: int
 
 
-def isolation_sightings(before: SourceText, after: SourceText) -> tuple[Sighting, ...]:
+def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match, ...]:
     """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
     that cannot be read as its language has no sightings: the other rules say so.
     """
@@ -54,7 +54,7 @@ def isolation_sightings(before: SourceText, after: SourceText) -> tuple[Sighting
     return found
 
 
-def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Sighting]:
+def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Match]:
     matcher = difflib.SequenceMatcher(
         a=[step.text for step in old], b=[step.text for step in new], autojunk=False
     )
@@ -63,16 +63,16 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
         if tag == "equal":
             continue
         for step in new[start:end]:
-            yield _sighting(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line, starts)
+            yield _rule_match(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line, starts)
         if tag == "delete":
             line = new[min(start, len(new) - 1)].line if new else 1
             gone = old[first].text[:_SHOWN]
             more = f" and {last - first - 1} more" if last - first > 1 else ""
-            yield _sighting(f"`{gone}`{more} is gone for NVIDIA", line, starts)
+            yield _rule_match(f"`{gone}`{more} is gone for NVIDIA", line, starts)
 
 
-def _sighting(what: str, line: int, starts: Sequence[int]) -> Sighting:
-    return Sighting(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
+def _rule_match(what: str, line: int, starts: Sequence[int]) -> Match:
+    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
 
 
 def _lines(source: SourceText) -> list[_Step]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Sighting, SourceText
+from warpfront.port.scan.findings import Match, SourceText
 
 _NOT_PYTHON = ("%", "!", "?")
 
@@ -17,7 +17,7 @@ def reads(path: PurePosixPath) -> bool:
     return path.suffix == ".ipynb"
 
 
-def as_python(source: SourceText) -> tuple[SourceText, tuple[Sighting, ...]]:
+def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
     """The code cells as one module, and a sighting for each cell that is no Python. The lines are
     the cells' lines, one after the other; before each cell stands `# cell N`. Magics, shell lines
     and what cannot be parsed become comments. Raises `ValueError` for what is no notebook.
@@ -33,7 +33,7 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Sighting, ...]]:
         lines = list(_cell_lines(cell.get("source", "")))
         if not _is_python("\n".join(lines)):
             start, what = len(text), f"cell {number} is no Python"
-            broken.append(Sighting(rule="SC003", start=start, end=start, what=what))
+            broken.append(Match(rule="SC003", start=start, end=start, what=what))
             lines = [f"# {line}" for line in lines]
         text += "\n".join((f"# cell {number}", *lines, ""))
     return SourceText(path=source.path, text=text), tuple(broken)

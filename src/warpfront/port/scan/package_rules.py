@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.port.scan.catalogue import rules_by_name
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.findings import Match
 from warpfront.wheels.requirement_lines import foreign_requirement
 
 _VENDOR_EXTRA = re.compile(
@@ -29,9 +29,9 @@ class Required:
     rule: str
     shift: int
 
-    def at(self, start: int, end: int, what: str) -> Sighting:
+    def at(self, start: int, end: int, what: str) -> Match:
         """Where it stands."""
-        return Sighting(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
+        return Match(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
 
 
 @cache

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Context, Gate, Match, SourceText
 from warpfront.port.scan.fix import Fix
-from warpfront.port.scan.isolation import isolation_sightings
-from warpfront.port.scan.python import sightings
+from warpfront.port.scan.isolation import isolation_rule_matches
+from warpfront.port.scan.python import rule_matches
 from warpfront.port.scan.python.module import Module, text_of
-from warpfront.port.scan.python.sides import Conditions
+from warpfront.port.scan.python.vendor_conditions import Conditions
 
 _TEXTS = {
     "PY001": {"reduce-overhead": "default"},
@@ -73,7 +73,7 @@ def fix_python(source: SourceText) -> Fix | None:
         return None
     if "\r" in source.text or "\f" in source.text:
         return None
-    seen = [one for one in sightings(source, Context()) if _is_open(one)]
+    seen = [one for one in rule_matches(source, Context()) if _is_open(one)]
     changes = _apart({change for one in seen for change in _changes(module, one)})
     for kept in (changes, *([one] for one in changes if len(changes) > 1)):
         fix = _fix(source, kept)
@@ -87,7 +87,7 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
     for change in sorted(changes, reverse=True):
         after = after[: change.start] + change.text + after[change.end :]
     edited = SourceText(path=source.path, text=after)
-    if after == source.text or isolation_sightings(source, edited):
+    if after == source.text or isolation_rule_matches(source, edited):
         return None
     fixed = Counter(change.rule for change in changes)
     if _found(source) - _found(edited) != fixed or not _found(edited) <= _found(source):
@@ -98,12 +98,12 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
 
 def _found(source: SourceText) -> Counter[str]:
     """How often each rule is about code that AMD comes to and that nothing lets be absent."""
-    seen = sightings(source, Context())
+    seen = rule_matches(source, Context())
     places = {(one.rule, one.start) for one in seen if "amd" in one.sides and not one.gate_line}
     return Counter(rule for rule, _ in places)
 
 
-def _is_open(one: Sighting) -> bool:
+def _is_open(one: Match) -> bool:
     return one.sides == frozenset(SIDES) and one.gate is Gate.OPEN and one.rule in FIXED_IN_PYTHON
 
 
@@ -115,7 +115,7 @@ def _apart(changes: Iterable[_Change]) -> list[_Change]:
     return kept
 
 
-def _changes(module: Module, one: Sighting) -> Iterator[_Change]:
+def _changes(module: Module, one: Match) -> Iterator[_Change]:
     node = next((n for n in module.nodes if module.span(n) == (one.start, one.end)), None)
     gate = _gate(module, one.start) if node is not None else ""
     if node is None or not gate:

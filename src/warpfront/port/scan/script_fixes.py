@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from warpfront.port.scan import structured
-from warpfront.port.scan.findings import SIDES, Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Context, Gate, Match, SourceText
 from warpfront.port.scan.fix import Fix
 
 _RULE = "DP318"
@@ -39,7 +39,7 @@ def fix_script(source: SourceText, context: Context) -> Fix | None:
         return None
     after = source.text
     places = {
-        (one.start, one.end) for one in structured.sightings(source, context) if _is_open(one)
+        (one.start, one.end) for one in structured.rule_matches(source, context) if _is_open(one)
     }
     for start, end in sorted(places, reverse=True):
         command = after[start:end]
@@ -57,10 +57,10 @@ def fix_script(source: SourceText, context: Context) -> Fix | None:
     return Fix(path=source.path, before=source.text, after=after, rules=rules)
 
 
-def _is_open(one: Sighting) -> bool:
+def _is_open(one: Match) -> bool:
     return one.rule == _RULE and one.gate is Gate.OPEN and one.sides == frozenset(SIDES)
 
 
 def _found(source: SourceText, context: Context) -> Counter[str]:
-    seen = structured.sightings(source, context)
+    seen = structured.rule_matches(source, context)
     return Counter(one.rule for one in seen if "amd" in one.sides)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Gate, ScanFinding, Severity, Side, Sighting, SourceText
+from warpfront.port.scan.findings import Gate, Match, ScanFinding, Severity, Side, SourceText
 from warpfront.port.scan.left_out import is_amds
 from warpfront.port.scan.targets import ScanTarget
 from warpfront.port.scan.words import line_starts
@@ -70,7 +70,7 @@ class Judged:
 
 def judge(
     source: SourceText,
-    sightings: Iterable[Sighting],
+    rule_matches: Iterable[Match],
     target: ScanTarget,
     rules: Mapping[str, Rule],
     *,
@@ -84,15 +84,16 @@ def judge(
     suppressions = tuple(read_suppressions(source.text, lines))
     if gate is not Gate.OPEN:
         milder = (Gate.OPEN, Gate.AVAILABILITY) if gate is Gate.LEFT_OUT else (Gate.OPEN,)
-        sightings = [replace(o, gate=gate) if o.gate in milder else o for o in sightings]
+        rule_matches = [replace(o, gate=gate) if o.gate in milder else o for o in rule_matches]
     if ported:
-        sightings = [
-            replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in sightings
+        rule_matches = [
+            replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in rule_matches
         ]
     found = {
         (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
-        for sighting in sorted(sightings, key=_WORST_LAST)
-        if (finding := _finding(source, sighting, target, rules[sighting.rule], lines)) is not None
+        for rule_match in sorted(rule_matches, key=_WORST_LAST)
+        if (finding := _finding(source, rule_match, target, rules[rule_match.rule], lines))
+        is not None
     }
     kept: list[ScanFinding] = []
     used: set[Suppression] = set()
@@ -103,21 +104,21 @@ def judge(
         else:
             used.add(suppression)
     suppressed = len(found) - len(kept)
-    for sighting in _about_suppressions(suppressions, used, source.text):
-        own = _finding(source, sighting, target, rules[sighting.rule], lines)
+    for rule_match in _about_suppressions(suppressions, used, source.text):
+        own = _finding(source, rule_match, target, rules[rule_match.rule], lines)
         kept += [own] if own is not None else []
     return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
 
 
-def _is_met(sighting: Sighting, rule: Rule) -> bool:
+def _is_met(rule_match: Match, rule: Rule) -> bool:
     """Whether those who ported a tree met this, or had no reason to come here."""
-    if sighting.gate is Gate.AVAILABILITY:
+    if rule_match.gate is Gate.AVAILABILITY:
         return True
-    if sighting.sides == {"amd"} and rule.id.startswith("PY"):
+    if rule_match.sides == {"amd"} and rule.id.startswith("PY"):
         return False  # nobody else comes here
-    if sighting.gate is Gate.UNPROVEN and sighting.sides != {"amd"}:
+    if rule_match.gate is Gate.UNPROVEN and rule_match.sides != {"amd"}:
         return not (rule.despite_a_port and rule.id.startswith("CT"))
-    return sighting.gate in (Gate.OPEN, Gate.UNPROVEN) and not rule.despite_a_port
+    return rule_match.gate in (Gate.OPEN, Gate.UNPROVEN) and not rule.despite_a_port
 
 
 class _Lines:
@@ -138,19 +139,19 @@ class _Lines:
 
 
 def _finding(
-    source: SourceText, sighting: Sighting, target: ScanTarget, rule: Rule, lines: _Lines
+    source: SourceText, rule_match: Match, target: ScanTarget, rule: Rule, lines: _Lines
 ) -> ScanFinding | None:
-    severity, gate = _weighed(sighting, target, rule)
+    severity, gate = _weighed(rule_match, target, rule)
     named = rule.unless_named and target.name in source.text
     if severity is Severity.NONE or named:
         return None
     softer = _of_path(str(source.path), severity, rule, target)
     if softer is not None:
         severity, gate = Severity.NOTE, softer
-    line, column = lines.place(sighting.start)
-    end_line, end_column = lines.place(max(sighting.end, sighting.start))
-    what = " ".join((sighting.what or lines.text(line)).split())[:_EXCERPT]
-    excerpt = lines.text(line) if sighting.end > sighting.start else what
+    line, column = lines.place(rule_match.start)
+    end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
+    what = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if rule_match.end > rule_match.start else what
     return ScanFinding(
         path=str(source.path),
         line=line,
@@ -161,7 +162,7 @@ def _finding(
         severity=severity,
         message=rule.message.replace("{what}", what),
         gate=gate,
-        gate_line=sighting.gate_line if gate is not Gate.OPEN else 0,
+        gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
         excerpt=excerpt,
     )
 
@@ -184,24 +185,24 @@ def _of_path(path: str, severity: Severity, rule: Rule, target: ScanTarget) -> G
     return Gate.OWN_ARM if decided and is_amds(path) else None
 
 
-def _weighed(sighting: Sighting, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
-    severity = rule.severity_for(target).shifted(sighting.shift)
+def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
+    severity = rule.severity_for(target).shifted(rule_match.shift)
     if rule.structural or severity is Severity.NONE:
         return severity, Gate.OPEN
     side: Side = "amd" if target.is_rocm else "other"
-    if side not in sighting.sides:
+    if side not in rule_match.sides:
         # Behind a question for CUDA's device: Gaudi's own way is missing there, not wrong.
-        beside = "hpu" in target.classes and sighting.sides == {"nvidia", "amd"}
+        beside = "hpu" in target.classes and rule_match.sides == {"nvidia", "amd"}
         of_devices = rule.severities.get("rocm") is Severity.NONE
         return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
-    own_arm = sighting.sides == {side} and target.is_rocm and not rule.of_amd
-    proven = sighting.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
-    if sighting.gate in _SOFTENED and not proven:
+    own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
+    proven = rule_match.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
+    if rule_match.gate in _SOFTENED and not proven:
         order = tuple(Severity)
         decided = own_arm and severity is Severity.WARNING
-        forgiven = decided or (sighting.gate is Gate.AVAILABILITY and rule.of_a_package)
-        limit = Severity.NOTE if forgiven else _SOFTENED[sighting.gate]
-        return min(severity, limit, key=order.index), sighting.gate
+        forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
+        limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
+        return min(severity, limit, key=order.index), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
         # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
         return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
@@ -251,9 +252,9 @@ def _suppressing(finding: ScanFinding, suppressions: Iterable[Suppression]) -> S
 
 def _about_suppressions(
     suppressions: Iterable[Suppression], used: set[Suppression], text: str
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     for suppression in suppressions:
         if suppression not in used:
             rule = "SC002" if suppression.reason else "SC001"
             what = text[suppression.start : suppression.end]
-            yield Sighting(rule=rule, start=suppression.start, end=suppression.end, what=what)
+            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=what)

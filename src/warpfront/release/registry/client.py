@@ -36,7 +36,7 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 from warpfront.release.registry.credentials import read_credentials
-from warpfront.release.registry.exchange import Ask, Exchange, read_trust
+from warpfront.release.registry.http import Exchange, Request, read_trust
 from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.references import (
@@ -45,7 +45,7 @@ from warpfront.release.registry.references import (
     is_tag,
     wrong_repository,
 )
-from warpfront.release.registry.registry_errors import Passing, refused, wrong
+from warpfront.release.registry.registry_errors import TransientError, refused, wrong
 from warpfront.release.registry.saving import Saving
 from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
 from warpfront.system.process import Run
@@ -374,7 +374,7 @@ class HttpRegistry:
         """Tell the registry of an upload that comes to nothing; it is no harm if that fails."""
         if location:
             ask = self._ask("DELETE", location, "end of an upload", {204}, (push(repository),))
-            with contextlib.suppress(RegistryError, Passing):
+            with contextlib.suppress(RegistryError, TransientError):
                 self._exchange.finish(self._exchange.once(ask))
 
     def _pages(
@@ -399,7 +399,7 @@ class HttpRegistry:
             for piece in self._exchange.pieces(answer, step):
                 found.update(piece)
                 yield piece
-        except Passing as passing:
+        except TransientError as passing:
             raise passing.error from None
         if f"sha256:{found.hexdigest()}" != digest:
             raise self._wrong(step, f"it sent sha256:{found.hexdigest()}")
@@ -414,8 +414,8 @@ class HttpRegistry:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Ask:
-        return Ask(
+    ) -> Request:
+        return Request(
             method=method,
             url=url,
             step=step,

@@ -19,10 +19,15 @@ import requests
 from warpfront.errors import RegistryError
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.credentials import Login, read_credentials
-from warpfront.release.registry.exchange import read_trust
+from warpfront.release.registry.http import read_trust
 from warpfront.release.registry.patience import Attempts, Pace, Patience
 from warpfront.release.registry.references import is_docker_io
-from warpfront.release.registry.registry_errors import Passing, by_exception, by_status, refused
+from warpfront.release.registry.registry_errors import (
+    TransientError,
+    by_exception,
+    by_status,
+    refused,
+)
 from warpfront.system.process import Run
 
 _GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"
@@ -239,7 +244,7 @@ class _Api:
         while True:
             try:
                 return self._once(method, path, accepted, body, refusals or {})
-            except Passing as passing:
+            except TransientError as passing:
                 if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
             except _ExpiredError as expired:
@@ -274,7 +279,7 @@ class _Api:
         content = _json(answer.content)
         message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
         found = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
-        if isinstance(found, Passing):
+        if isinstance(found, TransientError):
             raise found
         hint = next((do for words, do in refusals.items() if words in message.lower()), found.hint)
         denied = refused(self._name, _STEP, f"HTTP {answer.status_code} ({message})", hint)

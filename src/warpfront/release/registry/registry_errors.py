@@ -24,7 +24,7 @@ _LATER = "try again later; what is there already is not sent again"
 _FREE = f"free space where the registry keeps its blobs, then {_LATER}"
 
 
-class Passing(Exception):  # noqa: N818 - not an error yet: the same may go well the next time
+class TransientError(Exception):
     """A failure that another try may not meet; `after_seconds` is what the registry asked for,
     `cost` the number of tries that this one counts for.
     """
@@ -54,28 +54,28 @@ def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:
 
 def by_status(
     registry: str, step: str, status: int, headers: Mapping[str, str], body: bytes
-) -> RegistryError | Passing:
+) -> RegistryError | TransientError:
     """What an answer that was not hoped for means."""
     said = _said(body)
     reason = f"HTTP {status}" + (f" ({said})" if said else "")
     fault, hint = _meaning(registry, status, body)
     error = RegistryError(reason, registry=registry, step=step, fault=fault, hint=hint)
     if status in RETRIED_STATUSES and fault is not RegistryFault.FULL:
-        return Passing(error, after_seconds(headers))
+        return TransientError(error, after_seconds(headers))
     return error
 
 
 def by_exception(
     registry: str, step: str, error: requests.RequestException | OSError
-) -> RegistryError | Passing:
+) -> RegistryError | TransientError:
     """What a request that got no whole answer means."""
     causes = tuple(_causes(error))
     for kind, fault, words, hint in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
             made = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
             cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
-            return made if kind in _LASTING else Passing(made, cost=cost)
-    return Passing(wrong(registry, step, type(error).__name__))
+            return made if kind in _LASTING else TransientError(made, cost=cost)
+    return TransientError(wrong(registry, step, type(error).__name__))
 
 
 def after_seconds(headers: Mapping[str, str]) -> float:

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 import requests
 
-from warpfront.release.registry.exchange import Ask, Exchange
-from warpfront.release.registry.registry_errors import Passing, wrong
+from warpfront.release.registry.http import Exchange, Request
+from warpfront.release.registry.registry_errors import TransientError, wrong
 from warpfront.release.registry.uploads import OnBytes
 from warpfront.system.store import storing
 from warpfront.system.whole_heads import read_count
@@ -29,7 +29,12 @@ class Saving:
     """
 
     def __init__(
-        self, exchange: Exchange, ask: Ask, digest: str, size_bytes: int | None, on_bytes: OnBytes
+        self,
+        exchange: Exchange,
+        ask: Request,
+        digest: str,
+        size_bytes: int | None,
+        on_bytes: OnBytes,
     ) -> None:
         self._exchange, self._ask, self._digest = exchange, ask, digest
         self._limit_bytes, self._on_bytes = size_bytes, on_bytes
@@ -57,7 +62,7 @@ class Saving:
         while True:
             try:
                 self._take(file)
-            except Passing as passing:
+            except TransientError as passing:
                 if self._have > furthest:
                     furthest = self._have
                     attempts.got_on()

@@ -19,9 +19,9 @@ import requests
 from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
-from warpfront.release.registry.exchange import Ask, Exchange
+from warpfront.release.registry.http import Exchange, Request
 from warpfront.release.registry.patience import Attempts
-from warpfront.release.registry.registry_errors import Passing, by_status, wrong
+from warpfront.release.registry.registry_errors import TransientError, by_status, wrong
 from warpfront.system.whole_heads import read_count
 
 # In one request without asking how far it came: what is sent again after a cut costs little.
@@ -76,7 +76,7 @@ class Upload:
             try:
                 if not (failed and self._is_there_now()):
                     self._go_on(attempts)
-            except Passing as passing:
+            except TransientError as passing:
                 if not attempts.again(passing.after_seconds, passing.cost):
                     raise passing.error from None
                 failed = True
@@ -142,7 +142,7 @@ class Upload:
         has = _has(answer)
         if has is not None and not self._offset < has <= self._offset + count:
             self._location = ""
-            raise Passing(
+            raise TransientError(
                 wrong(self._exchange.host, self._step, f"it says that it has {has} bytes")
             )
         self._offset = has if has is not None else self._offset + count
@@ -160,7 +160,7 @@ class Upload:
         else:
             self._stumbled = True  # it forgot, or takes one piece only: the next time tells
             self._location = ""
-            raise Passing(error)
+            raise TransientError(error)
         if not self._location or self._whole:
             self._begin()
 
@@ -182,7 +182,7 @@ class Upload:
         if self._damaged:
             raise error
         self._damaged = True  # on the way, or in the registry: once more, from the start
-        raise Passing(error)
+        raise TransientError(error)
 
     def _piece(self, count: int) -> Callable[[], Any]:
         """The bytes of one request, opened anew for each try of it."""
@@ -207,7 +207,7 @@ class Upload:
     ) -> requests.Response:
         patience = self._exchange.patience
         return self._exchange.once(
-            Ask(
+            Request(
                 method=method,
                 url=url,
                 step=self._step,
@@ -227,7 +227,7 @@ class Upload:
     def _failure(self, answer: requests.Response, said: bytes) -> RegistryError:
         host = self._exchange.host
         failure = by_status(host, self._step, answer.status_code, answer.headers, said)
-        return failure.error if isinstance(failure, Passing) else failure
+        return failure.error if isinstance(failure, TransientError) else failure
 
 
 class _Piece:

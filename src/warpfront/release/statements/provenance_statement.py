@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpfront.model import Cell, WheelLock
-from warpfront.release.bill.parts import Bill
+from warpfront.release.sbom.parts import Bill
 from warpfront.release.statements.statement import (
     Fields,
     Statement,

@@ -13,8 +13,8 @@ from typing import Final
 from tree_sitter import Node
 
 from warpfront.port.scan.cuda.lexer import Span
-from warpfront.port.scan.cuda.view import View, defines, number_of, patterns, sighting
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.cuda.view import View, defines, number_of, patterns, rule_match
+from warpfront.port.scan.findings import Match
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _GCN = re.compile(r"\s*(?:llvm\.|s_|v_|ds_|global_|buffer_|flat_|scratch_|image_|;)\w*")
@@ -67,7 +67,7 @@ _CLUSTER_SCOPE = re.compile(
 _TILE_OF_32 = re.compile(r"\b(?:tiled_partition|thread_block_tile)\s*<\s*32\s*[,>]")
 
 
-def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
+def asm_rule_matches(view: View, span: Span) -> Iterator[Match]:
     """PTX (CU107) or a tensor-core instruction (CU121) in the `asm` whose name lies at `span`.
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
@@ -81,9 +81,9 @@ def asm_sightings(view: View, span: Span) -> Iterator[Sighting]:
         return
     certain = _PTX.search(template) or _BARE_PTX.match(template)
     if _TENSOR_CORE.search(template):
-        yield sighting(view, "CU121", whole, what=_short(template))
+        yield rule_match(view, "CU121", whole, what=_short(template))
     elif certain or ("%" in template and view.in_device_code(span[0])):
-        yield sighting(view, "CU107", whole, what=_short(template), shift=0 if certain else -1)
+        yield rule_match(view, "CU107", whole, what=_short(template), shift=0 if certain else -1)
 
 
 _FAR = 4000
@@ -108,7 +108,7 @@ def _short(template: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
+def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     """What the use of one name says about memory: CU126, CU129."""
     whole, given = view.syntax.call(span[0])
     if not given:
@@ -118,9 +118,9 @@ def memory_sightings(view: View, name: str, span: Span) -> Iterator[Sighting]:
         asked = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
         if asked and view.region(span[0]).reach != {"amd"}:  # in its own arm AMD was thought of
             size = number_of(view, view.code[slice(*given[-1])])
-            yield sighting(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
+            yield rule_match(view, "CU129", whole, shift=int((size or 0) > _LDS_BYTES))
     elif _points_to_half(view, given[0]):
-        yield sighting(view, "CU126", whole)
+        yield rule_match(view, "CU126", whole)
 
 
 def _points_to_half(view: View, pointer: Span) -> bool:
@@ -140,7 +140,7 @@ _NAMED = re.compile(r"\s*&?\s*(\w+)")
 _CAST_TO_HALF = re.compile(rf"{_HALF.pattern}\s*(?:const\s*)?\*")
 
 
-def device_sightings(view: View) -> Iterator[Sighting]:
+def device_rule_matches(view: View) -> Iterator[Match]:
     """What the text of the file says that no single name does."""
     for name, searching in _SEARCHES:
         if name in view.names:
@@ -150,7 +150,7 @@ def device_sightings(view: View) -> Iterator[Sighting]:
             yield from patterns(view, pattern, rule)
 
 
-def _libcuxx(view: View) -> Iterator[Sighting]:
+def _libcuxx(view: View) -> Iterator[Match]:
     """Names of `cuda::` that a project which has a namespace of that name may mean itself are only
     libcu++'s where its headers are.
     """
@@ -159,7 +159,7 @@ def _libcuxx(view: View) -> Iterator[Sighting]:
     for found in _LIBCUXX.finditer(view.code):
         if included or not own or _CERTAINLY_LIBCUXX.search(found[0]):
             words = frozenset(re.findall(r"\w+", found[0]))
-            yield sighting(view, "CU122", found.span(), names=words)
+            yield rule_match(view, "CU122", found.span(), names=words)
 
 
 _LIBCUXX_HEADER = re.compile(r"<(?:cuda|nv)/")
@@ -174,21 +174,21 @@ _PATTERNS = (
 )
 
 
-def _vector_operators(view: View) -> Iterator[Sighting]:
+def _vector_operators(view: View) -> Iterator[Match]:
     """HIP's complex numbers are float2 and double2, with operators of their own; for the others it
     has templates, which lose against these.
     """
     if view.is_device_code:
         for found in _VECTOR_OPERATOR.finditer(view.code):
             shift = 0 if _COMPLEX.search(found[0]) else -1
-            yield sighting(view, "CU140", found.span(), shift=shift)
+            yield rule_match(view, "CU140", found.span(), shift=shift)
 
 
 _OF_PAIRS = re.compile(r"\.\s*[xy]\b(?!\s*\()|(?<![=!<>])=\s*\{\s*\}(?=\s*;)")
 """Members, and `half2 x; x = {};`: HIP's half2 has several assignments that an empty list fits."""
 
 
-def _half_members(view: View) -> Iterator[Sighting]:
+def _half_members(view: View) -> Iterator[Match]:
     for found in _OF_PAIRS.finditer(view.code):
         node = view.syntax.around(found.start(), "field_expression", "assignment_expression")
         if node is not None and node.children[1].start_byte == found.start():
@@ -198,10 +198,10 @@ def _half_members(view: View) -> Iterator[Sighting]:
             name = view.syntax.text(value)
             declared = view.syntax.declared(name, found.start()) if name.isidentifier() else None
             if declared is not None and _HALF_PAIR.search(declared.type):
-                yield sighting(view, "CU127", (node.start_byte, found.end()))
+                yield rule_match(view, "CU127", (node.start_byte, found.end()))
 
 
-def _shared_memory(view: View) -> Iterator[Sighting]:
+def _shared_memory(view: View) -> Iterator[Match]:
     total: Counter[int] = Counter()
     for place in view.syntax.places("__shared__"):
         declaration, function = (
@@ -217,13 +217,13 @@ def _shared_memory(view: View) -> Iterator[Sighting]:
             span = (declaration.start_byte, variable.end_byte)
             if extents == [32] and _a_slot_a_warp(view, name, function):
                 what = f"{name}[32], a slot a warp,"
-                yield sighting(view, "CU114", span, what=what, shift=-view.context.ported)
+                yield rule_match(view, "CU114", span, what=what, shift=-view.context.ported)
             size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
             size *= math.prod(extent or 0 for extent in extents)
             total[function.start_byte] += size
             if size and total[function.start_byte] > _LDS_BYTES:
                 what = f"{total[function.start_byte]} bytes of __shared__"
-                yield sighting(view, "CU130", span, what=what)
+                yield rule_match(view, "CU130", span, what=what)
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
@@ -233,13 +233,13 @@ def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
     return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None
 
 
-def _launches_from_kernels(view: View) -> Iterator[Sighting]:
+def _launches_from_kernels(view: View) -> Iterator[Match]:
     for found in re.finditer("<<<", view.code):
         if "global" in view.syntax.specifiers(found.start()):
-            yield sighting(view, "CU134", found.span())
+            yield rule_match(view, "CU134", found.span())
 
 
-def _capabilities(view: View) -> Iterator[Sighting]:
+def _capabilities(view: View) -> Iterator[Match]:
     """Comparisons of what a device's properties call major, and arithmetic that makes one number
     of major and minor.
     """
@@ -256,7 +256,7 @@ _CAPABILITY = re.compile(
 )
 
 
-def _std_in_device_code(view: View) -> Iterator[Sighting]:
+def _std_in_device_code(view: View) -> Iterator[Match]:
     for found in _STD_EXTREME.finditer(view.code):
         declaration = view.syntax.around(found.start(), "declaration", "field_declaration")
         head = view.code[declaration.start_byte : found.start()] if declaration else ""
@@ -265,19 +265,19 @@ def _std_in_device_code(view: View) -> Iterator[Sighting]:
         listed = view.code.startswith("{", found.end())
         if view.in_device_code(found.start()) or (constant and cuda):
             shift = 1 if constant or listed else 0
-            yield sighting(view, "CU136", (found.start(), found.end() - 1), shift=shift)
+            yield rule_match(view, "CU136", (found.start(), found.end() - 1), shift=shift)
 
 
-def _missing_typenames(view: View) -> Iterator[Sighting]:
+def _missing_typenames(view: View) -> Iterator[Match]:
     if not view.is_device_code:
         return
     types = {found[1] for found in _TEMPLATE_TYPES.finditer(view.code)}
     for found in _DEPENDENT_CALL.finditer(view.code):
         if found["type"] in types and view.in_device_code(found.start("what")):
-            yield sighting(view, "CU139", (found.start("what"), found.end("what") - 1))
+            yield rule_match(view, "CU139", (found.start("what"), found.end("what") - 1))
 
 
-def _launch_bounds(view: View) -> Iterator[Sighting]:
+def _launch_bounds(view: View) -> Iterator[Match]:
     for place in view.syntax.places("__launch_bounds__"):
         bounds = view.syntax.around(place, "launch_bounds")
         given = () if bounds is None else bounds.named_children
@@ -285,12 +285,12 @@ def _launch_bounds(view: View) -> Iterator[Sighting]:
             continue
         whole = (bounds.start_byte, bounds.end_byte)
         if number_of(view, view.syntax.text(given[0])) == 32:
-            yield sighting(view, "CU115", whole)
+            yield rule_match(view, "CU115", whole)
         if len(given) > 1 and number_of(view, view.syntax.text(given[1])) not in (0, 1):
-            yield sighting(view, "CU150", whole)
+            yield rule_match(view, "CU150", whole)
 
 
-_SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Sighting]]], ...]] = (
+_SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Match]]], ...]] = (
     ("cuda", _libcuxx),
     ("half2", _half_members),
     ("__half2", _half_members),
@@ -305,7 +305,7 @@ _SEARCHES: Final[tuple[tuple[str, Callable[[View], Iterator[Sighting]]], ...]] =
 )
 
 
-def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
+def leftovers(view: View, name: str, span: Span) -> Iterator[Match]:
     """CUDA's names in a file that says it is HIP (CU138), and those that hipify's tables lack
     (CU147) where the tables are there.
     """
@@ -318,9 +318,9 @@ def leftovers(view: View, name: str, span: Span) -> Iterator[Sighting]:
         and not any(map(_OF_A_LIBRARY.search, region.tested))
         and not _is_shared(view, name, known)
     ):
-        yield sighting(view, "CU138", span)
+        yield rule_match(view, "CU138", span)
     if known and name not in known and _API.match(name) and _is_foreign(view, name, span):
-        yield sighting(view, "CU147", span)
+        yield rule_match(view, "CU147", span)
 
 
 def _is_shared(view: View, name: str, known: Mapping[str, str]) -> bool:

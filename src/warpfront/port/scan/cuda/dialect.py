@@ -14,8 +14,8 @@ from typing import Final
 from tree_sitter import Node
 
 from warpfront.port.scan.cuda.lexer import Span
-from warpfront.port.scan.cuda.view import View, sighting
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.cuda.view import View, rule_match
+from warpfront.port.scan.findings import Match
 
 _VECTOR = re.compile(
     r"\b(?:u?(?:char|short|int|long|longlong)|float|double)([1-4])\s+\w+\s*(\[[^;{}=]*\])?\s*=\s*\{"
@@ -34,14 +34,14 @@ _MEMBER = re.compile(
 )
 
 
-def dialect_sightings(view: View) -> Iterator[Sighting]:
+def dialect_rule_matches(view: View) -> Iterator[Match]:
     """CU161 to CU166, in code that hipcc compiles."""
     for names, searching in _SEARCHES if view.is_cuda else ():
         if not names or names & view.names:
             yield from searching(view)
 
 
-def _short_lists(view: View) -> Iterator[Sighting]:
+def _short_lists(view: View) -> Iterator[Match]:
     """Between braces fewer numbers than a vector has: one is taken by an explicit constructor, two
     of four by none. Another vector may be one element.
     """
@@ -49,7 +49,7 @@ def _short_lists(view: View) -> Iterator[Sighting]:
         elements = _elements(view, found.end() - 1)
         alone = len(elements) == 1 and elements[0].type == "number_literal"
         if alone if found[2] else alone or 1 < len(elements) < int(found[1]):
-            yield sighting(view, "CU161", (found.start(), found.end() - 1))
+            yield rule_match(view, "CU161", (found.start(), found.end() - 1))
 
 
 def _elements(view: View, opening: int) -> list[Node]:
@@ -58,21 +58,21 @@ def _elements(view: View, opening: int) -> list[Node]:
     return [] if listed is None or listed.start_byte != opening else listed.named_children
 
 
-def _whole_indices(view: View) -> Iterator[Sighting]:
+def _whole_indices(view: View) -> Iterator[Match]:
     for found in _WHOLE_INDEX.finditer(view.code):
         name, start = view.syntax.taker(found.start(), "identifier", frozenset())
         declared = view.syntax.declared(name, start) if name else None
         if declared is not None and "uint3" in declared.type.split():
-            yield sighting(view, "CU162", (start, found.end()), what=f"{name} = {found[0]}")
+            yield rule_match(view, "CU162", (start, found.end()), what=f"{name} = {found[0]}")
 
 
-def _narrowed(view: View) -> Iterator[Sighting]:
+def _narrowed(view: View) -> Iterator[Match]:
     for found in _DIM3.finditer(view.code):
         for one in _elements(view, found.end() - 1):
             if (kind := _kind(view, one)) in ("int", "64 bits"):
                 span = (one.start_byte, one.end_byte)
                 what = f"{view.syntax.text(one)} ({kind})"
-                yield sighting(view, "CU163", span, what=what)
+                yield rule_match(view, "CU163", span, what=what)
 
 
 def _kind(view: View, node: Node, depth: int = 20) -> str:
@@ -113,7 +113,7 @@ def _kind_of_variable(view: View, node: Node) -> str:
     return "unsigned" if words & _UNSIGNED else "int" if words & _SIGNED else ""
 
 
-def _other_functions(view: View) -> Iterator[Sighting]:
+def _other_functions(view: View) -> Iterator[Match]:
     """Members that are declared for a device, and defined outside of their class for none. Where
     an overload is the host's it may be that one.
     """
@@ -124,7 +124,7 @@ def _other_functions(view: View) -> Iterator[Sighting]:
         places = view.syntax.places(found[2])
         heads = [head for at in places if (head := _member_head(view, found[1], at)) is not None]
         if heads and all("device" in view.syntax.specified(head) for head in heads):
-            yield sighting(view, "CU164", found.span(), what=f"{found[1]}::{found[2]}")
+            yield rule_match(view, "CU164", found.span(), what=f"{found[1]}::{found[2]}")
 
 
 def _member_head(view: View, owner: str, place: int) -> str | None:
@@ -137,23 +137,23 @@ def _member_head(view: View, owner: str, place: int) -> str | None:
     return None if "(" in head else head
 
 
-def _own_atomics(view: View) -> Iterator[Sighting]:
+def _own_atomics(view: View) -> Iterator[Match]:
     """HIP has these of `float` and `double`, which CUDA leaves to whoever wants them."""
     for found in _OWN_ATOMIC.finditer(view.code):
         namespace = view.syntax.around(found.start(), "namespace_definition")
         if namespace is None and view.syntax.defines_function(found.start()):
-            yield sighting(
+            yield rule_match(
                 view, "CU165", (found.start(), found.end()), what=f"{found[0]}({found[1]}*)"
             )
 
 
-def _other_arguments(view: View) -> Iterator[Sighting]:
+def _other_arguments(view: View) -> Iterator[Match]:
     for name in sorted(_FORMS & view.names):
         for place in view.syntax.places(name):
             whole, given = view.syntax.call(place)
             short = name.endswith("GraphInstantiate") and 0 < len(given) < 5
             if short or (name.endswith("DevicePointer") and given and _is_typed(view, given[0])):
-                yield sighting(view, "CU166", whole)
+                yield rule_match(view, "CU166", whole)
 
 
 def _is_typed(view: View, given: Span) -> bool:
@@ -167,7 +167,7 @@ _FORMS = frozenset(
     {"cudaGraphInstantiate", "hipGraphInstantiate"}
     | {"cudaHostGetDevicePointer", "hipHostGetDevicePointer"}
 )
-_SEARCHES: Final[tuple[tuple[frozenset[str], Callable[[View], Iterator[Sighting]]], ...]] = (
+_SEARCHES: Final[tuple[tuple[frozenset[str], Callable[[View], Iterator[Match]]], ...]] = (
     (frozenset(), _short_lists),
     (frozenset({"uint3"}), _whole_indices),
     (frozenset({"dim3"}), _narrowed),

@@ -11,8 +11,8 @@ from warpfront.port.scan.cuda.conditions import Macros, macro_table, truth
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import rows_including, rows_naming
 from warpfront.port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
-from warpfront.port.scan.cuda.view import NAME, View, path_of, sighting
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.cuda.view import NAME, View, path_of, rule_match
+from warpfront.port.scan.findings import Match
 
 _VERSIONS = {
     *("CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"),
@@ -23,14 +23,14 @@ _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 """Beside one of these it is about a fault of nvcc's."""
 
 
-def guard_sightings(view: View) -> Iterator[Sighting]:
+def guard_rule_matches(view: View) -> Iterator[Match]:
     """Arms that hang on a macro of NVIDIA's compiler, in chains that AMD comes to and that have
     no arm for it, or none that was written.
     """
     for chain, arm, span in unwritten_arms(view):
         if "amd" in chain.reach:
             what = f"#{arm.directive.name} {arm.directive.body}"
-            yield sighting(view, "CU156", span, what=what)
+            yield rule_match(view, "CU156", span, what=what)
     for chain in view.reaches.chains:
         yield from (_at(view, "CU155", arm, chain) for arm in chain.arms if _of_old_hip(view, arm))
         if "amd" not in chain.reach or _has_arm_for_amd(chain):
@@ -62,7 +62,7 @@ _NVIDIAS = re.compile(r"CUDA|CUBLAS|CUFFT|CUSOLVER|NVIDIA|NVCC")
 _TO_DO = re.compile(r"(?i)\btodo\b|fixme|not (?:yet )?(?:implemented|supported)")
 
 
-def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Sighting]:
+def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Match]:
     """The `#else` or `#endif` after an arm too long to see both: there AMD's arm would begin."""
     opened = arm.directive
     later = [one.directive for one in chain.arms if one.directive.start > opened.start]
@@ -70,7 +70,7 @@ def _end_of(view: View, arm: Arm, chain: ConditionChain) -> Iterator[Sighting]:
     if view.line(after.start) - view.line(opened.start) > _FAR:
         what = f"#{after.name} of #{opened.name} {opened.body}"
         span = (after.start, after.end)
-        yield sighting(view, "CU153", span, what=what, sides=chain.reach)
+        yield rule_match(view, "CU153", span, what=what, sides=chain.reach)
 
 
 _FAR = 6
@@ -165,7 +165,7 @@ def _is_cudas(view: View) -> bool:
 _CUDAS = re.compile(r"(?i)(?:[/._-]|\A)(?:cuda|nvidia)[\d.]*(?:[._/-]|\Z)|Cuda[^/]*\Z|CUDA[^/]*\Z")
 
 
-def own_names(view: View) -> Iterator[Sighting]:
+def own_names(view: View) -> Iterator[Match]:
     """Where code that is not CUDA's alone names the project's own part for CUDA, in words of the
     code or as a string: one a line.
     """
@@ -176,7 +176,7 @@ def own_names(view: View) -> Iterator[Sighting]:
         line = view.line(start)
         if line not in lines:
             lines.add(line)
-            yield sighting(view, "CU154", (start, end))
+            yield rule_match(view, "CU154", (start, end))
 
 
 def _is_for_torch(view: View) -> bool:
@@ -239,8 +239,8 @@ def _has_arm_for_amd(chain: ConditionChain) -> bool:
     )
 
 
-def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Sighting:
+def _at(view: View, rule: str, arm: Arm, chain: ConditionChain) -> Match:
     directive = arm.directive
     what = f"#{directive.name} {directive.body}"
     span = (directive.start, directive.end)
-    return sighting(view, rule, span, what=what, sides=chain.reach)
+    return rule_match(view, rule, span, what=what, sides=chain.reach)

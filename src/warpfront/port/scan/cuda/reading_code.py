@@ -14,15 +14,14 @@ from pathlib import PurePosixPath
 
 from warpfront.port.scan.cuda.device import (
     MEMORY_NAMES,
-    asm_sightings,
-    device_sightings,
+    asm_rule_matches,
+    device_rule_matches,
     leftovers,
-    memory_sightings,
+    memory_rule_matches,
 )
-from warpfront.port.scan.cuda.dialect import dialect_sightings
-from warpfront.port.scan.cuda.guards import guard_sightings, own_names
+from warpfront.port.scan.cuda.dialect import dialect_rule_matches
+from warpfront.port.scan.cuda.guards import guard_rule_matches, own_names
 from warpfront.port.scan.cuda.headers import HeaderFacts, declared_names, facts_of
-from warpfront.port.scan.cuda.lanes import MASK_NAMES, lane_sightings, mask_sightings
 from warpfront.port.scan.cuda.lexer import Span
 from warpfront.port.scan.cuda.name_rows import NameRow, rows_including, rows_naming
 from warpfront.port.scan.cuda.preprocessor import Reach
@@ -33,9 +32,14 @@ from warpfront.port.scan.cuda.view import (
     is_definition,
     is_function,
     path_of,
-    sighting,
+    rule_match,
 )
-from warpfront.port.scan.findings import Context, Sighting, SourceText
+from warpfront.port.scan.cuda.warp_size_rules import (
+    MASK_NAMES,
+    lane_rule_matches,
+    mask_rule_matches,
+)
+from warpfront.port.scan.findings import Context, Match, SourceText
 
 SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
@@ -59,7 +63,7 @@ def reads(path: PurePosixPath) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
+def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Everything in `source` that a rule is about, code of every side included."""
     if not context.ported and str(source.path) in context.unproven:
         # A port that was begun elsewhere: what is behind `X_CUDA` here is still to be done.
@@ -69,12 +73,12 @@ def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
         return
     seen: Seen = set()
     yield from _included(view, seen)
-    yield from guard_sightings(view)
+    yield from guard_rule_matches(view)
     yield from own_names(view)
     yield from _named(view, seen)
-    yield from lane_sightings(view)
-    yield from device_sightings(view)
-    yield from dialect_sightings(view)
+    yield from lane_rule_matches(view)
+    yield from device_rule_matches(view)
+    yield from dialect_rule_matches(view)
     if context.untranslated:
         yield from _without_runtime(view)
         yield from _by_other_headers(view)
@@ -107,7 +111,7 @@ def header_facts(source: SourceText, context: Context | None = None) -> HeaderFa
     return replace(facts, variables=frozenset()) if _is_cudas_own(view) else facts
 
 
-def _included(view: View, seen: Seen) -> Iterator[Sighting]:
+def _included(view: View, seen: Seen) -> Iterator[Match]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
         if header is None:
@@ -120,10 +124,10 @@ def _included(view: View, seen: Seen) -> Iterator[Sighting]:
             first = view.context.hipless and key not in seen and row.rule in _RENAMED | {"CU120"}
             shift = row.shift + (first or _everywhere(view, row))
             seen.add(key)
-            yield sighting(view, row.rule, span, what=str(header), shift=shift)
+            yield rule_match(view, row.rule, span, what=str(header), shift=shift)
 
 
-def _named(view: View, seen: Seen) -> Iterator[Sighting]:
+def _named(view: View, seen: Seen) -> Iterator[Match]:
     interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
@@ -138,16 +142,16 @@ def _named(view: View, seen: Seen) -> Iterator[Sighting]:
             yield from _by_rows(view, found[0], found.span(), seen)
 
 
-def _at_name(view: View, name: str, span: Span) -> Iterator[Sighting]:
+def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:
     if name in _ASM:
-        yield from asm_sightings(view, span)
+        yield from asm_rule_matches(view, span)
     elif name in MASK_NAMES:
-        yield from mask_sightings(view, name, span)
+        yield from mask_rule_matches(view, name, span)
     elif name in MEMORY_NAMES:
-        yield from memory_sightings(view, name, span)
+        yield from memory_rule_matches(view, name, span)
 
 
-def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting]:
+def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Match]:
     for row in rows_naming(name):
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
         once = (row.once and not _everywhere(view, row, name)) or row.once_a_file
@@ -157,7 +161,7 @@ def _by_rows(view: View, name: str, span: Span, seen: Seen) -> Iterator[Sighting
         if is_definition(view, span) or (row.rule in _RENAMED and _is_own(view, name)):
             continue
         shift = row.shift + _everywhere(view, row, name)
-        yield sighting(view, row.rule, span, shift=shift, names={name})
+        yield rule_match(view, row.rule, span, shift=shift, names={name})
         if row.rule in _API_RULES:
             yield from leftovers(view, name, span)
 
@@ -174,7 +178,7 @@ def _everywhere(view: View, row: NameRow, name: str = "") -> bool:
     return renamed and not name.startswith("nccl")
 
 
-def _without_runtime(view: View) -> Iterator[Sighting]:
+def _without_runtime(view: View) -> Iterator[Match]:
     """nvcc includes cuda_runtime.h in every .cu by itself; hipcc includes nothing (CU152)."""
     if view.source.path.suffix.lower() != ".cu" or not view.is_device_code:
         return
@@ -185,10 +189,10 @@ def _without_runtime(view: View) -> Iterator[Sighting]:
         if known or _RUNTIME.match(str(header)):
             return
     span = (included[-1].start, included[-1].end) if included else (0, 0)
-    yield sighting(view, "CU152", span, what=view.source.path.name)
+    yield rule_match(view, "CU152", span, what=view.source.path.name)
 
 
-def _by_other_headers(view: View) -> Iterator[Sighting]:
+def _by_other_headers(view: View) -> Iterator[Match]:
     """The last include of a file that has CUDA's names by the project's own headers: there AMD's
     stand-in for the runtime would be included (CU101).
     """
@@ -197,17 +201,17 @@ def _by_other_headers(view: View) -> Iterator[Sighting]:
     own = not any(header is not None and rows_including(str(header)) for header in headers)
     if own and headers[-1:] and '"' in included[-1].body and _CUDAS_NAMES.search(view.code):
         span = (included[-1].start, included[-1].end)
-        yield sighting(view, "CU101", span, what=f"names by {headers[-1]}", shift=1)
+        yield rule_match(view, "CU101", span, what=f"names by {headers[-1]}", shift=1)
 
 
 _CUDAS_NAMES = re.compile(r"\bcuda[A-Z]\w+|__global__|<<<|\bcu(?:blas|fft|sparse|solver|rand)[A-Z]")
 
 
-def _launches(view: View) -> Iterator[Sighting]:
+def _launches(view: View) -> Iterator[Match]:
     """Where kernels are launched: what stands in the brackets and around them is CUDA's (CU157)."""
     for found in re.finditer("<<<", view.code):
         kernel = _LAUNCHED.search(view.code, max(0, found.start() - NEAR), found.start())
-        yield sighting(view, "CU157", ((kernel or found).start(), found.end()))
+        yield rule_match(view, "CU157", ((kernel or found).start(), found.end()))
 
 
 _LAUNCHED = re.compile(r"\w++\s*+(?:<[^;{}()]+>\s*+)?\Z")

@@ -15,7 +15,7 @@ from warpfront.port.scan.cuda.conditions import Value, evaluated, integer, macro
 from warpfront.port.scan.cuda.lexer import Blanked, Directive, Span, blank
 from warpfront.port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront.port.scan.cuda.syntax import Syntax
-from warpfront.port.scan.findings import SIDES, Context, Gate, Side, Sighting, SourceText
+from warpfront.port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
@@ -156,7 +156,7 @@ def inside(spans: tuple[Span, ...], offset: int) -> bool:
     return at >= 0 and spans[at][0] <= offset < spans[at][1]
 
 
-def sighting(
+def rule_match(
     view: View,
     rule: str,
     span: Span,
@@ -165,7 +165,7 @@ def sighting(
     shift: int = 0,
     sides: Iterable[Side] | None = None,
     names: AbstractSet[str] = frozenset(),
-) -> Sighting:
+) -> Match:
     """What was seen at `span`, with who gets there; `what` is the code there unless given. Where
     the project gives one of `names` another meaning on AMD, that is its gate.
     """
@@ -173,7 +173,7 @@ def sighting(
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
     line = 0 if deciding is None else view.line(deciding.directive.start)
     wrapped = bool(names & view.portable)
-    return Sighting(
+    return Match(
         rule=rule,
         start=span[0],
         end=span[1],
@@ -185,14 +185,12 @@ def sighting(
     )
 
 
-def patterns(
-    view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0
-) -> Iterator[Sighting]:
+def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0) -> Iterator[Match]:
     """What a pattern finds, but where waves of 64 lanes do not come."""
     for found in pattern.finditer(view.code):
         if not inside(view.narrow_arms, found.start()):
             names = frozenset(NAME.findall(found[0]))
-            yield sighting(view, rule, found.span(), shift=shift, names=names)
+            yield rule_match(view, rule, found.span(), shift=shift, names=names)
 
 
 def is_definition(view: View, span: Span) -> bool:

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.findings import Match
 from warpfront.port.scan.package_rules import read_requirement
 from warpfront.port.scan.python.module import Module, Seen, keyword, last_name, text_of
 from warpfront.port.scan.python.scopes import HOLE
 from warpfront.port.scan.python.settings import STARTERS
 from warpfront.port.scan.setting_rules import MODES
-from warpfront.port.scan.structured.dependencies import bounds_python, toml_sightings
-from warpfront.port.scan.structured.shell import script_sightings
+from warpfront.port.scan.structured.dependencies import bounds_python, toml_rule_matches
+from warpfront.port.scan.structured.shell import script_rule_matches
 
 _TAKEN = re.compile(r"DP3\d\d|HP609|CT402")
 """Of a command: what it installs or starts. Programs are `settings`'s."""
@@ -46,7 +46,7 @@ def _word(module: Module, node: ast.expr) -> str:
 
 def _of_command(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     rules: set[str] = set()
-    for one in script_sightings(command, whole=command):
+    for one in script_rule_matches(command, whole=command):
         wanted = _TAKEN.fullmatch(one.rule) or one.rule in _SETTINGS
         if wanted and one.rule not in rules:
             rules.add(one.rule)
@@ -92,12 +92,12 @@ def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) ->
                     )  # fmt: skip
 
 
-def script_requirements(module: Module) -> Iterator[Sighting]:
+def script_requirements(module: Module) -> Iterator[Match]:
     """The dependencies of a script that carries them in a comment (PEP 723)."""
     match = _SCRIPT.search(module.text)
     if match is None:
         return
     plain = re.sub(r"(?m)^# ?", lambda marks: " " * len(marks[0]), match[1])
-    for one in toml_sightings(f"[project]\n{plain}"):
+    for one in toml_rule_matches(f"[project]\n{plain}"):
         moved = match.start(1) - len("[project]\n")
         yield replace(one, start=one.start + moved, end=one.end + moved)

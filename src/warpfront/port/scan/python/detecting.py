@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from warpfront.port.scan.findings import Context, Gate, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Gate, Match, SourceText
+from warpfront.port.scan.python import assignments as given
 from warpfront.port.scan.python import (
     commands,
     devices,
     extensions,
-    given,
     graphs,
     kernels,
     mentions,
@@ -33,7 +33,7 @@ from warpfront.port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront.port.scan.words import line_starts
 
 Detector = Callable[[Module, Any], Iterator[Seen]]
-CudaReader = Callable[[SourceText, Context], Iterator[Sighting]]
+CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Module: (extensions.own_parts, mentions.of_nvml),
@@ -136,9 +136,9 @@ def reads(path: PurePosixPath) -> bool:
     return path.suffix in {".py", ".pyi", ".pyw"}
 
 
-def sightings(
+def rule_matches(
     source: SourceText, context: Context, read_cuda: CudaReader | None = None
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
 
     What does not parse is one sighting of SC003.
@@ -154,11 +154,11 @@ def sightings(
     gates = Gates(module, knows_amd=context.knows_amd)
     said: set[object] = set()
     for seen in _seen(module, context):
-        for sighting in _sighting(module, gates, seen):
-            once = _once(module, seen, sighting)
+        for rule_match in _rule_match(module, gates, seen):
+            once = _once(module, seen, rule_match)
             if once is None or once not in said:
                 said.add(once)
-                yield sighting
+                yield rule_match
     if read_cuda is not None:
         yield from _inside_strings(module, gates, read_cuda, context)
 
@@ -179,30 +179,30 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
                     yield seen
 
 
-def _once(module: Module, seen: Seen, sighting: Sighting) -> object:
+def _once(module: Module, seen: Seen, rule_match: Match) -> object:
     """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
     if seen.rule in _OF_PACKAGES:
         package = seen.what.split(".", maxsplit=1)[0]
-        return seen.rule, package, sighting.gate, sighting.sides, sighting.shift
+        return seen.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
     if seen.rule == "PY037":
-        return seen.rule, seen.what, sighting.gate, sighting.sides, module.scope(seen.node)
+        return seen.rule, seen.what, rule_match.gate, rule_match.sides, module.scope(seen.node)
     return None
 
 
-def _unreadable(source: SourceText, error: Exception | MemoryError) -> Sighting:
+def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
     line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
     reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
     starts = line_starts(source.text)
     start = starts[min(line, len(starts)) - 1]
-    return Sighting(rule="SC003", start=start, end=start, what=reason)
+    return Match(rule="SC003", start=start, end=start, what=reason)
 
 
-def _sighting(module: Module, gates: Gates, seen: Seen) -> Iterator[Sighting]:
+def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
     start, end = module.span(seen.node)
     standing = _joined(gates.standing(seen.node), seen, gates)
     if seen.rule in _DECIDED and standing.sides == {"amd"}:
         return
-    made = Sighting(
+    made = Match(
         rule=seen.rule,
         start=start,
         end=end,
@@ -229,19 +229,19 @@ def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:
 
 def _inside_strings(
     module: Module, gates: Gates, read_cuda: CudaReader, context: Context
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     for start, end, node in kernels.cuda_texts(module):
         standing = gates.standing(node)
         gate = standing.gate
         if context.knows_amd and gate is Gate.OPEN:
             gate = Gate.UNPROVEN  # who compiles it is known when it runs
         inner = SourceText(path=module.path, text=module.text[start:end])
-        for sighting in read_cuda(inner, context):
+        for rule_match in read_cuda(inner, context):
             yield dataclasses.replace(
-                sighting,
-                start=sighting.start + start,
-                end=sighting.end + start,
-                sides=sighting.sides & standing.sides,
-                gate=sighting.gate if sighting.gate is not Gate.OPEN else gate,
-                gate_line=sighting.gate_line or standing.line,
+                rule_match,
+                start=rule_match.start + start,
+                end=rule_match.end + start,
+                sides=rule_match.sides & standing.sides,
+                gate=rule_match.gate if rule_match.gate is not Gate.OPEN else gate,
+                gate_line=rule_match.gate_line or standing.line,
             )

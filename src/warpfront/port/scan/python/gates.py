@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 
 from warpfront.port.scan.findings import SIDES, Gate, Side
 from warpfront.port.scan.python.module import FUNCTIONS, Module
-from warpfront.port.scan.python.sides import Conditions, Truths, negated
 from warpfront.port.scan.python.tables import imports_nvidia
+from warpfront.port.scan.python.vendor_conditions import Conditions, VendorTruths, negated
 
 _CAUGHT = frozenset(
     {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
@@ -109,13 +109,13 @@ class Gates:
             return Gate.TEST
         return Gate.AVAILABILITY if _is_nvidia_file(self._module.path) else Gate.OPEN
 
-    def _demands(self, node: ast.AST) -> Iterator[tuple[Truths, int]]:
+    def _demands(self, node: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """Conditions that have to be true for `node` to run, from the inside out."""
         for parent, child in self._module.ancestors(node):
             yield from self._of_parent(parent, child)
             yield from self._of_earlier(parent, child)
 
-    def _of_parent(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[Truths, int]]:
+    def _of_parent(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         match parent:
             case ast.If(test=test) | ast.While(test=test) if child is not test:
                 truths = self._conditions.truths(test)
@@ -140,7 +140,7 @@ class Gates:
 
     def _of_cudas_arm(
         self, parent: ast.If | ast.While, child: ast.AST
-    ) -> Iterator[tuple[Truths, int]]:
+    ) -> Iterator[tuple[VendorTruths, int]]:
         """`if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: what is asked names CUDA, and a later
         arm is AMD's.
         """
@@ -156,7 +156,7 @@ class Gates:
 
     def _of_cases(
         self, subject: ast.expr, cases: list[ast.match_case]
-    ) -> Iterator[tuple[Truths, int]]:
+    ) -> Iterator[tuple[VendorTruths, int]]:
         """`match torch.version.hip: case None: ... case _: ...`: the last of `cases` is entered,
         the ones before it were not.
         """
@@ -168,7 +168,7 @@ class Gates:
         if entered.guard is not None:
             yield self._conditions.truths(entered.guard), entered.pattern.lineno
 
-    def _of_decorators(self, owner: ast.AST, child: ast.AST) -> Iterator[tuple[Truths, int]]:
+    def _of_decorators(self, owner: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         if not isinstance(owner, (*FUNCTIONS, ast.ClassDef)):
             return
         for decorator in owner.decorator_list if child not in owner.decorator_list else ():
@@ -179,7 +179,7 @@ class Gates:
             elif _SKIP.match(name) and isinstance(decorator, ast.Call) and decorator.args:
                 yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
 
-    def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[Truths, int]]:
+    def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """`if is_rocm: return` and `assert` earlier in the same block."""
         for name in _BLOCKS:
             block = getattr(parent, name, None)
@@ -191,7 +191,7 @@ class Gates:
                 elif isinstance(statement, ast.Assert):
                     yield self._conditions.truths(statement.test), statement.lineno
 
-    def _of_exit(self, statement: ast.If) -> Iterator[tuple[Truths, int]]:
+    def _of_exit(self, statement: ast.If) -> Iterator[tuple[VendorTruths, int]]:
         if _leaves(statement.body):
             yield negated(self._conditions.truths(statement.test)), statement.lineno
             for other in statement.orelse:

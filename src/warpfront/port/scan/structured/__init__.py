@@ -4,8 +4,8 @@ from warpfront.port.scan.structured.formats import (
     kind_of,
     lists_requirements,
     reads,
-    sightings,
+    rule_matches,
     torchless,
 )
 
-__all__ = ["kind_of", "lists_requirements", "reads", "sightings", "torchless"]
+__all__ = ["kind_of", "lists_requirements", "reads", "rule_matches", "torchless"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.port.scan.findings import SIDES, Side, Sighting
+from warpfront.port.scan.findings import SIDES, Match, Side
 from warpfront.port.scan.structured.shell import Word
 from warpfront.port.scan.words import GFX, OWN_PART, compiler_flag
 
@@ -116,7 +116,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _OFF = re.compile(r"(?i)off|0|false|no")
 
 
-def own_parts(text: str) -> Iterator[Sighting]:
+def own_parts(text: str) -> Iterator[Match]:
     """Where the build of a project without HIP names its part for CUDA (BL217): one a line; not in
     a file that has a word for AMD's beside. What it calls its GPU's part is CUDA's too, where the
     file has no other way to a GPU. The project's own name, which may have CUDA's in it, is none.
@@ -138,16 +138,16 @@ def own_parts(text: str) -> Iterator[Sighting]:
             if line not in lines and part.search(own.sub("", word.text)):
                 lines.add(line)
                 what = f"{name}(... {word.text[:60]} ...)"
-                yield Sighting(rule="BL217", start=word.start, end=word.end, what=what)
+                yield Match(rule="BL217", start=word.start, end=word.end, what=what)
 
 
-def cmake_sightings(text: str) -> Iterator[Sighting]:
+def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Everything in CMake text that a rule is about."""
     has_hip = builds_hip(text)
     for command in read_cmake(text):
         for rule, what, shift in _of_command(command, has_hip=has_hip):
             end = command.arguments[-1].end if command.arguments else command.start
-            yield _sighting(rule, command, (command.start, end + 1), what, shift)
+            yield _rule_match(rule, command, (command.start, end + 1), what, shift)
         if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
             cudas: list[bool] = []
             for word in command.arguments:
@@ -198,14 +198,16 @@ def _words(command: CMakeCommand) -> str:
     return " ".join(word.text for word in command.arguments)
 
 
-def _of_word(word: Word, command: CMakeCommand) -> Iterator[Sighting]:
+def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, flag in compiler_flag(flags):
-        yield _sighting(rule, command, (word.start, word.end), flag)
+        yield _rule_match(rule, command, (word.start, word.end), flag)
     if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
-        yield _sighting("BL207", command, (word.start, word.end), word.text)
+        yield _rule_match("BL207", command, (word.start, word.end), word.text)
     if command.name == "set" and _names_devices(word.text):
-        yield _sighting("BL203", command, (command.start, word.end), f"set({_words(command)[:60]})")
+        yield _rule_match(
+            "BL203", command, (command.start, word.end), f"set({_words(command)[:60]})"
+        )
 
 
 def _names_devices(text: str) -> bool:
@@ -214,9 +216,7 @@ def _names_devices(text: str) -> bool:
     return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
 
 
-def _sighting(
+def _rule_match(
     rule: str, command: CMakeCommand, span: tuple[int, int], what: str, shift: int = 0
-) -> Sighting:
-    return Sighting(
-        rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides
-    )
+) -> Match:
+    return Match(rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides)

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.findings import Match
 from warpfront.port.scan.package_rules import Required, read_poetry, read_requirement
 from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import CUDA_INDEX, index_shift
@@ -41,12 +41,12 @@ class _Finder:
         return 0, 0
 
 
-def toml_sightings(text: str) -> Iterator[Sighting]:
+def toml_rule_matches(text: str) -> Iterator[Match]:
     """Requirements, package indexes and the Python bound of a TOML file."""
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        yield Sighting(rule="SC003", start=0, end=0, what=str(error)[:100])
+        yield Match(rule="SC003", start=0, end=0, what=str(error)[:100])
         return
     finder = _Finder(text)
     project = _table(document, "project")
@@ -62,13 +62,13 @@ def toml_sightings(text: str) -> Iterator[Sighting]:
     for name, value in _settings(document):
         for given in read_setting(name, value):
             start, end = finder.place(value)
-            yield Sighting(rule=given.rule, start=start, end=end, what=given.what)
+            yield Match(rule=given.rule, start=start, end=end, what=given.what)
     chosen = set(_strings(project.get("optional-dependencies"))) | set(_explicit(document))
     for value in _strings(document):
         if CUDA_INDEX.search(value):
             start, end = finder.place(value)
             shift = -2 if value in chosen else index_shift(text)
-            yield Sighting(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
+            yield Match(rule="DP314", start=start, end=end, what=value[:80], shift=shift)
 
 
 def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _texts(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Sighting]:
+def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Match]:
     for required in read_requirement(requirement, extra=group):
         yield required.at(*finder.place(requirement), requirement)
 
@@ -123,13 +123,13 @@ def bounds_python(value: str) -> bool:
     return int(match["minor"]) + (match["above"] is not None) > _OLDEST_PYTHON
 
 
-def _python_bound(finder: _Finder, value: object) -> Iterator[Sighting]:
+def _python_bound(finder: _Finder, value: object) -> Iterator[Match]:
     if isinstance(value, str) and bounds_python(value):
         start, end = finder.place(value)
-        yield Sighting(rule="DP316", start=start, end=end, what=f"requires-python {value}")
+        yield Match(rule="DP316", start=start, end=end, what=f"requires-python {value}")
 
 
-def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterator[Sighting]:
+def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterator[Match]:
     tables = [("", _table(poetry, "dependencies"))]
     tables += [
         (name, _table(group, "dependencies"))
@@ -167,7 +167,7 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
             yield from _strings(inner, depth + 1)
 
 
-def requirements_sightings(text: str, extra: str = "") -> Iterator[Sighting]:
+def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
     """A requirements or constraints file; `extra` is what its name says it is for. With an index
     of ROCm's wheels torch comes from there.
     """
@@ -191,7 +191,7 @@ def _on_line(line: RequirementLine, what: str) -> tuple[int, int]:
     return start, start + len(what)
 
 
-def cfg_sightings(text: str) -> Iterator[Sighting]:
+def cfg_rule_matches(text: str) -> Iterator[Match]:
     """setup.cfg: install_requires and the extras."""
     offset, section, key = 0, "", ""
     for line in text.splitlines(keepends=True):
@@ -210,5 +210,5 @@ def cfg_sightings(text: str) -> Iterator[Sighting]:
                 yield required.at(start, start + len(bare), bare)
         if key == "python_requires" and pair is not None and bounds_python(pair[2]):
             end = offset + len(line.rstrip())
-            yield Sighting(rule="DP316", start=offset, end=end, what=bare)
+            yield Match(rule="DP316", start=offset, end=end, what=bare)
         offset += len(line)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.port.scan.findings import Sighting
-from warpfront.port.scan.structured.shell import Word, script_sightings, variable_sightings
+from warpfront.port.scan.findings import Match
+from warpfront.port.scan.structured.shell import Word, script_rule_matches, variable_rule_matches
 from warpfront.port.scan.words import GFX, NVIDIA_IMAGE
 
 _INSTRUCTION = re.compile(r"[^\S\n]*(?P<name>[A-Za-z]+)(?P<body>[^\S\n][^\n]*)?")
@@ -73,7 +73,7 @@ def _body(text: str) -> str:
     return "".join(kept)
 
 
-def dockerfile_sightings(text: str) -> Iterator[Sighting]:
+def dockerfile_rule_matches(text: str) -> Iterator[Match]:
     """Everything in a Dockerfile that a rule is about."""
     stages: set[str] = set()
     for instruction in read_instructions(text):
@@ -87,25 +87,25 @@ def dockerfile_sightings(text: str) -> Iterator[Sighting]:
             script = re.sub(r"--(?:mount|network|security)=\S+", lambda m: " " * len(m[0]), body)
             if script.lstrip().startswith("["):
                 script = re.sub(r"[\[\],\"]", " ", script)  # the list form: its words are the same
-            yield from script_sightings(script, start, whole=text, building=building)
+            yield from script_rule_matches(script, start, whole=text, building=building)
         elif instruction.name in {"COPY", "ADD"}:
             copied = re.search(r"--from=(\S+)", body)
             if copied is not None and NVIDIA_IMAGE.fullmatch(copied[1]):
-                yield _sighting("CT401", start + copied.start(1), copied[1])
+                yield _rule_match("CT401", start + copied.start(1), copied[1])
 
 
-def _base(body: str, start: int, stages: set[str]) -> Iterator[Sighting]:
+def _base(body: str, start: int, stages: set[str]) -> Iterator[Match]:
     match = _FROM.match(body)
     if match is None:
         return
     named = re.search(r"(?i)\sAS\s+(\S+)", body)
     if match[1] not in stages and NVIDIA_IMAGE.fullmatch(match[1]):
-        yield _sighting("CT401", start + match.start(1), match[1])
+        yield _rule_match("CT401", start + match.start(1), match[1])
     if named is not None:
         stages.add(named[1])
 
 
-def _variables(instruction: Instruction, whole: str) -> Iterator[Sighting]:
+def _variables(instruction: Instruction, whole: str) -> Iterator[Match]:
     body, start = instruction.body, instruction.start
     pairs = list(_PAIR.finditer(body))
     if not pairs and instruction.name == "ENV":
@@ -113,12 +113,12 @@ def _variables(instruction: Instruction, whole: str) -> Iterator[Sighting]:
     for pair in pairs:
         name, value = pair[1], pair[2].strip("\"'\n \t")
         word = Word(text=pair[0], start=start + pair.start(), end=start + pair.end())
-        yield from variable_sightings(name, value, word, whole=whole)
+        yield from variable_rule_matches(name, value, word, whole=whole)
         if instruction.name == "ARG" and NVIDIA_IMAGE.fullmatch(value):
-            yield _sighting("CT401", word.start, value)
+            yield _rule_match("CT401", word.start, value)
         if instruction.name == "ENV" and _ARCH_NAME.match(name) and GFX.search(value):
-            yield _sighting("BL203", word.start, pair[0].strip())
+            yield _rule_match("BL203", word.start, pair[0].strip())
 
 
-def _sighting(rule: str, start: int, what: str) -> Sighting:
-    return Sighting(rule=rule, start=start, end=start + len(what), what=what[:100])
+def _rule_match(rule: str, start: int, what: str) -> Match:
+    return Match(rule=rule, start=start, end=start + len(what), what=what[:100])

@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront.port.scan.findings import Context, Sighting, SourceText
+from warpfront.port.scan.findings import Context, Match, SourceText
 from warpfront.port.scan.structured import cmake, makefile
-from warpfront.port.scan.structured.cmake import cmake_sightings
+from warpfront.port.scan.structured.cmake import cmake_rule_matches
 from warpfront.port.scan.structured.dependencies import (
-    cfg_sightings,
-    requirements_sightings,
-    toml_sightings,
+    cfg_rule_matches,
+    requirements_rule_matches,
+    toml_rule_matches,
 )
-from warpfront.port.scan.structured.dockerfile import dockerfile_sightings
-from warpfront.port.scan.structured.makefile import make_sightings
-from warpfront.port.scan.structured.pairs import pair_sightings
-from warpfront.port.scan.structured.shell import script_sightings
-from warpfront.port.scan.structured.yaml_documents import yaml_sightings
+from warpfront.port.scan.structured.dockerfile import dockerfile_rule_matches
+from warpfront.port.scan.structured.makefile import make_rule_matches
+from warpfront.port.scan.structured.pairs import pair_rule_matches
+from warpfront.port.scan.structured.shell import script_rule_matches
+from warpfront.port.scan.structured.yaml_documents import yaml_rule_matches
 from warpfront.port.scan.words import is_aside
 
 Kind = Literal[
@@ -81,7 +81,7 @@ def reads(path: PurePosixPath) -> bool:
     return kind_of(path) is not None
 
 
-def sightings(source: SourceText, context: Context) -> Iterator[Sighting]:
+def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Everything in `source` that a rule is about."""
     for one in _read(source, context):
         taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
@@ -146,20 +146,20 @@ _NEEDS = re.compile(
 )
 
 
-def _read(source: SourceText, context: Context) -> Iterator[Sighting]:
+def _read(source: SourceText, context: Context) -> Iterator[Match]:
     kind = kind_of(source.path)
     text = source.text
-    readers: Mapping[Kind, Callable[[str], Iterator[Sighting]]] = {
-        "toml": toml_sightings,
-        "cfg": cfg_sightings,
-        "yaml": yaml_sightings,
-        "dockerfile": dockerfile_sightings,
-        "cmake": cmake_sightings,
-        "make": make_sightings,
-        "json": partial(pair_sightings, form="json"),
-        "lines": partial(pair_sightings, form="lines"),
-        "requirements": partial(requirements_sightings, extra=_purpose(source.path)),
-        "shell": partial(script_sightings, whole=text),
+    readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
+        "toml": toml_rule_matches,
+        "cfg": cfg_rule_matches,
+        "yaml": yaml_rule_matches,
+        "dockerfile": dockerfile_rule_matches,
+        "cmake": cmake_rule_matches,
+        "make": make_rule_matches,
+        "json": partial(pair_rule_matches, form="json"),
+        "lines": partial(pair_rule_matches, form="lines"),
+        "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
+        "shell": partial(script_rule_matches, whole=text),
     }
     others = cmake.OTHER_WAYS.search(source.path.name) is not None
     if context.hipless and kind in ("cmake", "make") and not others:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.findings import Match
 from warpfront.port.scan.structured.shell import (
     Word,
-    script_sightings,
-    variable_sightings,
-    word_sightings,
+    script_rule_matches,
+    variable_rule_matches,
+    word_rule_matches,
 )
 from warpfront.port.scan.words import OWN_PART
 
@@ -20,30 +20,30 @@ _RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
 _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
 
 
-def make_sightings(text: str) -> Iterator[Sighting]:
+def make_rule_matches(text: str) -> Iterator[Match]:
     """Everything in a makefile that a rule is about; comments are left out."""
     for match in re.finditer(r"(?m)^[^#\n]+", text):
         for word in re.finditer(r"\S+", match[0]):
             start = match.start() + word.start()
             found = Word(text=word[0], start=start, end=start + len(word[0]))
-            yield from word_sightings(found, None)
+            yield from word_rule_matches(found, None)
     for match in _VARIABLE.finditer(text):
         given = Word(text=match[2], start=match.start(2), end=match.end(2))
-        yield from variable_sightings(match[1], match[2].strip(), given, whole=text)
+        yield from variable_rule_matches(match[1], match[2].strip(), given, whole=text)
     for match in _RECIPE.finditer(text):
         recipe = re.sub(r"(?m)^\t[@-]", "\t ", _REFERENCE.sub(_as_word, match[0]))
-        for one in script_sightings(recipe, match.start(), whole=text):
+        for one in script_rule_matches(recipe, match.start(), whole=text):
             if one.rule.startswith("DP3") or one.rule in ("HP609", "CT402"):
                 yield one
 
 
-def own_parts(text: str) -> Iterator[Sighting]:
+def own_parts(text: str) -> Iterator[Match]:
     """Where the makefile of a project without HIP names its part for CUDA (BL217): one a line."""
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         found = OWN_PART.search(line[0])
         if found is not None and not _NO_PART.search(line[0]):
             start, end = line.start() + found.start(), line.start() + found.end()
-            yield Sighting(rule="BL217", start=start, end=end, what=line[0].strip()[:60])
+            yield Match(rule="BL217", start=start, end=end, what=line[0].strip()[:60])
 
 
 _NO_PART = re.compile(

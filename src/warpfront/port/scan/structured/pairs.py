@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from warpfront.port.scan.findings import Sighting
+from warpfront.port.scan.findings import Match
 from warpfront.port.scan.setting_rules import WORDS
-from warpfront.port.scan.structured.shell import Word, script_sightings, variable_sightings
+from warpfront.port.scan.structured.shell import Word, script_rule_matches, variable_rule_matches
 
 _JSON = re.compile(
     r"\"(?P<name>[\w.\-]{1,80})\"\s*:\s*(?:\"(?P<text>(?:[^\"\\\n]|\\.)*)\"|(?P<bare>[\w.+-]+))"
@@ -26,13 +26,13 @@ _COMMAND = re.compile(r"(?i).*(?:command|script|cmd|commands|install_command)\Z|
 _INTERESTING = re.compile(r"(?i)alloc_conf|torchinductor|\bpip\b|/whl/cu|" + "|".join(WORDS))
 
 
-def pair_sightings(text: str, *, form: Literal["json", "lines"]) -> Iterator[Sighting]:
+def pair_rule_matches(text: str, *, form: Literal["json", "lines"]) -> Iterator[Match]:
     """What the pairs of JSON text give, or those of a file that has one a line."""
     if _INTERESTING.search(text) is None:
         return
     for match in _FORMS[form].finditer(text):
         kind = "bare" if match["text"] is None else "text"
         value = Word(text=match[kind], start=match.start(kind), end=match.end(kind))
-        yield from variable_sightings(match["name"], value.text.strip(), value, whole=text)
+        yield from variable_rule_matches(match["name"], value.text.strip(), value, whole=text)
         if _COMMAND.fullmatch(match["name"]):
-            yield from script_sightings(value.text, value.start, whole=text)
+            yield from script_rule_matches(value.text, value.start, whole=text)

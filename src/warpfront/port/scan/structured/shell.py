@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from warpfront.port.scan.findings import SIDES, Gate, Side, Sighting
+from warpfront.port.scan.findings import SIDES, Gate, Match, Side
 from warpfront.port.scan.package_rules import read_requirement
 from warpfront.port.scan.setting_rules import read_setting
 from warpfront.port.scan.words import (
@@ -229,14 +229,14 @@ def _leading(words: list[Word]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
     return tuple(assignments), tuple(words[index:])
 
 
-def command_sightings(command: ShellCommand, *, whole: str, building: bool) -> Iterator[Sighting]:
+def command_rule_matches(command: ShellCommand, *, whole: str, building: bool) -> Iterator[Match]:
     """What rules say of one command. `whole` is the file's text; `building` whether the command
     runs in an image build.
     """
     for word in command.assignments:
         match = _ASSIGNMENT.fullmatch(word.text)
         if match is not None:
-            yield from variable_sightings(match[1], match[2], word, whole=whole, command=command)
+            yield from variable_rule_matches(match[1], match[2], word, whole=whole, command=command)
     if not command.words:
         return
     yield from _programs(command, building=building)
@@ -245,14 +245,14 @@ def command_sightings(command: ShellCommand, *, whole: str, building: bool) -> I
     yield from _installs(command, whole)
     yield from _copies(command)
     for word in command.words:
-        yield from word_sightings(word, command)
-    yield from option_sightings(command.words, command)
+        yield from word_rule_matches(word, command)
+    yield from option_rule_matches(command.words, command)
 
 
 def _see(
     rule: str, word: Word, command: ShellCommand | None, what: str = "", shift: int = 0
-) -> Sighting:
-    return Sighting(
+) -> Match:
+    return Match(
         rule=rule,
         start=word.start,
         end=word.end,
@@ -263,9 +263,9 @@ def _see(
     )
 
 
-def variable_sightings(
+def variable_rule_matches(
     name: str, value: str, word: Word, *, whole: str, command: ShellCommand | None = None
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if _NVIDIA_VARIABLE.match(name):
         yield _see("CT403", word, command, what=name)
@@ -288,9 +288,9 @@ def variable_sightings(
         yield _see(given.rule, word, command, what=given.what)
 
 
-def option_sightings(
+def option_rule_matches(
     words: Sequence[Word], command: ShellCommand | None = None
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     """Settings that options give: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
     for index, word in enumerate(words):
         name, equals, value = word.text.partition("=")
@@ -301,7 +301,7 @@ def option_sightings(
                 yield _see(given.rule, word, command, what=given.what)
 
 
-def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sighting]:
+def word_rule_matches(word: Word, command: ShellCommand | None) -> Iterator[Match]:
     """Flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
         nvccs = command is not None and any("nvcc" in one.text.lower() for one in command.words)
@@ -312,14 +312,14 @@ def word_sightings(word: Word, command: ShellCommand | None) -> Iterator[Sightin
         yield _see("DP314", word, command, what=word.text[:80])
 
 
-def _programs(command: ShellCommand, *, building: bool) -> Iterator[Sighting]:
+def _programs(command: ShellCommand, *, building: bool) -> Iterator[Match]:
     if command.name in _PROGRAMS:
         yield _see("SH501", command.words[0], command, what=command.name)
     if building and command.name in _DEVICE_QUESTIONS:
         yield _see("BL204", command.words[0], command, what=command.name)
 
 
-def _containers(command: ShellCommand) -> Iterator[Sighting]:
+def _containers(command: ShellCommand) -> Iterator[Match]:
     if command.name not in _ENGINES and "docker" not in command.texts:
         return
     for index, word in enumerate(command.words):
@@ -332,12 +332,12 @@ def _containers(command: ShellCommand) -> Iterator[Sighting]:
         if word.text in {"-e", "--env"} and variable is not None:
             given = command.words[index + 1]
             name, value = variable.groups()
-            yield from variable_sightings(name, value, given, whole="", command=command)
+            yield from variable_rule_matches(name, value, given, whole="", command=command)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield _see("CT401", word, command)
 
 
-def _packages(command: ShellCommand) -> Iterator[Sighting]:
+def _packages(command: ShellCommand) -> Iterator[Match]:
     if command.name in _INSTALLERS and "install" in command.texts:
         for word in command.words:
             if _CUDA_PACKAGE.match(word.text):
@@ -348,7 +348,7 @@ def _packages(command: ShellCommand) -> Iterator[Sighting]:
                 yield _see("DP317", word, command)
 
 
-def _installs(command: ShellCommand, text: str) -> Iterator[Sighting]:
+def _installs(command: ShellCommand, text: str) -> Iterator[Match]:
     """`pip install`, `uv pip install`, `uv sync`: what is named, and what may come along. AMD SMI's
     package, which ROCm brings as source, needs nothing.
     """
@@ -385,7 +385,7 @@ _BESIDE = 60
 
 def _named_packages(
     command: ShellCommand, befores: tuple[str, ...], arguments: tuple[Word, ...]
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     """Requirements on the command line. With an index of its own, torch comes from there."""
     indexed = any(word.text.startswith(_INDEXES) or "whl/rocm" in word.text for word in arguments)
     for before, word in zip(befores, arguments, strict=False):
@@ -396,7 +396,7 @@ def _named_packages(
                 yield _see(required.rule, word, command, shift=required.shift)
 
 
-def _copies(command: ShellCommand) -> Iterator[Sighting]:
+def _copies(command: ShellCommand) -> Iterator[Match]:
     """`cp -r ours/* .venv/lib/python3.11/site-packages/transformers/`."""
     copies = command.name in {"cp", "rsync", "install", "mv"} and len(command.words) > 2
     if copies and "site-packages/" in command.words[-1].text:
@@ -406,12 +406,12 @@ def _copies(command: ShellCommand) -> Iterator[Sighting]:
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
 
-def script_sightings(
+def script_rule_matches(
     text: str, offset: int = 0, *, whole: str, building: bool = False
-) -> Iterator[Sighting]:
+) -> Iterator[Match]:
     """Everything that rules say of shell text that stands at `offset` of the text `whole`."""
     for command in read_commands(text, offset):
-        yield from command_sightings(command, whole=whole, building=building)
+        yield from command_rule_matches(command, whole=whole, building=building)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
         start, end = match.start() + offset, match.end() + offset
-        yield Sighting(rule="PY060", start=start, end=end, what=match[0][:80])
+        yield Match(rule="PY060", start=start, end=end, what=match[0][:80])

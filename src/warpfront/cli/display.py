@@ -1,0 +1,236 @@
+"""What people see while something runs: live lines on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Self, TextIO
+
+from warpfront.errors import without_secrets
+from warpfront.report.sizes import readable_seconds, readable_size
+from warpfront_checks.guard.visible import terminal_of, visible
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
+_PLAIN_EVERY_SECONDS = 30.0
+_REMINDER_SECONDS = 5.0
+_PLAIN_WIDTH = 120
+_TELLING_SECONDS = 1.0
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+
+
+def text_width() -> int:
+    """How wide lines are where no terminal says it: COLUMNS, or 120."""
+    return shutil.get_terminal_size((_PLAIN_WIDTH, 25)).columns
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shown:
+    text: str
+    since: float
+    said: float
+    line: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Transfer:
+    """`begun_bytes` were there before it: they say nothing of its rate."""
+
+    since: float
+    begun_bytes: int
+    done_bytes: int
+    said: float
+
+    def rate(self, now: float) -> str:
+        """`, 12 MB/s`, once there is something to tell it from."""
+        seconds = now - self.since
+        if seconds < _TELLING_SECONDS:
+            return ""
+        return f", {readable_size(int((self.done_bytes - self.begun_bytes) / seconds))}/s"
+
+
+class Display:
+    """A `pipeline.Watch` on stderr, so that stdout stays free for `--json`.
+
+    rich is loaded for a terminal only, and when something runs there: it takes a tenth of a second,
+    of the one that a build with nothing to do takes (docs/performance.md). The live lines end with
+    what they are about, so that a result may be printed to the same terminal.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._start = clock()
+        self._transfers: dict[str, tuple[_Transfer, int]] = {}
+        self._steps: dict[str, _Shown] = {}
+        self._said: set[tuple[str, str]] = set()
+        self._lock = threading.RLock()
+        self._live: Live | None = None
+        self._is_terminal = self._stream.isatty()
+        self._ended = threading.Event()
+        self._reminder: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        with self._lock:
+            self._steps.clear()
+            self._transfers.clear()
+            self._show()
+
+    def say(self, text: str) -> None:
+        text = visible(without_secrets(text))
+        with self._lock:
+            if self._live is None:
+                print(text, file=self._stream, flush=True)
+            else:
+                self._live.console.print(text, soft_wrap=True)
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        with self._lock:
+            if not total_bytes:
+                self._transfers.pop(what, None)
+                self._show()
+                return
+            now = self._clock()
+            begun, _ = self._transfers.get(what, (None, 0))
+            transfer = begun or _Transfer(
+                since=now, begun_bytes=done_bytes, done_bytes=done_bytes, said=now
+            )
+            transfer.done_bytes = done_bytes
+            if done_bytes >= total_bytes:
+                self._transfers.pop(what, None)
+                self._show()
+                taken = _taken(transfer, now)
+                self._say_briefly(f"{readable_size(total_bytes)}{taken}: {what}")
+                return
+            self._transfers[what] = (transfer, total_bytes)
+            self._show()
+            if not self._is_terminal and now - transfer.said >= _PLAIN_EVERY_SECONDS:
+                transfer.said = now
+                self._say_briefly(f"{_share(transfer, total_bytes, now)}: {what}")
+
+    def step(self, cell_id: str, text: str) -> None:
+        with self._lock:
+            if not text:
+                self._steps.pop(cell_id, None)
+                self._show()
+                return
+            shown = _one_line(text)
+            now = self._clock()
+            self._steps[cell_id] = _Shown(text=shown, since=now, said=now)
+            self._show()
+            self._remind()
+            if not self._is_terminal and (cell_id, shown) not in self._said:
+                self._said.add((cell_id, shown))
+                self._say_briefly(f"{cell_id}: {shown}")
+
+    def line(self, cell_id: str, text: str) -> None:
+        running, shown = self._steps.get(cell_id), _one_line(text)
+        if running is not None and shown:
+            running.line = shown
+
+    def _remind(self) -> None:
+        """Where no live lines are drawn, say every 30 s what runs."""
+        if self._is_terminal or self._reminder is not None:
+            return
+
+        def remind() -> None:
+            while not self._ended.wait(_REMINDER_SECONDS):
+                self.remind()
+
+        self._reminder = threading.Thread(target=remind, daemon=True)
+        self._reminder.start()
+
+    def remind(self) -> None:
+        """Say of each step what it last printed, where nothing was said of it for 30 s."""
+        with self._lock, contextlib.suppress(OSError, ValueError):  # its reader has gone
+            now = self._clock()
+            for cell_id, step in tuple(self._steps.items()):
+                if now - step.said >= _PLAIN_EVERY_SECONDS:
+                    step.said = now
+                    line = f": {step.line}" if step.line else ""
+                    self._say_briefly(f"{cell_id}: {step.text}{line}")
+
+    def _say_briefly(self, text: str) -> None:
+        """One line that fits, with the time since this display began."""
+        line = f"{readable_seconds(self._clock() - self._start):>9}  {text}"
+        width = self._live.console.width if self._live is not None else text_width()
+        self.say(line if len(line) <= width else f"{line[: width - 3]}...")
+
+    def _show(self) -> None:
+        """Live lines while something runs, on a terminal."""
+        is_busy = bool(self._steps or self._transfers)
+        if self._is_terminal and is_busy and self._live is None:
+            self._live = self._made_live()
+            self._live.start()
+        elif not is_busy and self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+
+    def _made_live(self) -> Live:
+        from rich.live import Live  # noqa: PLC0415 - see the class
+
+        from warpfront.report.text import plain_console  # noqa: PLC0415 - see the class
+
+        return Live(
+            get_renderable=self.panel,
+            # It draws; every text that comes here is visible.
+            console=plain_console(terminal_of(self._stream)),
+            refresh_per_second=4,
+            transient=True,
+            # What is printed to stdout belongs there, also while this terminal is watched.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def panel(self) -> Group:
+        """What runs, a line or three each. Called by rich's thread too, which holds rich's lock:
+        with ours it would wait for who prints, and who prints for it.
+        """
+        from rich.console import Group  # noqa: PLC0415 - see the class
+        from rich.text import Text  # noqa: PLC0415 - see the class
+
+        lines = self._lines(self._clock())
+        return Group(
+            *(Text(text, style, no_wrap=True, overflow="ellipsis") for text, style in lines)
+        )
+
+    def _lines(self, now: float) -> Iterator[tuple[str, str]]:
+        for cell_id, step in tuple(self._steps.items()):
+            yield f"{readable_seconds(now - step.since):>9}  {cell_id}", "cyan"
+            yield f"{'':9}  {step.text}", ""
+            if step.line:
+                yield f"{'':9}  {step.line}", "dim"
+        for what, (transfer, total) in tuple(self._transfers.items()):
+            yield f"{_share(transfer, total, now):>32}  {what}", ""
+
+
+def _share(transfer: _Transfer, total: int, now: float) -> str:
+    part = f"{readable_size(transfer.done_bytes)} of {readable_size(total)}"
+    return f"{100 * transfer.done_bytes // max(total, 1)} %, {part}{transfer.rate(now)}"
+
+
+def _taken(transfer: _Transfer, now: float) -> str:
+    rate = transfer.rate(now)
+    return f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
+
+
+def _one_line(text: str) -> str:
+    """Foreign text as one line of a terminal: without a program's own colours, and with the last
+    state of a line that was drawn several times.
+    """
+    last = without_secrets(_ESCAPES.sub("", text).rstrip().rpartition("\r")[2])
+    return visible(" ".join(last.split()))

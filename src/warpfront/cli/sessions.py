@@ -1,0 +1,551 @@
+"""The door for checks: nox sessions.
+
+The checks run inside images (and by `verify -- --here` in the current Python), the other sessions
+on the host. This file is read inside images and on GPU machines without our dependencies, by
+Python 3.10 too, so at its top it imports the standard library, nox and `inside.checks` only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import nox
+import nox.command
+
+from warpfront_checks.architectures.library_options import (
+    Library,
+    add_library_options,
+    parsed_library,
+)
+from warpfront_checks.bench.options import (
+    BenchEffort,
+    add_bench_options,
+    parsed_bench_effort,
+)
+from warpfront_checks.check_options import (
+    CHECK_SESSIONS,
+    SESSIONS,
+    CheckOptions,
+    add_effort_options,
+    parsed_effort,
+)
+from warpfront_checks.claims import Claims, ClaimsError
+from warpfront_checks.guard.visible import visible, visible_json, visible_output
+from warpfront_checks.parallel_sessions import ENDINGS
+from warpfront_checks.results import write_json
+
+if TYPE_CHECKING:
+    from warpfront.model import Verification
+
+HERE_FOLDER = Path("build") / "here"
+SOURCE = Path(__file__).resolve().parents[2]
+# Long enough to remove containers on Ctrl-C; nox would terminate after 0.3 s.
+PATIENCE_SECONDS = 60.0
+# OpenMP's threads that spin while they wait make thousands of small operations ten times slower
+# where another process has one of the cores; sleeping ones cost nothing (docs/verification.md).
+_WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+_DETECT = (
+    "import torch; from warpfront_checks.torch_devices import read_facts;"
+    "f = read_facts(torch);"
+    "print('target=' + (f.devices[0].arch if f.devices else 'cpu'))"
+)
+
+
+Runs = Callable[[nox.Session], None]
+
+
+def _stop(session: nox.Session, text: str) -> NoReturn:
+    """End a session. nox prints the text, to a stream that it opened before."""
+    session.error(visible(text))
+
+
+def _verify(session: nox.Session) -> None:
+    options = _read_options(session, _verify_parser())
+    if not options.here:
+        _verify_images(session, options)
+        return
+    if options.vendor or options.image or options.only:
+        _stop(
+            session, "--here checks the current Python: --vendor, --image and --only do not apply"
+        )
+    if any(getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS):
+        _stop(session, f"--here runs no container: {', '.join(_OF_CONTAINERS)} do not apply")
+    _verify_here(session, options)
+
+
+def _run_task(name: str) -> Runs:
+    """A session that is the task of another name: there is one way to do it, not two."""
+    return lambda session: _hand_over(session, name, *session.posargs)
+
+
+def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
+    session.run(
+        *(sys.executable, "-m", "warpfront", task, *arguments),
+        external=True,
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+
+
+def _check(name: str) -> Runs:
+    return lambda session: _check_inside(session, name)
+
+
+def _golden(session: nox.Session) -> None:
+    if not {"make", "check"} & set(session.posargs):
+        _check_inside(session, "golden")
+        return
+    try:
+        _run(session, "-m", "warpfront_checks", "golden", *session.posargs)
+    except nox.command.CommandFailed as error:
+        _stop(session, f"golden: {error.reason}")
+
+
+def _models(session: nox.Session) -> None:
+    """Inside an image with claims. With `--library` a library's registry: inside an image again,
+    in images of this project by the task, or else in this Python.
+    """
+    if not any(word.startswith("--library") for word in session.posargs):
+        _check_inside(session, "models")
+        return
+    parser = _Parser(prog="nox -s models --", add_help=False)
+    for name in (*_SELECTING, "claims", "results"):
+        parser.add_argument(f"--{name}", default="")
+    add_library_options(parser)
+    options = _read_options(session, parser)
+    try:
+        asked = parsed_library(options)
+    except ValueError as error:
+        _stop(session, str(error))
+    if options.claims and options.results:
+        claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
+        _try_library(session, claims, folder, asked)
+    elif options.image or options.only or options.vendor:
+        _hand_over(session, "models", *_chosen(options), *asked.arguments())
+    else:
+        target = options.target or _detected_target(session)
+        folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
+        _try_library(session, claims, folder, asked)
+
+
+def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
+    ending = _run_checks(session, ["architectures"], claims, results, asked)
+    if ending:
+        _stop(session, f"models: {ending}; {results / 'models.json'} has all of it")
+
+
+def _folder_here(
+    session: nox.Session, target: str, name: str, stale: Sequence[str]
+) -> tuple[Path, Path]:
+    """The folder for checks of the current Python, without what an earlier run left in it, and the
+    file there of what is claimed of a target.
+    """
+    try:
+        claims = claims_for_target(target)
+    except ClaimsError as error:
+        _stop(session, f"--target: {error}")
+    folder = (HERE_FOLDER / name).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in stale:
+        (folder / old).unlink(missing_ok=True)
+    write_json(folder / "claims.json", claims.document())
+    return folder, folder / "claims.json"
+
+
+def _chosen(options: argparse.Namespace) -> list[str]:
+    """The options that select cells, as a task takes them."""
+    chosen = {name: getattr(options, name) for name in _SELECTING}
+    return [f"--{name}={value}" for name, value in chosen.items() if value]
+
+
+_SELECTING = ("target", "vendor", "image", "only")
+_OF_CONTAINERS = ("again", "limit-seconds", "user", "fresh")
+
+
+def _bench(session: nox.Session) -> None:
+    """Inside an image with claims, in this Python with `--here`, else by the task."""
+    parser = _bench_parser()
+    options = _read_options(session, parser)
+    try:
+        effort = parsed_bench_effort(options)
+    except ValueError as error:
+        _stop(session, str(error))
+    if options.claims and options.results:
+        _time(session, options.claims.resolve(), options.results.resolve(), effort)
+    elif options.here:
+        _bench_here(session, options, effort)
+    else:
+        argv = [*_chosen(options), *(["--json"] if options.json else [])]
+        _hand_over(session, "bench", *argv, *effort.arguments())
+
+
+def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
+    """Timings of the current Python, as a record of their own."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.bench.record_files import bench_document  # noqa: PLC0415
+    from warpfront.bench.sheet import bench_text  # noqa: PLC0415
+    from warpfront.bench.timings import bench_of  # noqa: PLC0415
+    from warpfront.system.provenance import now  # noqa: PLC0415
+
+    target = options.target or _detected_target(session)
+    folder, claims = _folder_here(session, target, f"bench-{target}", ["bench.json"])
+    _time(session, claims, folder, effort)
+    whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
+    whose |= {"verified": "not verified", "target": target, "at": now()}
+    found = bench_of(_read_results(folder / "bench.json"), whose)
+    record = folder.with_suffix(".json")
+    write_json(record, bench_document(found))
+    document = visible_json(record.read_text(encoding="utf-8"))
+    sys.stdout.write(document if options.json else bench_text(found))
+    sys.stdout.write("" if options.json else f"{record}\n")
+    sys.stdout.flush()
+
+
+def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort) -> None:
+    ending = _run_checks(session, ["bench"], claims, results, effort)
+    if ending:
+        _stop(session, f"bench: {ending}")
+
+
+# Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
+# images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
+SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
+    **{
+        name: (f"Inside an image: {one.says}.", _check(name))
+        for name, one in CHECK_SESSIONS.items()
+    },
+    "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
+    "models": (
+        f"Inside an image: {CHECK_SESSIONS['models'].says}; `-- --library transformers`.",
+        _models,
+    ),
+    "bench": (
+        "Time operations in images, or with --here in this Python: `nox -s bench -- --help`.",
+        _bench,
+    ),
+    "static": (
+        "What in a source tree will break on a target: `-- --repo PATH --target gfx942`; no image.",
+        _run_task("scan"),
+    ),
+    "compile": (
+        "A source tree's kernels through the vendor's compiler: `-- --repo PATH --target gfx942`.",
+        _run_task("compile"),
+    ),
+    "verify": (
+        "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",
+        _verify,
+    ),
+}
+
+
+def _add_session(name: str, says: str, run: Runs) -> None:
+    """nox reads the sentence from the function's docstring."""
+
+    def session_of_table(session: nox.Session) -> None:
+        with visible_output():
+            run(session)
+
+    session_of_table.__doc__ = says
+    nox.session(name=name, venv_backend="none", default=name == "verify")(session_of_table)
+
+
+for _name, (_says, _runs) in SESSION_TABLE.items():
+    _add_session(_name, _says, _runs)
+
+
+def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
+    argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
+    argv += [
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in given.items()
+        if value
+    ]
+    words = list(parsed_effort(options).arguments())
+    if not options.run:
+        # A verification that is continued keeps the run that it had.
+        place = words.index("--run")
+        del words[place : place + 2]
+    _hand_over(session, "verify", *_chosen(options), *argv, *words)
+
+
+def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
+    """load and numerics in the current Python, without Docker or any of our dependencies."""
+    target = options.target or _detected_target(session)
+    names = (*SESSIONS, *(["selftest"] if options.selftest else []))
+    stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
+    folder, claims = _folder_here(session, target, target, stale)
+    started, effort = time.monotonic(), parsed_effort(options)
+    endings = _run_together(session, names, claims, folder, effort)
+    outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
+    document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
+    sys.stdout.write(document if options.json else text)
+    sys.stdout.flush()
+    if outcome != "passed":
+        _stop(session, f"{target} is not verified here: {outcome}; results in {folder}")
+
+
+def claims_for_target(target: str) -> Claims:
+    """What can be claimed of the current Python for a target, with no lock at hand.
+
+    Raises `ClaimsError` for a target that no vendor has the form of; `cpu` is x86_64's other name.
+    """
+    # Imported here: it needs Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.matrix.vendors import VENDORS  # noqa: PLC0415
+
+    for vendor in VENDORS.values():
+        if target == "cpu" == vendor.name or vendor.accepts_target(target):
+            return Claims(
+                cell="here",
+                target=target,
+                vendor=vendor.name,
+                device=vendor.device,
+                archs=vendor.accepted_archs(target),
+                image=False,
+            )
+    forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
+    raise ClaimsError(f"target {target!r} is not of the form of any vendor's: {forms}")
+
+
+def _conclude(
+    folder: Path, target: str, endings: dict[str, str], seconds: float
+) -> tuple[str, str]:
+    """Write verify.json and junit.xml from what the sessions left; the outcome and a table."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.report.junit import junit_xml  # noqa: PLC0415
+    from warpfront.report.profiles import profiles_text  # noqa: PLC0415
+    from warpfront.verify.verdict import (  # noqa: PLC0415
+        outcome_of,
+        read_verification,
+        verification_document,
+    )
+
+    verification = read_verification(
+        cell_id="here",
+        target=target,
+        where="here",
+        image_id="",
+        content_hash="",
+        files={name: _read_results(folder / f"{name}.json") for name in endings},
+        ended="; ".join(f"{name}: {ending}" for name, ending in endings.items() if ending),
+        nox_report={
+            "sessions": [
+                {"name": name, "result": "failed" if ending else "success"}
+                for name, ending in endings.items()
+            ]
+        },
+        seconds=round(seconds, 3),
+    )
+    write_json(folder / "verify.json", verification_document(verification))
+    (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")
+    outcome = outcome_of(verification).value
+    return outcome, f"{_table(verification, outcome)}\n{profiles_text(verification)}"
+
+
+def _table(verification: Verification, outcome: str) -> str:
+    rows = [
+        f"{check.session:<9} {check.name:<22} {check.outcome.value:<11} {check.seconds:>7.2f} s"
+        + (f"  {check.reason}" if check.reason else "")
+        for check in verification.checks
+    ]
+    head = f"\nverify --here on {verification.target}: {outcome} in {verification.seconds:.1f} s"
+    return "\n".join([head, *rows]) + "\n"
+
+
+def _read_results(path: Path) -> object | None:
+    """What is in a results file, None if there is none, or why it cannot be used."""
+    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.errors import StoreError  # noqa: PLC0415
+    from warpfront.system.foreign import read_json  # noqa: PLC0415
+    from warpfront.verify.verdict import Unreadable  # noqa: PLC0415
+
+    try:
+        return read_json(path)
+    except StoreError as error:
+        return Unreadable(reason=error.message)
+
+
+def _check_inside(session: nox.Session, name: str) -> None:
+    options = _read_options(session, _inside_parser(name))
+    claims, results = options.claims.resolve(), options.results.resolve()
+    together = options.together.split(",")
+    known = _endings(results)
+    if name == together[0] and len(together) > 1 and not known:
+        # The first of them starts all; the others tell how theirs ended.
+        known = _run_all(session, together, claims, results, parsed_effort(options))
+    ending = known.get(name)
+    if ending is None:
+        ending = _run_checks(session, [name], claims, results, parsed_effort(options))
+    if ending:
+        _stop(session, f"{name}: {ending}; what it found is in {options.results / name}.json")
+
+
+def _run_together(
+    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: CheckOptions
+) -> dict[str, str]:
+    """Sessions side by side; one that none of them answers for is run again, alone."""
+    (results / ENDINGS).unlink(missing_ok=True)
+    known = _run_all(session, names, claims, results, effort)
+    return {
+        name: known[name]
+        if name in known
+        else _run_checks(session, [name], claims, results, effort)
+        for name in names
+    }
+
+
+def _run_all(
+    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: CheckOptions
+) -> dict[str, str]:
+    _run_checks(session, names, claims, results, effort)
+    return _endings(results)
+
+
+def _endings(results: Path) -> dict[str, str]:
+    """How sessions ended that ran side by side, as far as that is known."""
+    try:
+        codes = json.loads((results / ENDINGS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: f"Returned code {code}" if code else "" for name, code in codes.items()}
+
+
+def _run_checks(
+    session: nox.Session,
+    names: Sequence[str],
+    claims: Path,
+    results: Path,
+    effort: CheckOptions | BenchEffort | Library,
+) -> str:
+    """Sessions of checks in a child of this Python: nothing if all passed, else how it ended.
+
+    The child starts in the results folder, which holds nothing importable, and finds only
+    `warpfront` by PYTHONPATH: everything else it imports is the image's own.
+    """
+    argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
+    with session.chdir(results):
+        try:
+            _run(session, "-m", "warpfront_checks", *names, *argv)
+        except nox.command.CommandFailed as error:
+            return f"{error.reason}"
+    return ""
+
+
+def _detected_target(session: nox.Session) -> str:
+    """The arch of the first device that torch sees here, or `cpu`."""
+    try:
+        lines = _run(session, "-c", _DETECT, silent=True).splitlines()
+    except nox.command.CommandFailed:
+        lines = []
+    target = next(
+        (line.removeprefix("target=") for line in reversed(lines) if line.startswith("target=")), ""
+    )
+    if not target:
+        _stop(session, "no target could be detected in this Python; name one with --target")
+    return target
+
+
+def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
+    """Run a child of this Python; what it printed, where silent. Raises nox's `CommandFailed`."""
+    printed = session.run(
+        sys.executable,
+        *argv,
+        external=True,
+        silent=silent,
+        env={"PYTHONPATH": _python_path(), **_WAITING},
+        interrupt_timeout=PATIENCE_SECONDS,
+        terminate_timeout=PATIENCE_SECONDS,
+    )
+    return str(printed)
+
+
+def _python_path() -> str:
+    """The folder that holds only `warpfront`, before what is already there; nothing new if
+    we are installed.
+    """
+    already = os.environ.get("PYTHONPATH", "")
+    if SOURCE.name in {"site-packages", "dist-packages"}:
+        return already
+    return os.pathsep.join(part for part in (str(SOURCE), already) if part)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors as exceptions: nox reports them, instead of argparse ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _OptionError(f"{message}\n{self.format_usage().strip()}")
+
+
+class _OptionError(Exception):
+    pass
+
+
+def _read_options(session: nox.Session, parser: argparse.ArgumentParser) -> argparse.Namespace:
+    try:
+        return parser.parse_args(session.posargs)
+    except _OptionError as error:
+        _stop(session, str(error))
+
+
+def _inside_parser(name: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"nox -s {name} --",
+        add_help=False,
+        description="Runs inside images. On the host: nox -s verify",
+    )
+    parser.add_argument("--claims", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
+    add_effort_options(parser)
+    return parser
+
+
+def _bench_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nox -s bench --")
+    _add_selection(parser)
+    parser.add_argument(
+        "--here", action="store_true", help="time the current Python, without Docker"
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help=argparse.SUPPRESS)
+    add_bench_options(parser)
+    return parser
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target", default="", help="sm_90, gfx942, gaudi3 or cpu; with --here: default detected"
+    )
+    parser.add_argument("--vendor", default="", help="only cells of this vendor")
+    parser.add_argument("--image", default="", help="only cells of this image")
+    parser.add_argument("--only", default="", metavar="GLOB", help="only cells whose id matches")
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="nox -s verify --")
+    _add_selection(parser)
+    parser.add_argument(
+        "--here", action="store_true", help="check the current Python, without Docker"
+    )
+    parser.add_argument("--json", action="store_true", help="print the verification as JSON")
+    add_effort_options(parser)
+    parser.add_argument("--again", default="", metavar="N", help="how many times, in images")
+    parser.add_argument(
+        "--limit-seconds", default="", metavar="N", help="stop a container then (1200)"
+    )
+    parser.add_argument("--user", default="", metavar="UID", help="uid or uid:gid in images")
+    parser.add_argument(
+        "--fresh", action="store_true", help="run every session, also those proven before"
+    )
+    parser.add_argument(
+        "--selftest", action="store_true", help="also seed faults into every check, and catch them"
+    )
+    return parser

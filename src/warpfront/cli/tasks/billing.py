@@ -1,0 +1,72 @@
+"""The tasks that list what an image is made of, and what is known to be wrong with that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Json, Option, command
+from warpfront.cli.tasks.showing import finish, workspace_here
+from warpfront.determination import require_determined
+from warpfront.errors import FindingsError
+from warpfront.model import Blocked, Failed
+
+
+@command
+def bill(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    who: Annotated[str, Option("say who asked for this wheel instead; no image is needed")] = "",
+) -> None:
+    """Write what each verified image is made of: SBOMs, and a table of licences.
+
+    CycloneDX 1.6, SPDX 2.3, Markdown and JSON, in build/<cell>/bill/.
+    """
+    from warpfront.commands.bills import bills
+    from warpfront.commands.why_dependency import who_asked
+    from warpfront.release.sbom.why_dependency import asking_line
+
+    workspace = workspace_here(display)
+    if not who:
+        finish(bills(workspace, cells), json=json)
+        return
+    asked = who_asked(workspace, cells)
+    lines = {
+        cell_id: one if isinstance(one, Blocked | Failed) else asking_line(who, one)
+        for cell_id, one in asked.items()
+    }
+    finish(lines, json=json)
+
+
+@command
+def audit(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    gate: Annotated[
+        bool, Option("exit 15 for what matrix.yaml does not accept, 33 for what is not determined")
+    ] = False,
+    allow_undetermined: AllowUndetermined = False,
+) -> None:
+    """List known vulnerabilities of each verified image, by grype or pip-audit.
+
+    A report only, without --gate.
+    """
+    from warpfront.commands.auditing import audits
+    from warpfront.release.vulnerabilities import Audit
+
+    results = audits(workspace_here(display), cells)
+    finish(results, json=json)
+    found = [one for one in results.values() if isinstance(one, Audit)]
+    open_ = sum(len(one.open) for one in found)
+    if gate and open_:
+        raise FindingsError(
+            f"known vulnerabilities that matrix.yaml does not accept: {open_}",
+            hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
+        )
+    if gate:
+        reasons = [f"{one.cell_id}: {text}" for one in found for text in one.undetermined]
+        require_determined(reasons, allow_undetermined=allow_undetermined)

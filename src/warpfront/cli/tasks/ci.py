@@ -1,0 +1,453 @@
+"""The tasks of CI: what forges are told, which jobs a run has, what each does, how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.declaring import Chosen, DryRun, HowMuch, Json, Option, command
+from warpfront.cli.tasks.showing import (
+    print_json,
+    print_report,
+    print_result,
+    raise_failure,
+    workspace_here,
+)
+from warpfront.errors import InputError, StaleError
+from warpfront.model import Blocked, Failed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from warpfront.ci.github import Forge
+    from warpfront.ci.judging import Judgement
+    from warpfront.ci.schedule import RunScope
+    from warpfront.commands.ci_job import Act, JobRequest
+    from warpfront.matrix.runners import Runner
+    from warpfront.pipeline.workspace import Workspace
+    from warpfront_checks.check_options import CheckOptions
+
+
+@command
+def ci(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    write: Annotated[bool, Option("write the workflows and entry points")] = False,
+    check: Annotated[bool, Option("say what is stale of them, and fail (for CI)")] = False,
+    plan: Annotated[bool, Option("say which jobs a run has, and tell the forge")] = False,
+    judge: Annotated[bool, Option("say whether all that was planned has passed")] = False,
+    notify: Annotated[bool, Option("tell people of a red run: an issue, a webhook")] = False,
+    queue: Annotated[bool, Option("end runs that wait too long for a machine")] = False,
+    fingerprints: Annotated[bool, Option("print what each cell depends on, as JSON")] = False,
+    scope: Annotated[str, Option("what starts the run; the forge knows if nothing is said")] = "",
+    since: Annotated[str, Option("the commit to compare with, for what changed")] = "",
+) -> None:
+    """Make the workflows of CI, and be what they call."""
+    forge = _forge()
+    workspace = workspace_here()
+    if write or check:
+        _workflows(workspace, display, only_check=check)
+    elif fingerprints:
+        _fingerprints(workspace)
+    elif judge:
+        _judge(workspace, forge, json=json)
+    elif notify:
+        _notify(workspace, forge, display)
+    elif queue:
+        _queue(workspace, display)
+    elif plan:
+        _plan(workspace, forge, cells, display, scope=scope, since=since, json=json)
+    else:
+        raise InputError("nothing asked for", hint="--write, --check, --plan, --judge, --notify")
+
+
+def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> None:
+    from warpfront.ci.flow import unable_to_pull
+    from warpfront.commands import workflows
+    from warpfront.system.process import environment
+
+    root = workspace.folders.root
+    files = workflows.ci_files(workspace, None if only_check else workflows.lock_here)
+    if not only_check:
+        for name in workflows.write(files, root):
+            display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
+        return
+    flow = workflows.flow_of(workspace.matrix, root)
+    if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
+        display.say(note)
+    if diff := workflows.stale(files, root):
+        print(diff, end="")
+        raise StaleError("workflows are stale", hint="`invoke ci --write`, and commit the result")
+
+
+def _fingerprints(workspace: Workspace) -> None:
+    from warpfront.commands.dispatching import fingerprint
+
+    found = fingerprint(
+        workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
+    )
+    print_json(found.cells)
+
+
+def _forge() -> Forge:
+    """The job that this is; what it prints from here on is read for problems."""
+    from warpfront.ci.flow import LABEL
+    from warpfront.ci.github import read_forge
+    from warpfront.ci.github_workflows import MATCHERS
+    from warpfront.ci.summaries import matcher_command
+    from warpfront.system.process import environment
+
+    forge = read_forge(environment(), label=LABEL)
+    if forge.scope and Path(MATCHERS).is_file():
+        print(matcher_command(MATCHERS), file=sys.stderr)
+    return forge
+
+
+def _plan(
+    workspace: Workspace,
+    forge: Forge,
+    cells: Selection,
+    display: Display,
+    *,
+    scope: str,
+    since: str,
+    json: bool,
+) -> None:
+    from warpfront.ci.flow import HANDOVER, LEFT, unable_to_pull
+    from warpfront.ci.gitlab import CHILD, child_pipeline
+    from warpfront.ci.schedule import outputs
+    from warpfront.ci.summaries import plan_summary
+    from warpfront.commands.dispatching import dispatch
+    from warpfront.commands.gathering import keep_plan
+    from warpfront.commands.workflows import flow_of, packaged_limits
+    from warpfront.system.foreign import remove_tree
+    from warpfront.system.process import environment
+    from warpfront.system.store import write_text
+
+    root = workspace.folders.root
+    flow = flow_of(workspace.matrix, root)
+    planned = dispatch(
+        workspace, cells, display, scope=_scope(scope or forge.scope), since=since or forge.since
+    )
+    note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
+    if planned.channel and note:
+        planned = dataclasses.replace(planned, notes=(*planned.notes, note))
+    limits = packaged_limits()
+    told = outputs(planned, flow.jobs, limits)
+    for folder in (HANDOVER, LEFT):
+        remove_tree(root / folder)
+    digest = keep_plan(planned, root)
+    try:
+        write_text(root / CHILD, child_pipeline(flow, planned, limits, digest))
+    except InputError as error:
+        if environment().get("GITLAB_CI"):
+            raise
+        display.say(f"no pipeline for GitLab: {error.message}")
+    forge.say_outputs({**told, "plan": digest})
+    summary = plan_summary(planned)
+    forge.say_summary(summary)
+    print_result(planned, summary, json=json)
+
+
+def _scope(name: str) -> RunScope:
+    from warpfront.ci.schedule import SCOPES
+
+    if (name or "pull_request") not in SCOPES:
+        raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
+    return SCOPES[name or "pull_request"]
+
+
+def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
+    from warpfront.ci.summaries import judgement_summary
+
+    judgement, notes = _judgement(workspace, forge)
+    summary = judgement_summary(judgement, notes)
+    forge.say_summary(summary)
+    print_result(judgement, summary, json=json)
+    if judgement.error is not None:
+        raise judgement.error
+
+
+def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
+    """The verdict on this run, and what could not be determined for it."""
+    from warpfront import pipeline
+    from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
+    from warpfront.ci.github_workflows import LABELLED
+    from warpfront.commands.gathering import ForgeWords, judge_run
+    from warpfront.system.process import environment
+    from warpfront.system.provenance import now
+
+    api = forge_api(environment())
+    states, unknown = job_states(api)
+    checked = (
+        isinstance(api, GitHubApi)
+        and states is not None
+        and bool(forge.head)
+        and api.succeeded(f"{LABELLED}.yml", forge.head)
+    )
+    judgement = judge_run(
+        workspace.folders.root,
+        workspace.folders.store,
+        workspace.matrix,
+        lambda: pipeline.report(workspace, Selection()),
+        forge=ForgeWords(
+            planned=forge.planned,
+            ended=forge.ended,
+            plan_digest=forge.plan_digest,
+            jobs=states,
+            checked_by_label=checked,
+        ),
+        now=now(),
+    )
+    return judgement, (unknown,) if unknown else ()
+
+
+def _notify(workspace: Workspace, forge: Forge, display: Display) -> None:
+    from warpfront.ci.forge_api import forge_api
+    from warpfront.commands.gathering import kept_plan
+    from warpfront.commands.notifying import notify
+    from warpfront.system.process import environment
+
+    here = environment()
+    judgement, _ = _judgement(workspace, forge)
+    planned = kept_plan(workspace.folders.root)
+    done = notify(
+        judgement,
+        planned.scope if planned else forge.scope,
+        forge.url,
+        ways=workspace.matrix.ci.notify,
+        api=forge_api(here),
+        webhook=here.get("WARPFRONT_WEBHOOK", ""),
+    )
+    for line in done or ("nobody had to be told",):
+        display.say(line)
+
+
+def _queue(workspace: Workspace, display: Display) -> None:
+    from warpfront.ci.forge_api import GitHubApi, forge_api
+    from warpfront.ci.github_workflows import MAIN
+    from warpfront.commands.notifying import end_waiting_runs
+    from warpfront.system.process import environment
+    from warpfront.system.provenance import now
+
+    api = forge_api(environment())
+    if not isinstance(api, GitHubApi):
+        raise InputError(
+            "no run of GitHub's, or no API_TOKEN", hint="docs/admission.md, After the merge"
+        )
+    hours = workspace.matrix.ci.queue_hours
+    for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+        display.say(line)
+
+
+@command
+def merge(
+    display: Display,
+    *,
+    dry_run: DryRun = False,
+    folder: Annotated[tuple[str, ...], Option("a hand-over; may be given several times")] = (),
+    below: Annotated[str, Option("every hand-over in this folder")] = "",
+) -> None:
+    """Bring what several machines left into this build folder.
+
+    Each file has to be what its manifest says; two that differ are refused.
+    """
+    from warpfront.ci.handover import handed_over, read_handover
+    from warpfront.commands.gathering import gather
+
+    workspace = workspace_here()
+    folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
+    if dry_run:
+        names = [name for one in folders for name in read_handover(one)]
+    else:
+        names = list(gather(folders, workspace.folders.store))
+    verb = "would merge" if dry_run else "merged"
+    display.say(f"{verb} {len(names)} files of {len(folders)} hand-overs")
+
+
+@command
+def job(
+    display: Display,
+    *,
+    effort: HowMuch,
+    dry_run: Annotated[
+        bool, Option("say what would be sent to a channel, and send nothing")
+    ] = False,
+    step: Annotated[str, Option("build, verify, bench or publish")] = "",
+    name: Annotated[str, Option("of this job, and of the folder that it hands over")] = "",
+    cells: Annotated[str, Option("ids of cells, with spaces between them")] = "",
+    on: Annotated[str, Option("the target to verify or to time on")] = "",
+    after: Annotated[str, Option("jobs whose artifacts it needs, with commas between")] = "",
+    images: Annotated[str, Option("cells whose images go to other jobs as a file")] = "",
+    runner: Annotated[str, Option("the row of `runners:` that this machine is")] = "",
+    channel: Annotated[str, Option("the channel that it goes to")] = "",
+    to: Annotated[str, Option("the repository that built images go to, by digest")] = "",
+    retries: Annotated[int, Option("how often what the infrastructure did is tried again")] = 2,
+) -> None:
+    """Do one job of CI: a step for some cells, with what is left of it handed over."""
+    from warpfront.ci.summaries import error_commands, job_summary
+    from warpfront.commands.ci_job import JobRequest, work
+    from warpfront.commands.readying import named_runner, ready
+
+    forge = _forge()
+    workspace = workspace_here()
+    job_request = JobRequest(
+        step=step,  # type: ignore[arg-type]
+        name=name,
+        cells=tuple(cells.split()),
+        target=on,
+        after=tuple(filter(None, after.split(","))),
+    )
+    row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
+    asked = _Asked(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
+    done = work(
+        job_request,
+        _act(workspace, job_request, display, asked),
+        workspace.folders,
+        watch=display,
+        prepare=lambda: ready(row, display) if row else None,
+        finish=lambda results: _leave_images(workspace, results, images.split(), name),
+        retries=retries,
+    )
+    summary = job_summary(name, done.results, tries=done.tries)
+    forge.say_summary(summary)
+    print(summary, end="")
+    if forge.scope:
+        lines = {cell.id: cell.line for cell in workspace.matrix.cells}
+        print("\n".join(error_commands(done.results, lines)))
+    raise_failure(done.results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How a job's step is to be done."""
+
+    effort: CheckOptions
+    channel: str
+    to: str
+    dry_run: bool
+    row: Runner | None
+
+
+def _act(workspace: Workspace, job_request: JobRequest, display: Display, asked: _Asked) -> Act:
+    """The errand's step, of one cell: on the image that was built, and on no other."""
+    from warpfront import pipeline
+    from warpfront.ci.flow import HANDOVER, IMAGES
+    from warpfront.commands.against_release import hold_against_release
+    from warpfront.commands.candidates import send_candidates, take_candidate
+    from warpfront.commands.image_handover import take_image
+    from warpfront.images.engine import connect
+    from warpfront.system.process import environment
+
+    store, root = workspace.folders.store, workspace.folders.root
+    by_id = {cell.id: cell for cell in workspace.matrix.cells}
+
+    def build(cell: str) -> Sequence[object]:
+        results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+        made = tuple(results)
+        if not asked.to:
+            return made
+        return send_candidates(made, workspace.matrix, asked.to, store, display)
+
+    def on_the_image(cell: str, act: Act) -> Sequence[object]:
+        taken: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
+        if taken is None:
+            folders = (root / HANDOVER, root / IMAGES)
+            taken = take_image(by_id[cell], store, folders, connect(environment()))
+        return [taken] if isinstance(taken, Failed | Blocked) else act(cell)
+
+    def verify(cell: str) -> Sequence[object]:
+        chosen = Selection(only=cell, target=job_request.target)
+        return pipeline.verify(workspace, chosen, display, effort=asked.effort)
+
+    def bench(cell: str) -> Sequence[object]:
+        assert asked.row is not None
+        return hold_against_release(workspace, cell, asked.row, display, target=job_request.target)
+
+    def publish(cell: str) -> Sequence[object]:
+        channel = asked.channel
+        return _published(workspace, cell, display, channel=channel, dry_run=asked.dry_run)
+
+    if job_request.step == "build":
+        return build
+    act = {"verify": verify, "bench": bench, "publish": publish}[job_request.step]
+    return lambda cell: on_the_image(cell, act)
+
+
+def _leave_images(
+    workspace: Workspace, results: Sequence[object], cells: Sequence[str], name: str
+) -> None:
+    """Into images/<name>: what other jobs verify, and no registry gets."""
+    from warpfront.ci.flow import IMAGES
+    from warpfront.commands.image_handover import leave_images
+    from warpfront.images.engine import connect
+    from warpfront.system.process import environment
+
+    if not cells:
+        return
+    folder, store = workspace.folders.root / IMAGES, workspace.folders.store
+    engine = connect(environment())
+    leave_images(cells, results, name, folder, store, engine=engine)
+
+
+def _published(
+    workspace: Workspace, cell: str, display: Display, *, channel: str, dry_run: bool
+) -> Sequence[object]:
+    """Signed by COSIGN_KEY, or without a key, by the identity that CI gives to a workflow."""
+    from warpfront import pipeline
+    from warpfront.ci.forge_api import forge_api, job_states
+    from warpfront.system.process import environment
+
+    here = environment()
+    key = "" if here.get("COSIGN_KEY") or dry_run else "keyless"
+    states, unknown = job_states(None if dry_run else forge_api(here))
+    if unknown:
+        display.say(unknown)
+    chosen = Selection(only=cell)
+    results = pipeline.publish(
+        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run, jobs=states
+    )
+    return tuple(results.values())
+
+
+@command
+def resume(
+    display: Display,
+    cells: Chosen,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    effort: HowMuch,
+) -> None:
+    """Go on with a run: what failed for infrastructure, or never ran.
+
+    What failed for another reason would fail again, and is said, not tried.
+    """
+    from warpfront import pipeline
+    from warpfront.ci.resuming import remaining
+
+    workspace = workspace_here()
+    left = remaining(pipeline.report(workspace, cells))
+    for cell, target in [*((cell, "") for cell in left.build), *left.verify]:
+        what = f"verify {cell} on {target}" if target else f"build {cell}"
+        display.say(f"{'would ' if dry_run else ''}{what}")
+    for row in left.refused:
+        display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
+    if dry_run:
+        return
+    results: list[object] = []
+    for cell in left.build:
+        results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
+    missing = {one.cell_id for one in results if isinstance(one, Failed | Blocked)}
+    for cell, target in left.verify:
+        if cell not in missing:
+            chosen = Selection(only=cell, target=target)
+            results += pipeline.verify(workspace, chosen, display, effort=effort)
+    print_report(pipeline.report(workspace, cells), json=json)
+    raise_failure(results)

@@ -1,0 +1,95 @@
+"""The task about other people's models: a library's architectures in images, and a test of one
+architecture as a file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from warpfront.cli.display import Display
+from warpfront.cli.tasks.declaring import (
+    AllowUndetermined,
+    Chosen,
+    Json,
+    Option,
+    Options,
+    command,
+)
+from warpfront.cli.tasks.showing import (
+    print_json,
+    print_unfinished,
+    raise_failure,
+    workspace_here,
+)
+from warpfront.model import Outcome, Verification
+from warpfront_checks.architectures.library_options import (
+    LIBRARY_OPTIONS,
+    Library,
+    read_library,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _asked(**said: str) -> Library | None:
+    return read_library(**said) if said["library"] else None
+
+
+Asked = Annotated[
+    Library | None,
+    Options({one.attribute: ("", Option(one.help)) for one in LIBRARY_OPTIONS}, _asked),
+]
+
+
+@command
+def models(
+    display: Display,
+    cells: Chosen,
+    *,
+    asked: Asked,
+    write: Annotated[str, Option("the file to write, test_qwen3.py say")] = "",
+    architecture: Annotated[str, Option("a model_type of transformers: qwen3, llama, t5")] = "",
+    allow_undetermined: AllowUndetermined = False,
+    json: Json = False,
+) -> None:
+    """Run a library's architectures in images, or write a test of one of them.
+
+    `--library transformers --image hf` builds each small, with random weights,
+    and judges it layer by layer inside the image. `--write` writes a
+    stand-alone pytest file, which runs on NVIDIA, AMD, Gaudi or the CPU, and
+    never on another than asked.
+    """
+    from warpfront import pipeline
+    from warpfront.commands.model_writing import write_model_test
+    from warpfront.errors import InputError
+
+    if asked is not None:
+        results = pipeline.verify(workspace_here(display), cells, display, library=asked)
+        if json:
+            print_json(results)
+        else:
+            for one in results:
+                print("\n".join(_lines(one)) if isinstance(one, Verification) else "", end="\n")
+            print_unfinished(results)
+        raise_failure(results)
+        return
+    if not write or not architecture:
+        raise InputError(
+            "a file and an architecture are needed, or a library",
+            hint="invoke models --write test_qwen3.py --architecture qwen3",
+        )
+    path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
+    display.say(f"wrote {path}")
+
+
+def _lines(found: Verification) -> Iterator[str]:
+    """What did not pass, with its reason, and then how many of each kind did."""
+    yield f"{found.cell_id} on {found.target}, {found.seconds:.0f} s"
+    for one in found.checks:
+        if one.outcome is not Outcome.PASSED:
+            yield f"  {one.name}: {one.outcome.value}: {one.reason}"
+    for one in found.checks:
+        if one.name.startswith("count of ") and one.outcome is Outcome.PASSED:
+            yield f"  {one.name}: {one.reason}"

@@ -1,0 +1,117 @@
+"""What tasks print: one line a cell, tables, JSON; and the failure at the end of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warpfront.cli.display import text_width
+from warpfront.errors import UndeterminedError
+from warpfront.model import Blocked, Failed
+from warpfront_checks.guard.visible import terminal_of, visible_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from warpfront.cli.display import Display
+    from warpfront.matrix.plan import PlannedCell
+    from warpfront.pipeline.workspace import Workspace
+    from warpfront.report.rows import ReportRow
+
+
+def workspace_here(display: Display | None = None) -> Workspace:
+    """The project in this folder; its warnings to `display`, where one is given."""
+    from warpfront.pipeline.workspace import open_workspace
+
+    workspace = open_workspace(Path.cwd())
+    if display:
+        for warning in workspace.matrix.warnings:
+            display.say(f"warning: {warning}")
+    return workspace
+
+
+def finish(results: Mapping[str, object], *, json: bool) -> None:
+    """Print one line per cell (or JSON), then fail if any cell did."""
+    if json:
+        print_json(results)
+    else:
+        for cell_id, result in results.items():
+            print(f"{cell_id}: {_said(result)}")
+    raise_failure(results.values())
+
+
+def print_unfinished(results: Iterable[object]) -> None:
+    """One line for each cell that a step did not come to, with the reason."""
+    for result in results:
+        if isinstance(result, Blocked | Failed):
+            print(f"{result.cell_id}: {_said(result)}")
+
+
+def _said(result: object) -> str:
+    from warpfront.report.described import describe
+
+    match result:
+        case Blocked(reason=reason, hint=hint):
+            return f"blocked: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case Failed(reason=reason, hint=hint):
+            return f"failed: {reason}" + (f"\n    hint: {hint}" if hint else "")
+        case _:
+            return describe(result)
+
+
+def raise_failure(results: Iterable[object], *, allow_undetermined: bool = False) -> None:
+    """Raise the worst of what is not a success."""
+    from warpfront.verify.failures import failure_of
+
+    failure = failure_of(results)
+    if failure is not None and not (allow_undetermined and isinstance(failure, UndeterminedError)):
+        raise failure
+
+
+def print_json(value: object) -> None:
+    from warpfront.system.store import as_json
+
+    print(visible_json(json.dumps(as_json(value), indent=2, sort_keys=True)))
+
+
+def print_result(value: object, text: str, *, json: bool) -> None:
+    """A result for programs, or its text for people."""
+    if json:
+        print_json(value)
+    else:
+        print(text, end="")
+
+
+def print_plan(planned: Iterable[PlannedCell], *, json: bool) -> None:
+    from warpfront.report.text import plan_table
+
+    if json:
+        print_json(planned)
+    else:
+        _show(plan_table(planned))
+
+
+def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
+    from warpfront.report.text import report_table
+
+    if json:
+        print_json(rows)
+    else:
+        _show(report_table(rows))
+
+
+def _show(table: Table) -> None:
+    """To stdout, as wide as the terminal; elsewhere without what only fills a line."""
+    from warpfront.report.text import Visible, plain_console
+
+    console = plain_console(terminal_of(sys.stdout))
+    if console.is_terminal:
+        console.print(Visible(table))
+        return
+    console = plain_console(width=text_width())
+    with console.capture() as captured:
+        console.print(Visible(table))
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

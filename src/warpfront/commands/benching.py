@@ -1,0 +1,202 @@
+"""bench: operations timed inside each built image, and what came of it as a record beside the
+image's other results. No verification: what is slow is not wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import warpfront
+from warpfront.bench.record_files import bench_document
+from warpfront.bench.records import Bench
+from warpfront.bench.timings import NoTimingsError, bench_of
+from warpfront.errors import CommandFailedError, EngineError, StoreError, WarpfrontError
+from warpfront.images.engine import Engine, connect
+from warpfront.images.protection import claimed_policy
+from warpfront.matrix.compat import Compat
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import (
+    Blocked,
+    BuiltImage,
+    Cell,
+    DeviceAccess,
+    Failed,
+    Selection,
+    Verification,
+)
+from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
+from warpfront.pipeline.within.containers import ending_of, result_in, run_told
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import unrunnable
+from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import now, read_provenance
+from warpfront.system.store import Store, exclusive, write_json, write_text
+from warpfront.verify.image_claims import image_claims
+from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.bench.options import BenchEffort
+from warpfront_checks.claims import Claims
+
+Benched = Bench | Blocked | Failed
+SESSION = "bench"
+NOT_VERIFIED = "not verified"
+PUBLISHED = "published"
+# All of `seed` takes minutes; a device that hangs would keep the machine for good.
+TIME_LIMIT_SECONDS = 3600.0
+
+
+def bench(
+    workspace: Workspace, selection: Selection, watch: Watch, *, effort: BenchEffort
+) -> Iterator[Benched]:
+    """Each selected cell's image, on each of its targets, or on the selected one."""
+    every, requirements = workspace.matrix.cells, workspace.requirements
+    folders, compat = workspace.folders, workspace.material.compat
+    engine = connect(environment())
+    project = Timeable(cells=every, requirements=requirements, folders=folders, compat=compat)
+    for one in project.timings(selection, watch, engine, effort=effort):
+        yield one.run(engine, watch) if isinstance(one, ImageTiming) else one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeable:
+    """A project's cells, and what is known of them."""
+
+    cells: tuple[Cell, ...]
+    requirements: Mapping[str, RequirementList]
+    folders: Folders
+    compat: Compat
+
+    def timings(
+        self, selection: Selection, watch: Watch, engine: Engine, *, effort: BenchEffort
+    ) -> Iterator[ImageTiming | Blocked | Failed]:
+        """What there is to time of the selected cells, or why it cannot be."""
+        cells, folders = select(self.cells, selection), self.folders
+        chain = with_parents(cells, self.cells)
+        locks = usable_locks(read_locks(chain, self.requirements, folders))
+        by_id = {cell.id: cell for cell in chain}
+        engine.reap()
+        blocked = unrunnable(cells, engine, step="verify")
+        site, tool = site_when_needed(), tool_here(folders.root)
+        for cell in cells:
+            found = blocked.get(cell.id) or verifiable(
+                cell, locks, folders, engine=engine, site=site, watch=watch
+            )
+            if isinstance(found, Blocked | Failed):
+                yield found
+                continue
+            built, lock, toolbox = found
+            policy = claimed_policy(cell, by_id, locks, self.compat)
+            target = selection.target
+            for one in [target] if target in cell.targets else cell.targets:
+                yield ImageTiming(
+                    cell=cell,
+                    claims=image_claims(cell, lock, policy, target=one),
+                    built=built,
+                    folders=folders,
+                    toolbox=toolbox,
+                    effort=effort,
+                    tool=tool,
+                )
+
+
+def tool_here(root: Path) -> dict[str, str]:
+    """Who timed it: this version, and the commit that is checked out."""
+    return {"version": warpfront.__version__, "git": read_provenance(root, run).revision}
+
+
+def verified_as(store: Store, built: BuiltImage, target: str) -> str:
+    """What the verification of this very content on this target came to."""
+    try:
+        found = store.load(built.cell_id, f"verify-{target}", (Verification,))
+    except StoreError:
+        return NOT_VERIFIED
+    if not isinstance(found, Verification) or found.content_hash != built.content_hash:
+        return NOT_VERIFIED
+    return outcome_of(found).value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageTiming:
+    """One image of a cell on one target; `released` is one that was published before."""
+
+    cell: Cell
+    claims: Claims
+    built: BuiltImage
+    folders: Folders
+    toolbox: Path
+    effort: BenchEffort
+    tool: Mapping[str, str]
+    released: bool = False
+
+    @property
+    def target(self) -> str:
+        return self.claims.target
+
+    @property
+    def folder(self) -> Path:
+        own = self.folders.store.cell_folder(self.cell.id) / f"bench-{self.target}"
+        return own / "release" if self.released else own
+
+    def run(self, engine: Engine, watch: Watch) -> Benched:
+        """Alone in its folder; whatever goes wrong with this image, the next one has its turn."""
+        watch.step(self.cell.id, f"timing on {self.target}")
+        try:
+            with exclusive(self.folder, watch.say):
+                return self._run(engine, watch)
+        except (StoreError, EngineError) as error:
+            engine.reap()
+            return self._failed(error.message, error.hint, error)
+        finally:
+            watch.step(self.cell.id, "")
+
+    def _run(self, engine: Engine, watch: Watch) -> Benched:
+        record = self.folder.with_suffix(".json")
+        record.unlink(missing_ok=True)
+        prepare_folder(self.folder, self.claims)
+        access = VENDORS[self.cell.vendor].device_access(engine.host_devices()) or DeviceAccess()
+        words = (SESSION, "--", *self.effort.arguments())
+        request = request_inside(self.built, self.folder, self.toolbox, words, access)
+        request = dataclasses.replace(request, time_limit_seconds=TIME_LIMIT_SECONDS)
+        result, output = run_told(engine, request, watch, self.cell.id)
+        write_text(self.folder / "output.log", output.text)
+        try:
+            found = bench_of(
+                result_in(self.folder / "results" / f"{SESSION}.json"), whose=self._whose()
+            )
+        except NoTimingsError as error:
+            ended = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
+            hint = f"what it said is in {self.folder / 'output.log'}"
+            return self._failed("; ".join(filter(None, (str(error), ended))), hint)
+        write_json(record, bench_document(found))
+        watch.say(f"{self.cell.id} on {self.target}: {record}")
+        return found
+
+    def _whose(self) -> dict[str, object]:
+        return {
+            "cell_id": self.cell.id,
+            "image_digest": self.built.image_id,
+            "content_hash": self.built.content_hash,
+            "verified": PUBLISHED
+            if self.released
+            else verified_as(self.folders.store, self.built, self.target),
+            "target": self.target,
+            "at": now(),
+            "tool": dict(self.tool),
+        }
+
+    def _failed(self, reason: str, hint: str, error: WarpfrontError | None = None) -> Failed:
+        return Failed(
+            cell_id=self.cell.id,
+            step="verify",
+            reason=f"not timed: {reason}",
+            hint=hint,
+            exit_code=(error or CommandFailedError).exit_code,
+            repeat=f"invoke bench --only {self.cell.id} --target {self.target}",
+        )

@@ -1,0 +1,122 @@
+"""The bills of materials of images that were built and verified, without publishing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from warpfront.errors import BlockedError
+from warpfront.images.labels import CREATED, LOCK
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
+from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification, WheelLock
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.image_papers import Known, bill_for, bill_papers
+from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.sbom.licence_table import licence_rows
+from warpfront.release.sbom.parts import Bill
+from warpfront.system.store import Store, write_text
+from warpfront.wheels.requirements import RequirementList
+
+_FOLDER = "bill"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Billed:
+    """The papers of one image: where they are, how many packages they are about, and how many of
+    those somebody has to decide on.
+    """
+
+    cell_id: str
+    files: tuple[str, ...]
+    packages: int
+    decisions: int
+
+    def __str__(self) -> str:
+        names = ", ".join(self.files)
+        return f"{self.packages} packages, {self.decisions} licences to decide on: {names}"
+
+
+def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | Blocked | Failed]:
+    """Write the bill of every selected cell's image, by what `build` and `verify` left."""
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    cells = select(matrix.cells, selection)
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
+    return {
+        cell.id: attempt(
+            cell.id,
+            "report",
+            _bill,
+            with_parents([cell], matrix.cells),
+            locks.get(cell.id),
+            requirements,
+            folders.store,
+        )
+        for cell in cells
+    }
+
+
+def bill_of_cell(
+    chain: tuple[Cell, ...],
+    lock: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    store: Store,
+) -> Bill:
+    """Return the bill of the last cell of a chain, by what `build` and `verify` left. Raises
+    `BlockedError` where that is not enough.
+    """
+    cell = chain[-1]
+    hint = f"invoke build --only {cell.id}; invoke verify --only {cell.id}"
+    built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    if lock is None or not isinstance(built, BuiltImage):
+        raise BlockedError(f"{cell.id}: there is no image with a lock that fits", hint=hint)
+    loaded = (store.load(cell.id, f"verify-{one}", (Verification,)) for one in cell.targets)
+    verifications = tuple(one for one in loaded if one is not None)
+    labels = labels_seen(verifications, cell)
+    if labels.get(LOCK, lock.digest) != lock.digest:
+        raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
+    return bill_for(
+        Known(
+            cell=cell,
+            chain=chain,
+            requirements=requirements,
+            lock=lock,
+            built=built,
+            labels=labels,
+            verifications=verifications,
+        )
+    )
+
+
+def _bill(
+    chain: tuple[Cell, ...],
+    lock: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    store: Store,
+) -> Billed:
+    cell, bill = chain[-1], bill_of_cell(chain, lock, requirements, store)
+    folder = store.cell_folder(cell.id) / _FOLDER
+    papers = bill_papers(bill)
+    for paper in papers:
+        write_text(folder / paper.name, paper.text)
+    rows = licence_rows(bill)
+    return Billed(
+        cell_id=cell.id,
+        files=tuple(str(folder / paper.name) for paper in papers),
+        packages=len(rows),
+        decisions=sum(row.asks.decision for row in rows),
+    )
+
+
+def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
+    """The image's labels as `verify` saw them, so that no engine has to be asked again."""
+    for one in verifications:
+        for check in one.checks:
+            labels = check.details.get("labels")
+            if check.name == "labels and tag" and isinstance(labels, Mapping) and CREATED in labels:
+                return {str(name): str(value) for name, value in labels.items()}
+    raise BlockedError(
+        f"{cell.id}: no verification says what labels its image has",
+        hint=f"invoke verify --only {cell.id}",
+    )

@@ -1,0 +1,190 @@
+"""candidates: built images on their way to the machines that verify and publish them: by digest, in
+the registry, under a name that nobody was told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warpfront.commands.adopting import adopt_image, pull, take_in
+from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.engine import Engine, connect
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.reading import Matrix
+from warpfront.model import BuiltImage, Cell, Failed
+from warpfront.pipeline.within.attempt import failed_by
+from warpfront.pipeline.within.publish_context import run_name
+from warpfront.release.ledger import CANDIDATE_PREFIX
+from warpfront.release.publication import Held, held_image
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.references import read_reference
+from warpfront.release.tags import expected_words, names_of
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import now
+from warpfront.system.store import Store
+
+NAME = "build-candidate"
+"""Its file in build/<cell>/, which goes where the build's own goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A built image in a registry: `registry/path@sha256:...`. `identities` are the ids by which
+    engines know exactly this image: one names its config, another its manifest.
+    """
+
+    cell_id: str
+    reference: str
+    identities: tuple[str, ...] = ()
+
+
+def kept_candidate(cell_id: str, store: Store) -> Candidate | None:
+    found: Candidate | None = store.load(cell_id, NAME, (Candidate,))
+    return found
+
+
+def send_candidates(
+    results: Sequence[object], matrix: Matrix, repository: str, store: Store, watch: Watch
+) -> Sequence[object]:
+    """Each image that was built, to `repository`; or, where that content is published already, the
+    published image in its place. One that does not get there is a failure of its cell, by the
+    registry's own words.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP takes long to load
+
+    engine, host = connect(environment()), repository.partition("/")[0]
+    with client.connect(host, environment(), run) as registry:
+        return [
+            published_already(one, matrix, store, engine=engine, registry=registry, watch=watch)
+            or _sent(one, repository, store, engine=engine, registry=registry, watch=watch)
+            if isinstance(one, BuiltImage)
+            else one
+            for one in results
+        ]
+
+
+def published_already(
+    built: BuiltImage,
+    matrix: Matrix,
+    store: Store,
+    *,
+    engine: Engine,
+    registry: Registry,
+    watch: Watch,
+) -> BuiltImage | None:
+    """The image of this very content that a channel's tag is on, as the candidate: a second build
+    of it differs in its commit and date, and would be published under another digest.
+    """
+    cell = next((one for one in matrix.cells if one.id == built.cell_id), None)
+    for channel in matrix.channels if cell else ():
+        assert cell is not None
+        names = names_of(cell, channel, expected_words(cell), project=matrix.project.repository)
+        host, _, path = names.repository.partition("/")
+        if host != registry.host:
+            continue
+        for tag in dict.fromkeys((*names.aliases, *names.tags)):
+            held = _held_or_none(registry, path, tag)
+            if held is None or held.labels.get(CONTENT_HASH) != built.content_hash:
+                continue
+            reference = f"{names.repository}@{held.digest}"
+            watch.say(f"{cell.id}: this content is published: {reference}")
+            image = pull(read_reference(reference), engine, watch)
+            identities = tuple(sorted(held.identities))
+            candidate = Candidate(cell_id=cell.id, reference=reference, identities=identities)
+            store.save(cell.id, NAME, candidate)
+            return take_in(cell, image, store, engine, seconds=built.seconds)
+    return None
+
+
+def _held_or_none(registry: Registry, path: str, tag: str) -> Held | None:
+    """The image of a tag; None also for what is no single image, as an index of several is."""
+    try:
+        return held_image(registry, path, tag)
+    except RegistryError as error:
+        if error.fault is not RegistryFault.WRONG:
+            raise
+        return None
+
+
+def _sent(
+    built: BuiltImage,
+    repository: str,
+    store: Store,
+    *,
+    engine: Engine,
+    registry: Registry,
+    watch: Watch,
+) -> BuiltImage | Failed:
+    try:
+        store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
+    except RegistryError as error:
+        return failed_by(error, built.cell_id, "build")
+    return built
+
+
+def send(
+    built: BuiltImage, repository: str, engine: Engine, registry: Registry, watch: Watch
+) -> Candidate:
+    """The image, under a tag of this moment, by which it is removed when it is old, and of its
+    content; and the digest that the registry has it by now.
+    """
+    image = built.reference.rpartition("/")[2].partition(":")[0]
+    moment = run_name(now()).partition("-")[0]
+    name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{moment}-{built.content_hash[:24]}"
+    engine.tag(built.image_id, f"{name}:{tag}")
+    try:
+        engine.push(f"{name}:{tag}", lambda done, total: watch.advance(f"push {tag}", done, total))
+    finally:
+        engine.remove(f"{name}:{tag}")
+    held = held_image(registry, name.partition("/")[2], tag)
+    if held is None or built.image_id not in held.identities:
+        raise RegistryError(
+            f"{name}:{tag} was pushed, and is not what is there",
+            registry=registry.host,
+            step="candidate",
+            fault=RegistryFault.WRONG,
+            hint="somebody else pushes there; build again",
+        )
+    return Candidate(
+        cell_id=built.cell_id,
+        reference=f"{name}@{held.digest}",
+        identities=tuple(sorted(held.identities)),
+    )
+
+
+def take_candidate(
+    cell: Cell, cells: tuple[Cell, ...], store: Store, watch: Watch, engine: Engine | None = None
+) -> BuiltImage | Failed | None:
+    """The very image that was built elsewhere, in this machine's engine; None where none was handed
+    over. What it says of itself has to be what was built.
+    """
+    candidate = kept_candidate(cell.id, store)
+    if candidate is None:
+        return None
+    handed: BuiltImage = store.load(cell.id, "build", (BuiltImage,))
+    engine = engine or connect(environment())
+    adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
+    taken: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
+    identities = {handed.image_id, *candidate.identities}
+    if taken.image_id not in identities:
+        return Failed(
+            cell_id=cell.id,
+            step="verify",
+            reason=f"{candidate.reference} is the image {taken.image_id} here, and "
+            f"{handed.image_id} was built",
+            exit_code=7,
+        )
+    if adopted.id != cell.id or taken.content_hash != handed.content_hash:
+        return Failed(
+            cell_id=cell.id,
+            step="verify",
+            reason=f"{candidate.reference} is of {adopted.id}, content {taken.content_hash[:12]}, "
+            f"and {handed.content_hash[:12]} was built",
+            exit_code=7,
+        )
+    return dataclasses.replace(
+        taken, log=handed.log, builder=handed.builder, invocation=handed.invocation
+    )

@@ -1,0 +1,188 @@
+"""work: one job of CI, with what it is handed, and what it hands over whatever came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.flow import LEFT
+from warpfront.ci.handover import demand, leave
+from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
+from warpfront.commands.gathering import gather, taken
+from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
+from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
+from warpfront.pipeline.within.attempt import failed_by
+from warpfront.pipeline.workspace import Folders
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+from warpfront.verify.seal import sealed
+
+Act = Callable[[str], Sequence[object]]
+"""A step of one cell: what it made of it, and of the cells that it stands on."""
+
+STEPS_OF_JOBS = ("build", "verify", "bench", "publish")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a job is sent for. `after` are the hand-overs that it needs."""
+
+    step: StepName
+    name: str
+    cells: tuple[str, ...]
+    target: str = ""
+    after: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.step not in STEPS_OF_JOBS or not self.name or not self.cells:
+            steps = "|".join(STEPS_OF_JOBS)
+            raise InputError(f"a job is `--step {steps}`, with --name and --cells")
+
+    @property
+    def files(self) -> str:
+        """How the names of the files begin that its step leaves."""
+        on_target = self.step in {"verify", "bench"}
+        return f"{self.step}-{self.target}" if on_target else self.step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a job came to, and how often each of its cells was tried."""
+
+    results: tuple[object, ...]
+    tries: Mapping[str, int]
+
+
+def work(
+    job_request: JobRequest,
+    act: Act,
+    folders: Folders,
+    *,
+    watch: Watch,
+    prepare: Callable[[], object] = lambda: None,
+    finish: Callable[[Sequence[object]], object] = lambda _results: None,
+    retries: int = RETRIES,
+    pause: Callable[[float], None] = time.sleep,
+) -> Done:
+    """Take what was handed over, `prepare` the machine, do the step for each cell, `finish` with
+    the results, and hand over what there is. What failed for its infrastructure is tried again, so
+    many times; a missing hand-over and a machine that is not ready fail every cell.
+    """
+    store, found = folders.store, taken(folders.root)
+    gather(found, store)
+    before = {cell: _earlier(store, cell, job_request) for cell in job_request.cells}
+    results: list[object] = []
+    tries: dict[str, int] = {}
+    try:
+        hindrance = _hindrance(job_request, found, prepare)
+        for cell in job_request.cells:
+            made: Sequence[object] = ()
+            if hindrance is not None:
+                made, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
+            else:
+                made, tries[cell] = _tried(
+                    act, cell, job_request.step, retries=retries, watch=watch, pause=pause
+                )
+            _keep_reason(made, job_request, store)
+            results += [_judged_again(one, before[cell], store) for one in made]
+        finish(results)
+    finally:
+        ids = dict.fromkeys((*job_request.cells, *(getattr(r, "cell_id", "") for r in results)))
+        leave(
+            store.folder,
+            filter(None, ids),
+            job_request.files,
+            folders.root / LEFT / job_request.name,
+        )
+    return Done(results=tuple(results), tries=tries)
+
+
+def _hindrance(
+    job_request: JobRequest, found: Mapping[Path, str], prepare: Callable[[], object]
+) -> WarpfrontError | None:
+    """Why no cell of this job can be worked on. Raises what is a mistake of the call."""
+    try:
+        demand(job_request.after, found.values())
+        prepare()
+    except WarpfrontError as error:
+        if error.kind is FailureKind.INPUT:
+            raise
+        return error
+    return None
+
+
+def _tried(
+    act: Act,
+    cell: str,
+    step: StepName,
+    *,
+    retries: int,
+    watch: Watch,
+    pause: Callable[[float], None],
+) -> tuple[Sequence[object], int]:
+    """The results of one cell, after as many tries as its infrastructure was worth."""
+    tries = 0
+    while True:
+        tries += 1
+        results = _attempted(act, cell, step)
+        if tries > retries or not worth_another_try(results):
+            return results, tries
+        seconds = pause_seconds(tries)
+        watch.say(f"{cell}: infrastructure failed; the next try is in {seconds:g} s")
+        pause(seconds)
+
+
+def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
+    try:
+        return act(cell)
+    except WarpfrontError as error:
+        if error.kind not in {FailureKind.INFRASTRUCTURE, FailureKind.TIMEOUT}:
+            raise
+        return [failed_by(error, cell, step)]
+
+
+def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Store) -> None:
+    """Keep why nothing was built or verified, for the report, where the step itself kept nothing.
+    An image that is there stays known.
+    """
+    for one in results:
+        if job_request.step == "verify":
+            if isinstance(one, Failed):
+                store.save(one.cell_id, not_run(job_request.target), one)
+            elif isinstance(one, Verification):
+                store.drop(one.cell_id, not_run(job_request.target))
+        elif not isinstance(one, Failed):
+            continue
+        elif job_request.step == "build":
+            before = store.load(one.cell_id, "build", (BuiltImage, Blocked, Failed))
+            if not isinstance(before, BuiltImage):
+                store.save(one.cell_id, "build", one)
+
+
+def not_run(target: str) -> str:
+    """The name of the value that says why a verification on `target` never ran."""
+    return f"verify-{target}-not-run"
+
+
+def _earlier(store: Store, cell: str, job_request: JobRequest) -> Verification | None:
+    """What an earlier try of this very job found, handed over by itself."""
+    try:
+        return (
+            store.load(cell, job_request.files, (Verification,))
+            if job_request.step == "verify"
+            else None
+        )
+    except StoreError:
+        return None
+
+
+def _judged_again(result: object, before: Verification | None, store: Store) -> object:
+    if not isinstance(result, Verification):
+        return result
+    judged = with_flakiness(result, before)
+    if judged != result:
+        judged = sealed(judged, ended=judged.ended)
+        store.save(result.cell_id, f"verify-{result.target}", judged)
+    return judged

@@ -1,0 +1,196 @@
+"""dispatch: the jobs of a run of CI, from what changed; needs no engine, and builds nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from warpfront.ci.changes import CellState, changed_cells
+from warpfront.ci.fingerprints import fingerprints
+from warpfront.ci.schedule import RunScope, Schedule, schedule
+from warpfront.errors import CommandFailedError, InputError, UnavailableError
+from warpfront.matrix.plan import selected_with_parents
+from warpfront.matrix.runners import Runner
+from warpfront.matrix.selection import select
+from warpfront.model import Cell, Channel, RenderedImage, Selection, WheelLock, digest_of
+from warpfront.pipeline.within.evidence import demanded_channel
+from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.preparing import render_cells
+from warpfront.pipeline.within.publish_context import require_publisher
+from warpfront.pipeline.workspace import Folders, Material, Workspace
+from warpfront.system.process import Command, environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.store import read_tree
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.uv_program import uv_version
+
+_STATES = TypeAdapter(dict[str, CellState])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprinted:
+    """Cell -> its state, and the cells that can be made nowhere, with the reason."""
+
+    cells: Mapping[str, CellState]
+    blocked: Mapping[str, str]
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return _values(self.cells)
+
+
+def dispatch(
+    workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
+) -> Schedule:
+    """The jobs for the selected cells: those that changed since the commit `since`, where the scope
+    asks for no more. Raises `MatrixError` for a release that no channel takes, and
+    `NotPublishableError` where this run may not publish to the scope's channel.
+    """
+    matrix, folders = workspace.matrix, workspace.folders
+    requirements, material = workspace.requirements, workspace.material
+    scope, notes = _published(scope, matrix.channels)
+    if scope.channel:
+        from warpfront.ci.origins import read_origins  # noqa: PLC0415 - its HTTP takes long to load
+
+        require_publisher(read_origins(environment()), matrix.project)
+    now = fingerprint(matrix.cells, requirements, material, folders)
+    compares = scope.only_changed and bool(since)
+    offline, unknown = _offline(matrix.runners) if scope.trusted else ({}, ())
+    before = _cells_at(since, folders.root, watch) if compares else None
+    planned = schedule(
+        select(matrix.cells, selection),
+        scope=scope,
+        runners=matrix.runners,
+        now=now.values,
+        before=None if before is None else _values(before),
+        blocked=now.blocked,
+        offline=offline,
+    )
+    notes += unknown
+    if before is not None:
+        notes += tuple(changed_cells(now.cells, before))
+    return dataclasses.replace(planned, notes=notes)
+
+
+def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Rows of machines of one's own of which none is online, where a token may read that, and what
+    could not be found out. A scale set starts its machines when a job comes; a group is shared.
+    """
+    from warpfront.ci.forge_api import forge_api  # noqa: PLC0415 - its HTTP takes long to load
+
+    here = environment()
+    api = forge_api(here, here.get("RUNNERS_TOKEN", ""))
+    own = [one for one in runners if one.trust == "self-hosted" and not one.scale_set]
+    offline: dict[str, str] = {}
+    for one in own if api else ():
+        labels = ", ".join(one.labels)
+        assert api is not None
+        try:
+            serves = None if one.group else api.serves(one.labels)
+        except (InputError, UnavailableError) as error:
+            return {}, (f"whether machines are online: not determined ({error.message})",)
+        if serves is False:
+            offline[one.name] = f"no machine of the row `{one.name}` ({labels}) is online"
+    return offline, ()
+
+
+def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
+    """A night without a channel proves its images, and sends them nowhere."""
+    if scope.channel in {"", *(one.name for one in channels)}:
+        return scope, ()
+    if scope.name == "release":
+        demanded_channel(channels, scope.channel)
+    note = f"nothing is published: matrix.yaml has no channel `{scope.channel}` (docs/release.md)"
+    return dataclasses.replace(scope, channel=""), (note,)
+
+
+def _values(cells: Mapping[str, CellState]) -> dict[str, str]:
+    return {cell: state.fingerprint for cell, state in cells.items()}
+
+
+def fingerprint(
+    cells: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    material: Material,
+    folders: Folders,
+) -> Fingerprinted:
+    """Every one of `cells`, which are with their parents."""
+    chain = selected_with_parents(tuple(cells), Selection())
+    states = read_locks(chain, requirements, folders)
+    blocked: dict[str, str] = {}
+    for cell in chain:
+        if cell.parent in blocked:
+            blocked[cell.id] = f"its parent {cell.parent} is blocked"
+        elif states[cell.id].reason:
+            blocked[cell.id] = f"its lock: {states[cell.id].reason}"
+        elif cell.base.unpinned:
+            blocked[cell.id] = f"base {cell.base.name} is unpinned: {cell.base.unpinned}"
+    locks = usable_locks(states)
+    rendered: dict[str, RenderedImage] = {}
+    for cell_id, item in render_cells([c for c in chain if c.id in locks], locks, material).items():
+        if isinstance(item, RenderedImage):
+            rendered[cell_id] = item
+        else:
+            blocked.setdefault(cell_id, item.reason)
+    values = fingerprints(
+        chain, rendered, blocked, builder=f"uv {uv_version()}", checks=_checks_digest()
+    )
+    return Fingerprinted(
+        cells={cell: _state(value, locks.get(cell)) for cell, value in values.items()},
+        blocked=blocked,
+    )
+
+
+def _state(fingerprint: str, lock: WheelLock | None) -> CellState:
+    wheels = lock.wheels if lock else ()
+    return CellState(
+        fingerprint=fingerprint,
+        wheels={wheel.name: wheel.version for wheel in wheels},
+        size_bytes=sum(wheel.size_bytes for wheel in wheels),
+    )
+
+
+def _checks_digest() -> str:
+    folder = Path(__file__).parents[2] / "inside"
+    files = {
+        name: getattr(file, "identity", "")
+        for name, file in read_tree(folder).items()
+        if "__pycache__" not in name
+    }
+    return digest_of(files)
+
+
+def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:
+    """What the cells were at `commit`, told by the program of that commit; None where nobody can
+    say, and so everything is new.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+        tree = Path(folder) / "tree"
+        add = ("git", "worktree", "add", "--detach", "--quiet", "--", str(tree), commit)
+        try:
+            run(Command(argv=add, cwd=root)).check()
+            try:
+                return _asked(tree)
+            finally:
+                run(Command(argv=("git", "worktree", "remove", "--force", str(tree)), cwd=root))
+        except (CommandFailedError, ValueError) as error:
+            first = str(error).splitlines()[0]
+            watch.say(f"warning: nothing to compare with at {commit}, so all is new: {first}")
+            return None
+
+
+def _asked(tree: Path) -> Mapping[str, CellState]:
+    own = tree / "src"
+    command = Command(
+        argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
+        cwd=tree,
+        environment={"PYTHONPATH": str(own)} if (own / "warpfront").is_dir() else None,
+        timeout_seconds=300,
+    )
+    return _STATES.validate_json(run(command).check().stdout)

@@ -1,0 +1,173 @@
+"""doctor: what this machine has for the selected work, one observation per thing, each with what
+to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpfront.errors import EngineError, without_secrets
+from warpfront.images.engine import Engine, connect
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.registry.ping import registry_reachable
+from warpfront.report.sizes import readable_size
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import probe
+from warpfront_checks.hardware import read_hardware
+from warpfront_checks.hardware.machine_reader import Machine
+from warpfront_checks.hardware.values import Accelerator, Hardware
+
+# A CUDA image and its build need about this much (docs/performance.md).
+ROOM_BYTES = 20 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of
+    some cells only.
+    """
+
+    subject: str
+    outcome: Outcome
+    text: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        hint = f"\n    hint: {self.hint}" if self.hint else ""
+        return f"{self.outcome:<12}{self.subject}: {self.text}{hint}"
+
+
+def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
+    """Engine, buildx, disk, registries, indexes and devices, in that order. Changes nothing."""
+    cells = workspace.matrix.cells
+    try:
+        engine = connect(environment())
+    except EngineError as error:
+        return (
+            _observed("engine", Outcome.FAILED, error.message, error.hint),
+            *_examine_network(cells, watch),
+            *examine_hardware(read_hardware(Machine())),
+        )
+    return (
+        *_examine_engine(engine),
+        *_examine_machines(cells, engine.machine),
+        *_examine_network(cells, watch),
+        *_examine_devices(cells, engine.host_devices()),
+        *examine_hardware(read_hardware(Machine())),
+    )
+
+
+def _examine_engine(engine: Engine) -> Iterator[Observation]:
+    features = engine.features()
+    yield _observed(
+        "engine",
+        Outcome.PASSED,
+        f"{engine.name}, version {features.version}, {features.storage}, "
+        f"CDI {'on' if features.cdi else 'off'}",
+    )
+    yield _observed("buildx", Outcome.PASSED, " ".join(engine.buildx))
+    if not features.named_contexts:
+        yield _observed(
+            "BuildKit",
+            Outcome.FAILED,
+            "the engine's BuildKit has no named contexts",
+            "use Docker 23 or newer, or `invoke engine --start`",
+        )
+    free = features.free_bytes
+    if free is None:
+        hint = "the engine stores images on another machine: look there"
+        text = f"not determined: {features.root} is no folder of this machine"
+        yield _observed("disk", Outcome.UNAVAILABLE, text, hint)
+    else:
+        enough = free >= ROOM_BYTES
+        yield _observed(
+            "disk",
+            Outcome.PASSED if enough else Outcome.UNAVAILABLE,
+            f"{readable_size(free)} free below {features.root}",
+            ""
+            if enough
+            else f"a CUDA image needs about {readable_size(ROOM_BYTES)} while it builds",
+        )
+
+
+def _examine_machines(cells: tuple[Cell, ...], machine: str) -> Iterator[Observation]:
+    for other in sorted({cell.machine for cell in cells} - {machine}):
+        hint = f"its cells are blocked here; they need an engine on {other}"
+        yield _observed(
+            f"machine {other}", Outcome.UNAVAILABLE, f"the engine's machine is {machine}", hint
+        )
+
+
+def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observation]:
+    site = read_site(run)
+    bases = {cell.base.name: cell.base for cell in cells}
+    for name, base in sorted(bases.items()):
+        watch.step("doctor", f"asking the registry of {name}")
+        reason = registry_reachable(base.reference)
+        yield _reached(f"base {name}", base.reference, reason, bootstrap=base.bootstrap is not None)
+    indexes = {cell.index.name: cell.index for cell in cells if cell.index}
+    for index in sorted(indexes.values(), key=lambda one: one.name):
+        watch.step("doctor", f"asking the index {index.url}")
+        yield _reached_index(index, probe(site, index.url, "torch"))
+    watch.step("doctor", "")
+
+
+def _reached(subject: str, what: str, reason: str | None, *, bootstrap: bool) -> Observation:
+    if not reason:
+        return _observed(subject, Outcome.PASSED, f"the registry of {what} answers")
+    hint = "it will be bootstrapped with mmdebstrap" if bootstrap else "its cells are blocked here"
+    return _observed(subject, Outcome.UNAVAILABLE, f"{what}: {reason}", hint)
+
+
+def _reached_index(index: WheelIndex, reason: str) -> Observation:
+    if not reason:
+        return _observed(f"index {index.name}", Outcome.PASSED, f"{index.url} answers")
+    hint = "cells are blocked unless they are locked already or pip's configuration has a mirror"
+    return _observed(f"index {index.name}", Outcome.UNAVAILABLE, f"{index.url}: {reason}", hint)
+
+
+def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Observation]:
+    for name in sorted({cell.vendor for cell in cells}):
+        access = VENDORS[name].device_access(host)
+        if access is None:
+            hint = "images build and load here; their checks on the device say unavailable"
+            yield _observed(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
+        else:
+            shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
+            yield _observed(f"devices of {name}", Outcome.PASSED, shown)
+
+
+def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
+    """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
+    kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
+    for one in hardware.accelerators:
+        kinds.setdefault((one.vendor, one.arch, one.name), []).append(one)
+    for (vendor, arch, name), devices in kinds.items():
+        shown = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
+        memory = devices[0].memory_bytes
+        size = f", {readable_size(memory)} each" if memory else ""
+        driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
+        usable = all(device.usable for device in devices)
+        yield _observed(
+            f"hardware of {vendor}",
+            Outcome.PASSED if usable else Outcome.UNAVAILABLE,
+            f"{len(devices)} x {shown}{size}, driver {driver or 'unknown'}",
+            "" if usable else "its device nodes may not be opened here",
+        )
+    for problem in hardware.problems:
+        hint = "`python -m warpfront_checks detect` shows every source that was asked"
+        yield _observed("hardware", Outcome.UNAVAILABLE, problem, hint)
+
+
+def _observed(subject: str, outcome: Outcome, text: str, hint: str = "") -> Observation:
+    return Observation(
+        subject=without_secrets(subject),
+        outcome=outcome,
+        text=without_secrets(text),
+        hint=without_secrets(hint),
+    )

@@ -1,0 +1,70 @@
+"""export: published images as OCI layouts with all that is attached to them, for sites that carry
+disks. Their digests stay; `promote` unloads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from warpfront.matrix.selection import select
+from warpfront.model import Blocked, Cell, Selection
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.carried import CarriedImages
+from warpfront.pipeline.within.evidence import demanded_channel
+from warpfront.pipeline.within.publish_context import host_of, path_of
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.registry.copying import Repository, copy_attached, copy_image
+from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+
+
+def export(
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    folder: Path,
+    channel: str,
+    to: str = "",
+) -> dict[str, object]:
+    """Each selected cell's image of a channel into the layout `folder`/<image>; by cell, where it
+    is, or why it is not.
+    """
+    matrix = workspace.matrix
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
+    with client.connect(host_of(chosen, project), environment(), run) as registry:
+        carried = CarriedImages(
+            place_of=lambda cell: Repository(
+                registry=registry, repository=path_of(chosen, project, cell)
+            ),
+            channel=chosen,
+        )
+        results: dict[str, object] = {}
+        for cell in select(matrix.cells, selection):
+            watch.step(cell.id, "exporting")
+            results[cell.id] = attempt(cell.id, "publish", export_image, cell, carried, folder)
+            watch.step(cell.id, "")
+        return results
+
+
+def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Blocked:
+    """One image into its layout, with its tags, documents and signatures."""
+    found = carried.find(cell)
+    if isinstance(found, Blocked):
+        return found
+    source = carried.place_of(cell)
+    layout = LayoutRegistry(folder=folder / cell.image)
+    target = Repository(registry=layout, repository=source.repository)
+    image = copy_image(source, target, found.digest)
+    sent = image.sent_bytes + copy_attached(source, target, found.digest).sent_bytes
+    manifest = source.registry.manifest(source.repository, found.digest)
+    assert manifest is not None
+    for tag in source.registry.tags(source.repository):
+        on = source.registry.head(source.repository, tag)
+        if on is not None and on.digest == found.digest and not tag.startswith("candidate-"):
+            media_type = manifest.descriptor.media_type
+            layout.put_manifest(source.repository, tag, manifest.body, media_type)
+    return f"{folder / cell.image}: {found.digest}, {sent} bytes written"

@@ -1,0 +1,175 @@
+"""gather: what the jobs of a run left, in one build folder, and the verdict on the run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.flow import HANDOVER, LEFT
+from warpfront.ci.handover import handed_over, merge
+from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
+from warpfront.ci.schedule import Schedule
+from warpfront.commands.against_release import kept_standing
+from warpfront.commands.candidates import kept_candidate
+from warpfront.commands.image_handover import kept_image_file
+from warpfront.errors import HandoverError, StoreError
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
+from warpfront.matrix.reading import Matrix
+from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.pipeline.within.evidence import kept_verifications, states_by_target
+from warpfront.release.admission import Evidence
+from warpfront.release.ledger import Publication
+from warpfront.report.rows import ReportRow
+from warpfront.system.store import Store
+
+PLAN = "plan"
+
+
+def keep_plan(planned: Schedule, root: Path) -> str:
+    """Write left/plan/plan.json for later jobs. Return its digest, which the forge keeps."""
+    Store(root / LEFT).save(PLAN, PLAN, planned)
+    return plan_digest(root)
+
+
+def plan_digest(root: Path) -> str:
+    """Return the sha256 of the plan of this run, "" without one."""
+    for folder in (HANDOVER, LEFT):
+        path = root / folder / PLAN / f"{PLAN}.json"
+        if path.is_file():
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
+
+
+def kept_plan(root: Path) -> Schedule | None:
+    """The plan of this run, as its job left it or as it was taken from there."""
+    for folder in (HANDOVER, LEFT):
+        found: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
+        if found is not None:
+            return found
+    return None
+
+
+def taken(root: Path) -> dict[Path, str]:
+    """The hand-overs here, each with its name: what was downloaded, and what jobs left."""
+    return handed_over(root / HANDOVER, root / LEFT)
+
+
+def gather(folders: Iterable[Path], store: Store) -> tuple[str, ...]:
+    """Merge hand-overs into the build folder."""
+    return merge(folders, store.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgeWords:
+    """The forge's own record of a run: how jobs ended, the digest of the plan as its job made it,
+    the state of each job by name, None where that is not known, and whether the run of the label
+    `gpu` for the same commit is green.
+    """
+
+    planned: str = ""
+    ended: tuple[str, ...] = ()
+    plan_digest: str = ""
+    jobs: Mapping[str, str] | None = None
+    checked_by_label: bool = False
+
+
+def judge_run(
+    root: Path,
+    store: Store,
+    matrix: Matrix,
+    report: Callable[[], tuple[ReportRow, ...]],
+    *,
+    forge: ForgeWords,
+    now: str,
+) -> Judgement:
+    """Whether everything that was planned has passed. `report` says what the build folder holds,
+    once the hand-overs are in it.
+    """
+    if forge.plan_digest and plan_digest(root) not in {"", forge.plan_digest}:
+        raise HandoverError(
+            f"{PLAN}/{PLAN}.json is not what the job `plan` left",
+            hint="the run has to be planned again",
+        )
+    planned = kept_plan(root)
+    gather(taken(root), store)
+    if planned is None:
+        end = RunEnd(now=now, planned=forge.planned, jobs=forge.ended)
+        return judge(None, (), end, demands_of("", "", ()))
+    rows = report()
+    channel = demands_of(planned.scope, planned.channel, matrix.channels)
+    by_id = {cell.id: cell for cell in matrix.cells}
+    relaxed = {row.cell_id: row.relaxed for row in rows}
+    chosen = {cell for cell, _ in planned.selected} & by_id.keys()
+    standings = (kept_standing(store, *one) for one in planned.timed)
+    end = RunEnd(
+        now=now,
+        planned=forge.planned,
+        jobs=_ended(planned, forge),
+        evidence={
+            cell: found
+            for cell in chosen
+            if (found := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
+        },
+        publications={cell: _publication(cell, store) for cell in planned.publishing},
+        standings=tuple(one for one in standings if one is not None),
+    )
+    lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
+    return judge(
+        planned,
+        rows,
+        end,
+        channel,
+        lists_unchecked=lists,
+        checked_by_label=forge.checked_by_label and planned.scope == "pull_request",
+    )
+
+
+def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
+    """Return how the jobs without evidence ended: the result of all jobs of a kind together where
+    the state of each is not known.
+    """
+    if forge.jobs is None:
+        return forge.ended
+    kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
+    works = (work for each in kinds for work in each)
+    return tuple(forge.jobs.get(work.name, "no job in this run") for work in works)
+
+
+def _evidence(
+    cell: Cell, store: Store, forge: ForgeWords, relaxed: tuple[str, ...]
+) -> Evidence | None:
+    """Return the evidence of a cell's image that its building and verifying jobs left."""
+    try:
+        built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+        files = (kept_candidate(cell.id, store), kept_image_file(cell.id, store))
+    except StoreError:
+        return None
+    if not isinstance(built, BuiltImage):
+        return None
+    verifications, unread = kept_verifications(cell, store)
+    return Evidence(
+        cell=cell,
+        labels={
+            CONTENT_HASH: built.content_hash,
+            BASE_SOURCE: built.base.source,
+            RELAXED: ",".join(relaxed),
+        },
+        identities=frozenset(
+            {built.image_id, *(name for one in files if one for name in one.identities)}
+        ),
+        verifications=verifications,
+        unread=unread,
+        jobs=states_by_target(cell, forge.jobs),
+    )
+
+
+def _publication(cell: str, store: Store) -> Publication | Blocked | Failed | None:
+    try:
+        found: Publication | Blocked | Failed | None = store.load(
+            cell, "publish", (Publication, Blocked, Failed)
+        )
+    except StoreError:
+        return None
+    return found

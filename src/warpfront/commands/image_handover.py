@@ -1,0 +1,150 @@
+"""Images on their way from the job that built them to those that verify them, as files: for runs
+that send nothing to a registry. What is verified is the image that was built, or nothing is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.flow import IMAGES
+from warpfront.commands.adopting import take_in
+from warpfront.errors import EngineError, NotVerifiedError
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.system.store import Store, storing
+
+NAME = "build-image-file"
+"""Its value in build/<cell>/, which goes where the build's own goes."""
+_ARCHIVE = "images.tar.gz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFile:
+    """An image in an archive of several. `identities` are what engines call it: the digest of its
+    configuration, and that of its manifest where the engine has a content store.
+    """
+
+    cell_id: str
+    job: str
+    sha256: str
+    identities: tuple[str, ...]
+
+
+def kept_image_file(cell_id: str, store: Store) -> ImageFile | None:
+    found: ImageFile | None = store.load(cell_id, NAME, (ImageFile,))
+    return found
+
+
+def leave_images(
+    cells: Iterable[str],
+    results: Iterable[object],
+    job: str,
+    folder: Path,
+    store: Store,
+    *,
+    engine: Engine,
+) -> None:
+    """Write the images of `cells` that were built to `folder`, which the job `job` hands over."""
+    wanted = set(cells)
+    built = [one for one in results if isinstance(one, BuiltImage) and one.cell_id in wanted]
+    if not built:
+        return
+    archive = folder / f"{IMAGES}-{job}" / _ARCHIVE
+    with storing(archive):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    engine.save([one.reference for one in built], archive)
+    digest, known = _sha256(archive), identities(archive)
+    for one in built:
+        names = {one.image_id, *known.get(one.reference, ())}
+        value = ImageFile(
+            cell_id=one.cell_id, job=job, sha256=digest, identities=tuple(sorted(names))
+        )
+        store.save(one.cell_id, NAME, value)
+
+
+def take_image(
+    cell: Cell, store: Store, folders: Iterable[Path], engine: Engine
+) -> BuiltImage | Blocked | Failed | None:
+    """The image that was built, in this machine's engine: the one that is there already, or the one
+    that was handed over. None where no job handed over a build: `verify` then has its own words.
+    """
+    handed: BuiltImage | Blocked | Failed | None = store.load(
+        cell.id, "build", (BuiltImage, Blocked, Failed)
+    )
+    if not isinstance(handed, BuiltImage):
+        return handed
+    file: ImageFile | None = store.load(cell.id, NAME, (ImageFile,))
+    names = file.identities if file else (handed.image_id,)
+    found = _held(names, engine)
+    if found is None and file is not None:
+        archive = _archive(file, folders)
+        if archive is None:
+            return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
+        if _sha256(archive) != file.sha256:
+            return _refused(cell, f"{archive} is not the file that {file.job} left")
+        engine.load(archive)
+        found = _held(names, engine)
+    if found is None:
+        return _refused(cell, f"the image {handed.image_id} that was built is not here")
+    if (found.labels.get(CELL), found.labels.get(CONTENT_HASH)) != (cell.id, handed.content_hash):
+        return _refused(cell, f"{found.id} is not of content {handed.content_hash[:12]}")
+    return take_in(cell, found, store, engine, seconds=handed.seconds)
+
+
+def _refused(cell: Cell, reason: str) -> Failed:
+    return Failed(
+        cell_id=cell.id,
+        step="verify",
+        reason=reason,
+        hint="run the job that builds it again, then this one",
+        exit_code=NotVerifiedError.exit_code,
+    )
+
+
+def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
+    found = (engine.image(one) for one in names)
+    return next((one for one in found if one is not None), None)
+
+
+def _archive(file: ImageFile, folders: Iterable[Path]) -> Path | None:
+    """The archive, whether the service put a folder of the artifact's name around it or not."""
+    place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
+    places = (place, f"*/{place}")
+    return next((path for at in folders for place in places for path in at.glob(place)), None)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def identities(archive: Path) -> dict[str, set[str]]:
+    """What the archive itself calls each image, by reference: docker's manifest.json names the
+    configuration by its digest, and index.json the manifest.
+    """
+    documents: dict[str, object] = {}
+    with tarfile.open(archive, "r|gz") as tar:
+        for member in tar:
+            if member.name in {"manifest.json", "index.json"}:
+                stream = tar.extractfile(member)
+                documents[member.name] = json.load(stream) if stream else None
+    listed = documents.get("manifest.json")
+    if not isinstance(listed, list):
+        raise EngineError(f"{archive}: the engine saved no image")
+    known: dict[str, set[str]] = {}
+    for one in listed:
+        config = f"sha256:{Path(one['Config']).name.removesuffix('.json')}"
+        for reference in one.get("RepoTags") or ():
+            known.setdefault(reference, set()).add(config)
+    index = documents.get("index.json")
+    for one in index.get("manifests", ()) if isinstance(index, dict) else ():
+        reference = one.get("annotations", {}).get("io.containerd.image.name", "")
+        if reference in known:
+            known[reference].add(one["digest"])
+    return known

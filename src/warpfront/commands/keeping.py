@@ -1,0 +1,134 @@
+"""Keeping house in the repositories of a channel: what is there, taking an image back, and removing
+what nobody needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from warpfront.errors import InputError, RegistryError, RegistryFault
+from warpfront.images.labels import CREATED
+from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select
+from warpfront.model import Cell, Selection
+from warpfront.pipeline.within.evidence import demanded_channel
+from warpfront.pipeline.within.publish_context import host_of, path_of, run_name
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.history import yank_image
+from warpfront.release.inventory import heads_of, listed_in, remove, stock_of
+from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
+from warpfront.release.registry.architectures import parts_of
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.deleting import Deleter, deleter_for
+from warpfront.release.registry.references import read_reference
+from warpfront.release.retention import newest_first, not_needed
+from warpfront.system import provenance
+from warpfront.system.process import environment, run
+from warpfront.system.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """The repositories of a channel's images, in their registry."""
+
+    registry: Registry
+    paths: tuple[str, ...]
+    store: Store
+    now: str = field(default_factory=provenance.now)
+
+    def stock(self) -> tuple[Stock, ...]:
+        """Every image that is there, those that were named last first."""
+        found = (one for path in self.paths for one in stock_of(self.registry, path))
+        return newest_first(found, created=CREATED)
+
+    def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
+        """Take back the image of a tag or digest; the run's ledger says what was done."""
+        named = read_reference(reference)
+        if named.host != self.registry.host:
+            message = f"{reference} is in another registry than the channel, {self.registry.host}"
+            raise InputError(message, hint="--channel and --to say which registry is meant")
+        found = self.registry.head(named.repository, named.digest or named.tag)
+        digest = found.digest if found else named.digest or named.tag
+        if (parts := parts_of(self.registry, named.repository, digest)) is not None:
+            listed = ", ".join(f"{named.name}@{part}" for part in parts.values())
+            message = f"{reference} is an index of several machines: {', '.join(parts)}"
+            raise InputError(message, hint=f"take back each image that is wrong: {listed}")
+        name = run_name(self.now)
+        yanked = yank_image(
+            self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run
+        )
+        path = named.repository
+        for tag in listed_in(self.registry, path, heads_of(self.registry, path)).get(digest, ()):
+            why = "an index of several machines lists it; publish what is to be there instead"
+            yanked = dataclasses.replace(yanked, kept={**yanked.kept, tag: why})
+        if not dry_run:
+            self.store.save(LEDGER_FOLDER, name, yanked)
+        return yanked
+
+    def prune(self, channel: str, *, days: int, dry_run: bool) -> tuple[Removed, ...]:
+        """Remove old candidates, and old images of a channel, "" for none's. Where one is refused,
+        the others are removed, and its error is raised after them.
+        """
+        if days < 0:
+            raise InputError(f"--days {days}: nothing is younger than now")
+        unneeded = not_needed(
+            self.stock(), channel=channel, created=CREATED, now=self.now, days=days
+        )
+        if dry_run or not unneeded:
+            return tuple(
+                Removed(
+                    repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason
+                )
+                for stock, reason in unneeded
+            )
+        here = tuple(
+            dict.fromkeys(
+                stock.repository.removeprefix(f"{self.registry.host}/") for stock, _ in unneeded
+            )
+        )
+        return self._removed(unneeded, deleter_for(self.registry, here, environment(), run))
+
+    def _removed(
+        self, unneeded: Iterable[tuple[Stock, str]], deleter: Deleter
+    ) -> tuple[Removed, ...]:
+        removed: list[Removed] = []
+        failed: list[RegistryError] = []
+        try:
+            for stock, reason in unneeded:
+                try:
+                    removed.append(remove(self.registry, deleter, stock, reason))
+                except RegistryError as error:
+                    failed.append(error)
+                    if error.fault is not RegistryFault.REFUSED:
+                        break  # the next one would meet the same
+        finally:
+            self.store.save(LEDGER_FOLDER, run_name(self.now), Pruning(removed=tuple(removed)))
+        if failed:
+            raise failed[0]
+        return tuple(removed)
+
+
+@contextmanager
+def open_house(
+    workspace: Workspace, selection: Selection, *, channel: str, to: str = ""
+) -> Iterator[House]:
+    """The selected cells' repositories, as a channel names them."""
+    matrix, store = workspace.matrix, workspace.folders.store
+    with house_of(matrix, store, select(matrix.cells, selection), channel=channel, to=to) as house:
+        yield house
+
+
+@contextmanager
+def house_of(
+    matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
+) -> Iterator[House]:
+    """The repositories of these cells, as a channel names them."""
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
+    paths = tuple(dict.fromkeys(path_of(chosen, project, cell) for cell in cells))
+    with client.connect(host_of(chosen, project), environment(), run) as registry:
+        yield House(registry=registry, paths=paths, store=store)

@@ -1,0 +1,69 @@
+"""A test of somebody's architecture, written to a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import warpfront
+from warpfront.errors import InputError, StoreError
+from warpfront.matrix.nearest import nearest
+from warpfront.port.model_tests import model_test_text
+from warpfront.system.foreign import read_regular
+from warpfront.system.store import write_text
+from warpfront_checks.architectures.roster import (
+    LibraryError,
+    architectures,
+    library_version,
+)
+
+_PACKAGE = Path(warpfront.__file__).parent
+_DATA = _PACKAGE / "data" / "model_test"
+_WRITTEN = b"Written by `warpfront models --write`"
+_OURS = _PACKAGE / "inside" / "checks" / "architectures"
+
+
+def model_types() -> tuple[frozenset[str], str]:
+    """Return the known model_types and where they are from: the installed library's own tables,
+    else those of the releases that this warpfront has read.
+    """
+    with contextlib.suppress(LibraryError):
+        return frozenset(one.name for one in architectures()), f"transformers {library_version()}"
+    lines = (_PACKAGE / "data" / "model-types.txt").read_text(encoding="utf-8").splitlines()
+    names = (name for line in lines if not line.startswith("#") for name in line.split())
+    return frozenset(names), "transformers 4.57.6 to 5.24.0"
+
+
+def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool = False) -> Path:
+    """Write a test of `architecture`. Raise `InputError` for a name that no known release of the
+    library has (`allow_undetermined` takes it as it is: a newer release may have it), for a file
+    that is there and was not written here, and for one that cannot be written.
+    """
+    parts = {
+        "head": _DATA / "head.txt",
+        "shrinking": _OURS / "shrinking.py",
+        "feeding": _OURS / "feeding.py",
+        "tests": _DATA / "tests.txt",
+    }
+    exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
+    texts = {name: path.read_text(encoding="utf-8") for name, path in parts.items()}
+    text = model_test_text(architecture, file.name, texts, exceptions)
+    known, source = model_types()
+    if architecture not in known and not allow_undetermined:
+        raise InputError(
+            f"{architecture!r} is no model_type of {source}",
+            hint=f"{nearest(architecture, sorted(known))} A newer release may have it: "
+            "--allow-undetermined",
+        )
+    hint = "--write takes a file to write: test_qwen3.py"
+    try:
+        if not file.parent.is_dir():
+            raise InputError(f"{file.parent}: no such folder", hint=hint)
+        before = b"" if not file.exists() else read_regular(file)
+        if file.is_symlink() or (before and _WRITTEN not in before):
+            raise InputError(f"{file}: is there already, and is something else", hint=hint)
+        write_text(file, text)
+    except (OSError, StoreError) as error:
+        raise InputError(str(error), hint=hint) from None
+    return file

@@ -1,0 +1,110 @@
+"""notify: one issue or a webhook for red runs that no pull request shows; and an end for those runs
+that wait for a machine in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import requests
+
+from warpfront.ci.forge_api import ForgeApi, GitHubApi
+from warpfront.ci.judging import Judgement
+from warpfront.ci.summaries import alert_text, alert_title
+from warpfront.errors import InputError, UnavailableError, keep_secret
+from warpfront.model import NotifyWay
+
+_SECONDS = 30.0
+
+
+def notify(
+    judgement: Judgement,
+    scope: str,
+    url: str,
+    *,
+    ways: Iterable[NotifyWay],
+    api: ForgeApi | None,
+    webhook: str,
+) -> tuple[str, ...]:
+    """Open or update the one issue of a red run, close it after a green one, and call the webhook
+    after a red one. Return what was done, one line each.
+    """
+    done: list[str] = []
+    for way in dict.fromkeys(ways):
+        if way == "issue":
+            done += _in_an_issue(judgement, scope, url, api)
+        elif judgement.error is not None:
+            done.append(_by_webhook(judgement, scope, url, webhook))
+    return tuple(done)
+
+
+def _in_an_issue(
+    judgement: Judgement, scope: str, url: str, api: ForgeApi | None
+) -> tuple[str, ...]:
+    if api is None:
+        hint = (
+            "docs/admission.md, After the merge, has the token; `notify: []` of `ci:` does without"
+        )
+        raise InputError("no token for the forge's issues: API_TOKEN", hint=hint)
+    if judgement.error is None:
+        closed = api.settle(f"The {scope} run is green again: {url}")
+        return (f"closed {closed}",) if closed else ()
+    return (f"told in {api.tell(alert_title(scope), alert_text(judgement, scope, url))}",)
+
+
+def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:
+    """Post a JSON object whose `text` chat services show as it is."""
+    if not webhook:
+        hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
+        raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
+    keep_secret(webhook)
+    faults = [
+        {
+            "cell": one.cell_id,
+            "target": one.target,
+            "kind": one.kind,
+            "reason": one.text,
+            "repeat": one.repeat,
+        }
+        for one in judgement.faults
+    ]
+    body = {
+        "text": alert_text(judgement, scope, url),
+        "scope": scope,
+        "url": url,
+        "failures": faults,
+    }
+    try:
+        answer = requests.post(webhook, json=body, timeout=_SECONDS, allow_redirects=False)
+    except requests.RequestException as error:
+        kind = type(error).__name__
+        raise UnavailableError(f"the webhook does not answer: {kind}") from None
+    if answer.status_code >= requests.codes.multiple_choices:
+        raise UnavailableError(f"the webhook answers HTTP {answer.status_code}")
+    return "called the webhook"
+
+
+def end_waiting_runs(api: GitHubApi, workflow: str, *, hours: int, now: str) -> tuple[str, ...]:
+    """Cancel each run of a workflow in which a job waits longer than that for a machine, once
+    nothing else of the run goes on. Return one line for each.
+    """
+    ended = []
+    for run in api.runs(workflow):
+        one = api.of_run(run)
+        jobs = one.jobs()
+        late = [
+            job.name for job in jobs if job.state == "queued" and _age(job.created, now) > hours
+        ]
+        if late and not any(job.state == "in_progress" for job in jobs):
+            one.cancel()
+            ended.append(f"run {run}: no machine took {', '.join(late)} for {hours} h; cancelled")
+    return tuple(ended)
+
+
+def _age(created: str, now: str) -> float:
+    try:
+        age = datetime.fromisoformat(now) - datetime.fromisoformat(created)
+    except (ValueError, TypeError):
+        return 0.0
+    return age / timedelta(hours=1)

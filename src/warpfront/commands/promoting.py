@@ -1,0 +1,110 @@
+"""promote: images of one channel into another, by their digests: nothing is built or verified anew,
+and what the other channel demands has to be met by what is attached to them.
+
+Promoting the whole matrix promotes what there is: a cell without an image in the source is listed
+as such, and is a failure only where it was selected, or where no cell has one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.matrix.selection import select
+from warpfront.model import Blocked, Cell, Failed, Selection
+from warpfront.pipeline.within.carried import CarriedImages
+from warpfront.pipeline.within.evidence import Publishable, demanded_channel
+from warpfront.pipeline.within.publish_context import (
+    Published,
+    open_publish_context,
+    path_of,
+    publish_cells,
+)
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.ledger import Publication
+from warpfront.release.registry.copying import Repository
+from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.system.progress import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToPromote:
+    """A cell of which the source has no image."""
+
+    cell_id: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"nothing to promote: {self.reason}"
+
+
+def promote(
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    source: str,
+    channel: str,
+    to: str = "",
+    key: str = "",
+    trust: str = "",
+    dry_run: bool = False,
+) -> Mapping[str, Published | NothingToPromote]:
+    """The selected cells' images of the channel `source` to the tags of `channel`. Where `source`
+    is a folder, from the layouts in it: that is how a disk is unloaded. `trust` is the public key
+    of who proved them, if that is not the one that signs here.
+    """
+    matrix, store = workspace.matrix, workspace.folders.store
+    project, chosen = matrix.project, demanded_channel(matrix.channels, channel, to)
+    from_disk = Path(source).is_dir()
+    known = chosen if from_disk else demanded_channel(matrix.channels, source, to)
+    cells = {cell.id: cell for cell in select(matrix.cells, selection)}
+    with open_publish_context(
+        chosen, project, store, watch, engine=None, key=key, dry_run=dry_run, trust=trust
+    ) as shop:
+
+        def place_of(cell: Cell) -> Repository:
+            if from_disk:
+                layout = LayoutRegistry(folder=Path(source, cell.image))
+                return Repository(registry=layout, repository=cell.image)
+            return Repository(
+                registry=shop.registry, repository=path_of(known, project.repository, cell)
+            )
+
+        carried = CarriedImages(place_of=place_of, channel=known)
+        carrying = dataclasses.replace(
+            shop,
+            documents=carried.documents,
+            bring=carried.bring(shop.registry, cells),
+            action="promote",
+        )
+        absent: set[str] = set()
+
+        def find(cell: Cell) -> Publishable | Blocked | Failed:
+            found = carried.find(cell)
+            if isinstance(found, Blocked):
+                absent.add(cell.id)
+            return found
+
+        results = publish_cells(
+            cells.values(), matrix.cells, chosen, carrying, find=find, dry_run=dry_run
+        )
+    return results if selection != Selection() else without_absent(results, absent)
+
+
+def without_absent(
+    results: Mapping[str, Published], absent: Collection[str]
+) -> Mapping[str, Published | NothingToPromote]:
+    """Return the results with cells that the source does not have as no failure, unless nothing
+    else was there.
+    """
+    if not any(isinstance(one, Publication) for one in results.values()):
+        return results
+    return {
+        cell_id: NothingToPromote(cell_id=cell_id, reason=one.reason)
+        if isinstance(one, Blocked) and cell_id in absent
+        else one
+        for cell_id, one in results.items()
+    }

@@ -1,0 +1,132 @@
+"""serving: a machine of one's own gets ready for its row of `runners:`, and serves a forge by one
+registration for each job.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.commands.readying import engine_of, ready, tidy
+from warpfront.errors import CommandFailedError, InputError, UnavailableError
+from warpfront.images.engine import Engine
+from warpfront.matrix.runners import Runner
+from warpfront.model import HostDevices
+from warpfront.system.process import Command, Run
+from warpfront.system.progress import Watch
+
+JIT_VARIABLE = "ACTIONS_RUNNER_INPUT_JITCONFIG"
+"""The agent takes each of its options so, and removes it before a job begins: no list of processes
+shows it.
+"""
+JOB_SECONDS = 6 * 3600.0
+_PAUSES_SECONDS = (10.0, 60.0, 600.0)
+_CDI_PROGRAMS = {
+    "nvidia": ("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml"),
+    "amd": ("amd-ctk", "cdi", "generate", "--output=/etc/cdi/amd.json"),
+}
+_CDI_PREFIXES = {"nvidia": "nvidia.com/", "amd": "amd.com/"}
+
+
+def prepare(runner: Runner, watch: Watch, run: Run, engine: Engine | None = None) -> None:
+    """Start the engine, describe the devices to it where their vendor has a program for that, say
+    what a user needs for the device nodes, and hold the machine against its row.
+    """
+    engine = engine or engine_of(runner, watch)
+    for said in _described(runner, engine.host_devices(), run):
+        watch.say(said)
+    ready(runner, watch, engine)
+
+
+def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
+    groups = sorted(set(host.nodes.values()))
+    if groups:
+        nodes = ", ".join(f"{node} ({group})" for node, group in sorted(host.nodes.items()))
+        yield f"device nodes and their groups: {nodes}"
+        yield f"whoever runs jobs has to be in the groups {', '.join(map(str, groups))}"
+    argv = _CDI_PROGRAMS.get(runner.vendor)
+    if argv is None or any(one.startswith(_CDI_PREFIXES[runner.vendor]) for one in host.cdi):
+        return
+    try:
+        run(Command(argv=argv, timeout_seconds=60.0)).check()
+    except CommandFailedError as error:
+        first = str(error).splitlines()[0]
+        yield f"no CDI specification: {first}; devices are passed on by their nodes"
+    else:
+        yield f"wrote {argv[-1].partition('=')[2]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSource:
+    """Where jobs come from, and what takes them: `api` is the forge's address for the repository or
+    organisation, `agent` the folder with the agent's `run.sh`.
+    """
+
+    api: str
+    agent: Path
+    token: str
+
+    def __post_init__(self) -> None:
+        if not self.api.startswith("https://") and not self.api.startswith("http://127.0.0.1:"):
+            hint = "https://api.github.com/repos/me/mine, or .../orgs/mine"
+            raise InputError(f"{self.api!r} is no address of a forge's interface", hint=hint)
+        if not (self.agent / "run.sh").is_file():
+            hint = "unpack https://github.com/actions/runner/releases there"
+            raise InputError(f"{self.agent} has no run.sh", hint=hint)
+        if not self.token:
+            raise InputError("no token", hint="--token FILE, or --token - to read it from stdin")
+
+
+def serve(
+    runner: Runner,
+    place: JobSource,
+    watch: Watch,
+    run: Run,
+    *,
+    jobs: int,
+    pause: Callable[[float], None],
+    engine: Engine | None = None,
+) -> int:
+    """Take so many jobs (0: no end), each by a registration of its own, on a machine that is ready;
+    how many were taken. A machine that is not is not registered, and looked at again after a while.
+    """
+    taken = refused = 0
+    while not jobs or taken < jobs:
+        try:
+            known = engine or engine_of(runner, watch)
+            ready(runner, watch, known)
+            _one_job(runner, place, watch, run)
+        except UnavailableError as error:
+            if refused >= len(_PAUSES_SECONDS) and jobs:
+                raise
+            seconds = _PAUSES_SECONDS[min(refused, len(_PAUSES_SECONDS) - 1)]
+            watch.say(f"{error.message}; looked at again in {seconds:g} s")
+            refused += 1
+            pause(seconds)
+            continue
+        taken, refused = taken + 1, 0
+        tidy(runner, watch, known)
+    return taken
+
+
+def _one_job(runner: Runner, place: JobSource, watch: Watch, run: Run) -> None:
+    from warpfront.ci.registration import (  # noqa: PLC0415 - its HTTP takes long to load
+        one_job_configuration,
+    )
+
+    name = f"{runner.name}-{platform.node()}-{secrets.token_hex(4)}"
+    configuration = one_job_configuration(
+        name, runner.labels, runner.group, api=place.api, token=place.token
+    )
+    watch.say(f"{name} waits for a job")
+    agent = Command(
+        argv=(str(place.agent / "run.sh"),),
+        cwd=place.agent,
+        environment={JIT_VARIABLE: configuration},
+        timeout_seconds=JOB_SECONDS,
+    )
+    ended = run(agent)
+    watch.say(f"{name} ended with {ended.returncode}")

@@ -1,0 +1,219 @@
+"""spreading: chains of images on several engines at once, each by a child process of its own; what
+an engine had that went away is built on the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.ci.changes import CellState
+from warpfront.ci.flow import LEFT
+from warpfront.ci.pool import Load, Pool, make_pool
+from warpfront.commands.dispatching import fingerprint
+from warpfront.commands.gathering import gather
+from warpfront.errors import EngineError, InputError
+from warpfront.images.engine import connect
+from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
+from warpfront.matrix.plan import selected_with_parents
+from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, digest_of
+from warpfront.pipeline.workspace import IMAGES_FOLDER, Folders, Workspace
+from warpfront.system.process import Command, Run, environment, run, stop_all
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+
+_FOLDER = ".builders"
+_LAYERS_TO_UNPACKED = 3
+"""What a chain takes while it is built beside what its wheels take packed: docs/performance.md."""
+PLACED = "build-placed"
+"""Its file in build/<cell>/, which goes where the build's own goes."""
+Answers = Callable[[BuildNode], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """On which builder an image was made, and so where it is; of what its chain was made then."""
+
+    cell_id: str
+    builder: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChildEnd:
+    """A child's end: which load, where, how."""
+
+    load: Load
+    node: BuildNode
+    code: int
+    said: str
+
+
+def spread(
+    workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
+) -> Mapping[str, BuiltImage | Blocked | Failed]:
+    """Every selected cell and its parents, each on one of the builders; cell -> what became of it.
+    `answers` says whether a builder's engine is there.
+    """
+    matrix, folders = workspace.matrix, workspace.folders
+    requirements, material = workspace.requirements, workspace.material
+    nodes, answers = matrix.nodes, answers or answering
+    if not nodes:
+        hint = "docs/scale.md has the table to begin with"
+        raise InputError("matrix.yaml has no `builders:`", hint=hint)
+    chosen = selected_with_parents(matrix.cells, selection)
+    found = fingerprint(chosen, requirements, material, folders)
+    pool = make_pool(nodes, _loads(chosen, found.cells, folders.store))
+    for node in nodes:
+        if not answers(node):
+            watch.say(f"builder {node.name} does not answer, and gets nothing")
+            pool = pool.lose(node)
+    return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
+
+
+def answering(node: BuildNode) -> bool:
+    """Whether the engine behind a builder is there, and the builder that buildx knows. One in a
+    cluster may have to be started first.
+    """
+    try:
+        engine = connect({**environment(), **node.environment})
+        engine.features()
+    except EngineError:
+        return False
+    if BUILDER_VARIABLE not in node.environment:
+        return True
+    words = (*engine.buildx, "inspect", "--bootstrap", node.environment[BUILDER_VARIABLE])
+    return run(Command(argv=words, environment=engine.build_environment)).returncode == 0
+
+
+def _loads(
+    cells: Iterable[Cell], states: Mapping[str, CellState], store: Store
+) -> tuple[Load, ...]:
+    roots: dict[str, str] = {}
+    chains: dict[str, list[Cell]] = {}
+    for cell in cells:  # parents come before children
+        roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
+        chains.setdefault(roots[cell.id], []).append(cell)
+    return tuple(_load(root, chain, states, store) for root, chain in chains.items())
+
+
+def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
+    """Its fingerprint is that of every image in it: a child that changed is work, too."""
+    chain = tuple(chain)
+    fingerprint = digest_of([states[one.id].fingerprint for one in chain])
+    before: Placed | None = store.load(root, PLACED, (Placed,))
+    known = before is not None and before.fingerprint == fingerprint
+    return Load(
+        name=root,
+        machine=chain[0].machine,
+        fingerprint=fingerprint,
+        size_bytes=_LAYERS_TO_UNPACKED * max(states[one.id].size_bytes for one in chain),
+        cells=tuple(one.id for one in chain),
+        made_on=before.builder if before is not None and known else "",
+    )
+
+
+@dataclass(kw_only=True)
+class _Spreading:
+    """One run of many children."""
+
+    folders: Folders
+    watch: Watch
+    answers: Answers
+    run: Run = run
+
+    def all(self, pool: Pool) -> Mapping[str, BuiltImage | Blocked | Failed]:
+        results: dict[str, BuiltImage | Blocked | Failed] = {}
+        slots = sum(node.slots for node in pool.nodes)
+        with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
+            going: set[Future[_ChildEnd]] = set()
+            try:
+                while True:
+                    pool, begun = pool.begin()
+                    going |= {threads.submit(self._child, load, node) for load, node in begun}
+                    if not going:
+                        break
+                    ended, going = wait(going, return_when=FIRST_COMPLETED)
+                    for one in ended:
+                        pool = self._after(one.result(), pool, results)
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                stop_all()
+                raise
+        for load in pool.waiting:
+            reason = f"no builder that answers is a {load.machine} with room for it"
+            hint = "`builders:` of matrix.yaml; docs/scale.md"
+            results |= _failed(load, reason, EngineError.exit_code, hint)
+        return results
+
+    def _after(
+        self, ended: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+    ) -> Pool:
+        """An engine that is gone gives back what it had; any other end is the load's own."""
+        load, node = ended.load, ended.node
+        if node.name in pool.lost:
+            return pool
+        # Whatever the child made of it: what an engine's end looks like to a client is a race.
+        if ended.code != 0 and not self.answers(node):
+            self.watch.say(f"builder {node.name} is gone: its images are built by the others")
+            return pool.lose(node)
+        results |= self._brought(ended)
+        return pool.end(load)
+
+    def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
+        """The very job that a machine of CI would do, in a folder of its own."""
+        self.watch.say(f"{load.name}: on {node.name}")
+        folder = self._folder_for(load, node)
+        words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
+        done = self.run(
+            Command(
+                argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
+                cwd=folder,
+                environment=dict(node.environment),
+            )
+        )
+        return _ChildEnd(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
+
+    def _folder_for(self, load: Load, node: BuildNode) -> Path:
+        """A project beside this one: everything of it but for what a build leaves."""
+        root = self.folders.root
+        folder = self._folder(load, node)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        names = ("matrix.yaml", "tasks.py", "pyproject.toml", IMAGES_FOLDER, "src", ".git")
+        for name in names:
+            if (root / name).exists():
+                (folder / name).symlink_to(root / name)
+        return folder
+
+    def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
+        """What a child left, in this project's own folder, and where each of its images is."""
+        store, load = self.folders.store, ended.load
+        folder = self._folder(load, ended.node) / LEFT / load.name
+        if not folder.is_dir():
+            return _failed(load, ended.said.strip() or "it said nothing", ended.code)
+        for cell in load.cells:
+            store.drop(cell, "build")
+        gather([folder], store)
+        found = {}
+        for cell in load.cells:
+            found[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+            where = Placed(cell_id=cell, builder=ended.node.name, fingerprint=load.fingerprint)
+            store.save(cell, PLACED, where)
+        return found
+
+    def _folder(self, load: Load, node: BuildNode) -> Path:
+        return self.folders.store.folder / _FOLDER / node.name / load.name
+
+
+def _failed(
+    load: Load, reason: str, code: int, hint: str = ""
+) -> dict[str, BuiltImage | Blocked | Failed]:
+    return {
+        cell: Failed(cell_id=cell, step="build", reason=reason, hint=hint, exit_code=code)
+        for cell in load.cells
+    }

@@ -1,0 +1,59 @@
+"""Who asked for each wheel of a lock, without an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpfront.errors import BlockedError
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.selection import select
+from warpfront.model import Blocked, Cell, Failed, Selection, WheelLock
+from warpfront.pipeline.within.attempt import attempt
+from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.sbom.parts import roots_of
+from warpfront.release.sbom.why_dependency import Asking, asked_for
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
+
+Asked = tuple[tuple[str, str, str], ...]
+
+
+def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked | Blocked | Failed]:
+    """By cell: (asker or "" for the image, wanted, requirement), by the locks and the metadata
+    of their wheels.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    cells = select(matrix.cells, selection)
+    locks = fresh_locks(cells, matrix.cells, requirements, folders)
+    house = folders.wheelhouse
+    found: dict[str, Asked | Blocked | Failed] = {}
+    for cell in cells:
+        chain, lock = with_parents([cell], matrix.cells), locks.get(cell.id)
+        found[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
+    return found
+
+
+def _asked(
+    chain: tuple[Cell, ...],
+    lock: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    house: Wheelhouse,
+) -> Asked:
+    cell = chain[-1]
+    if lock is None:
+        raise BlockedError("it has no fresh lock", hint=f"invoke lock --only {cell.id}")
+    paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
+    absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
+    if absent:
+        raise BlockedError(
+            f"what its wheels demand is not known: {', '.join(absent)} not here",
+            hint=f"invoke build --only {cell.id}",
+        )
+    asking = Asking(
+        requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
+        roots=roots_of(chain, requirements),
+        python=cell.python,
+        machine=cell.machine,
+    )
+    return tuple(one for one in asked_for(asking) if one[1] in paths)

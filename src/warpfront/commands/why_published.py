@@ -1,0 +1,212 @@
+"""why: what a published image is, from what its own bytes and what is attached to it say; whether
+that holds together; and who asked for each wheel in it, where this project has its lock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Iterable, Mapping
+
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import InputError
+from warpfront.images.labels import CELL, LOCK
+from warpfront.matrix.plan import with_parents
+from warpfront.model import Verification
+from warpfront.pipeline.within.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    read_attached,
+)
+from warpfront.pipeline.within.locks import read_locks
+from warpfront.pipeline.within.tag_contents import read_tag_contents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.history import is_yanked
+from warpfront.release.publication import Held, held_image
+from warpfront.release.registry.architectures import part_for
+from warpfront.release.registry.attaching import attached_payload
+from warpfront.release.registry.contract import Descriptor, Registry
+from warpfront.release.registry.copying import ATTESTATIONS
+from warpfront.release.registry.references import fallback_tag, read_reference
+from warpfront.release.sbom.parts import roots_of
+from warpfront.release.sbom.why_dependency import Asking, asked_for
+from warpfront.release.signing import Signer, trusting
+from warpfront.release.statements.predicates import is_attested_kind, predicate_of
+from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
+from warpfront.release.statements.statement import StatementError
+from warpfront.release.statements.verification_statement import Proof, read_proof
+from warpfront.release.tag_contents import TagDifference, difference
+from warpfront.release.why import Why
+from warpfront.system.process import environment, run
+from warpfront.verify.seal import is_sealed
+from warpfront_checks.image_contents import ContentsError, contents_from
+
+_SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
+
+
+def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
+    """Raises `InputError` where there is no such image. `trust` is a public key by which the image
+    should be signed, together with its verification.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    named, here = read_reference(reference), environment()
+    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    with client.connect(named.host, here, run) as registry:
+        path, said = named.repository, named.digest or named.tag
+        part = part_for(registry, path, said, platform.machine()) if said else ""
+        found, requires = explained(registry, path, part, signer=signer)
+    cell = next((one for one in matrix.cells if one.id == found.labels.get(CELL)), None)
+    chain = with_parents((cell,), matrix.cells) if cell else ()
+    states = read_locks(chain, requirements, folders)
+    lock = states[cell.id].lock if cell else None
+    # Only the very lock that it was built from says anything about it.
+    if cell is None or lock is None or lock.digest != found.labels.get(LOCK):
+        return found
+    asking = Asking(
+        requires=requires,
+        roots=roots_of(chain, requirements),
+        python=cell.python,
+        machine=cell.machine,
+    )
+    names = {wheel.name for wheel in lock.wheels}
+    return dataclasses.replace(
+        found, asked=tuple(one for one in asked_for(asking) if one[1] in names)
+    )
+
+
+def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
+    """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
+    the same repository. Raises `InputError` where one of them is not there.
+    """
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    named, here = read_reference(reference), environment()
+    whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
+    found = []
+    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    for one in (read_reference(whole), named):
+        with client.connect(one.host, here, run) as registry:
+            said = one.digest or one.tag
+            part = part_for(registry, one.repository, said, platform.machine()) if said else ""
+            found.append(read_tag_contents(registry, one.repository, part, signer=signer))
+    return difference(*found)
+
+
+def explained(
+    registry: Registry, path: str, reference: str, *, signer: Signer | None = None
+) -> tuple[Why, Mapping[str, tuple[str, ...]]]:
+    """The same without this project's locks; and what each distribution in the image demands."""
+    held = held_image(registry, path, reference) if reference else None
+    if held is None:
+        raise InputError(
+            f"{registry.host}/{path} has no {reference or 'tag that was named'}",
+            hint="`invoke release` lists what there is",
+        )
+    attached = registry.referrers(path, held.digest)
+    making, proof, unread = _statements(registry, path, held, attached)
+    verifications: list[Verification] = []
+    for one in attached:
+        if one.artifact_type == VERIFICATION_TYPE:
+            found = read_attached(registry, path, one.digest)
+            verifications += found
+            unread += [f"{one.digest}: it cannot be read"] if not found else []
+    unread += [text for each in verifications for text in _wrong(each, held)]
+    unread += ["it was yanked"] if is_yanked(registry, path, held.digest) else []
+    why = Why(
+        reference=f"{registry.host}/{path}:{reference}",
+        digest=held.digest,
+        labels=held.labels,
+        signature=_signature(registry, path, held, attached, signer),
+        attestations=_attestations(registry, path, held, attached, signer),
+        making=making,
+        proof=proof,
+        unread=tuple(unread),
+        identities=held.identities,
+    )
+    return why, _requires(verifications)
+
+
+def _statements(
+    registry: Registry, path: str, held: Held, attached: Iterable[Descriptor]
+) -> tuple[Making | None, Proof | None, list[str]]:
+    """The last statement of each kind that holds, and why others do not."""
+    making, proof, unread = None, None, []
+    for one in attached:
+        kind = one.annotations.get("dev.warpfront.statement")
+        payload = attached_payload(registry, path, one.digest) if kind else b""
+        try:
+            if kind == "provenance":
+                making = read_provenance_statement(payload, digest=held.digest)
+            elif kind:
+                proof = read_proof(payload, digest=held.digest)
+        except StatementError as error:
+            unread.append(f"{one.annotations.get(DOCUMENT, kind)} {one.digest}: {error}")
+    return making, proof, unread
+
+
+def _wrong(one: Verification, held: Held) -> list[str]:
+    wrong = [] if is_sealed(one) else [f"the verification on {one.target} was changed"]
+    if one.image_id not in held.identities:
+        wrong.append(f"the verification on {one.target} is of another image, {one.image_id}")
+    return wrong
+
+
+def _signature(
+    registry: Registry,
+    path: str,
+    held: Held,
+    attached: Iterable[Descriptor],
+    signer: Signer | None,
+) -> str:
+    """What became of looking for one. That there is one says nothing of whose it is."""
+    attached = tuple(attached)
+    if signer is not None:
+        reference = f"{registry.host}/{path}@{held.digest}"
+        proofs = [one.digest for one in attached if one.artifact_type == VERIFICATION_TYPE]
+        said = [{"dev.warpfront.verification": digest} for digest in proofs]
+        if any(signer.is_signed(reference, annotations) for annotations in said):
+            return "holds, for the image with its verification"
+        return "there is none of this key that the image and its verification are in"
+    types = [one.artifact_type or "" for one in attached]
+    tagged = registry.head(path, f"{fallback_tag(held.digest)}.sig")
+    if tagged is not None or any(one.startswith(_SIGNATURE_TYPES) for one in types):
+        return "there is one; --trust names a public key to check it by"
+    return "none"
+
+
+def _attestations(
+    registry: Registry,
+    path: str,
+    held: Held,
+    attached: Iterable[Descriptor],
+    signer: Signer | None,
+) -> str:
+    """Which attached documents are attested, by the key that `signer` trusts."""
+    if signer is None:
+        tag = f"{fallback_tag(held.digest)}{ATTESTATIONS}"
+        there = registry.head(path, tag) is not None
+        return "there are some; --trust names a public key to check them by" if there else "none"
+    reference = f"{registry.host}/{path}@{held.digest}"
+    hold = []
+    for one in attached:
+        name = one.annotations.get(DOCUMENT, "")
+        kind = one.artifact_type or ""
+        payload = attached_payload(registry, path, one.digest) if is_attested_kind(kind) else b""
+        predicate = predicate_of(name, kind, payload) if payload else None
+        if predicate is not None and signer.is_attested(reference, predicate):
+            hold.append(name)
+    return ", ".join(sorted(set(hold))) or "nothing, by this key"
+
+
+def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
+    """What each distribution in the image demands, as `load` found it."""
+    for one in verifications:
+        try:
+            contents = contents_from(one.environment.get("contents"))
+        except ContentsError:
+            continue
+        return {canonicalize_name(found.name): found.requires for found in contents.distributions}
+    return {}

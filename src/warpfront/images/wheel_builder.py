@@ -1,0 +1,314 @@
+"""Wheels that no index has, built once into the wheelhouse. Edge.
+
+Python code alone is built in isolation, here. What is built against torch is built in a container
+of the image that its own will stand on: with that image's torch and no other, with the build tools
+that matrix.yaml names, without isolation and without network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import CommandFailedError, LockError, WheelError
+from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    LockedWheel,
+    LockInputs,
+    Patch,
+    PatchedWheel,
+    Recipe,
+    Source,
+    WheelBuild,
+    digest_of,
+)
+from warpfront.system.process import run
+from warpfront.system.progress import Line
+from warpfront.system.store import place_program, read_text, write_json
+from warpfront.wheels.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.rebuilding import Patching, patched_wheel, relabelled_wheel
+from warpfront.wheels.resolution import Sdist
+from warpfront.wheels.sdists import pure_builder
+from warpfront.wheels.sources import Site
+from warpfront.wheels.tools import install_tools, installed_in
+from warpfront.wheels.uv_program import uv_binary, uv_version
+from warpfront.wheels.wheelhouse import Build, Wheelhouse, sha256_of
+
+PATCHED = "patched:"
+"""How the source of a wheel begins that was made of another; the index of that one follows."""
+
+BUILD_LIMIT_SECONDS = 4 * 3600.0
+_SOURCE, _TOOLS, _UV, _OUT = "/build/source", "/build/tools", "/build/uv", "/build/out"
+_TAIL_LINES = 25
+
+Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
+"""An engine and the image in it to build in, with these Debian packages; made when first asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelBuilder:
+    """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what
+    was built before. `python` is the interpreter of the image to build in.
+    """
+
+    inputs: LockInputs
+    root: Path
+    cache: Path
+    wheelhouse: Wheelhouse
+    site: Site
+    builder: Builder
+    on_line: Line
+    python: str = ENVIRONMENT_PYTHON
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        sdist = self.archived(source)
+        name = self._name(source)
+        recipe = next((one for one in self.inputs.builds if one.package == name), None)
+        if recipe is not None:
+            return self.from_sdist(sdist, recipe)
+        return self._pure(sdist, name), None
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        key = ["container", sdist.sha256, *self._where, recipe.package]
+        key += [list(recipe.tools), list(recipe.apt), list(recipe.environment)]
+        key += self._patched_by(recipe.package)
+        record = self.cache / "crafted" / f"{digest_of(key)}.json"
+        tools = self._tools(recipe.tools)
+        known = self._known(record, sdist)
+        if known is None:
+            build = self._patching(self.container_build(recipe, tools), recipe.package)
+            known = self._kept(record, sdist, build)
+        return known, WheelBuild(
+            package=known.name,
+            tools=installed_in(tools),
+            apt=recipe.apt,
+            environment=recipe.environment,
+            extensions=recipe.extensions,
+        )
+
+    def container_build(self, recipe: Recipe | WheelBuild, tools: Path) -> Build:
+        """Builds sources in the cell's own container with a folder of tools."""
+
+        def build(sdist: Path, folder: Path) -> Path:
+            self.on_line(f"{self.inputs.cell_id}: building {recipe.package} in its container")
+            engine, image = self.builder(recipe.apt)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+                source = unpack(sdist, Path(name))
+                request = self._request(image, recipe, tools=tools, source=source, out=folder)
+                lines: list[str] = []
+                result = engine.run(request, on_line=lines.append)
+            built = sorted(folder.glob("*.whl"))
+            if result.exit_code != 0 or len(built) != 1:
+                raise CommandFailedError(
+                    f"{self.inputs.cell_id}: {recipe.package} does not build in its container\n"
+                    + "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]),
+                    hint=f"`builds: {recipe.package}:` in matrix.yaml gives its tools, Debian "
+                    "packages and environment",
+                )
+            return built[0]
+
+        return build
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        """The wheel with patches in it: its archive is the original. Raises `LockError` where they
+        are for another version, or upstream has them.
+        """
+        for patch in patches:
+            _refuse_ended(patch, original.version)
+        self.wheelhouse.fetch((original,), self.site, on_progress=lambda *_: None)
+        patching = Patching(patches=patches, root=self.root, run=run)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            made = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
+            kept, sha256 = self.wheelhouse.keep(made)
+        self.on_line(f"{self.inputs.cell_id}: {original.filename} is patched: {kept.name}")
+        archive = Sdist(
+            path=self.wheelhouse.path(original),
+            sha256=original.sha256,
+            source=f"{PATCHED}{original.index}",
+        )
+        return wheel_of(kept, sha256, sdist=archive)
+
+    def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
+        """Patch a wheel again as its lock says. Raises `WheelError` when other bytes come out."""
+        assert patched.original is not None
+        made = self.from_wheel(patched.original, patched.patches)
+        if made.sha256 != wheel.sha256:
+            raise WheelError(
+                f"{wheel.filename}: patched again it has sha256 {made.sha256}, its lock says "
+                f"{wheel.sha256}",
+                hint=f"invoke lock --only {self.inputs.cell_id}",
+            )
+
+    def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
+        """Build a wheel again as its lock says it was built. Raises `WheelError` when other
+        bytes come out.
+        """
+        if source is not None:
+            self.archived(source)
+        make = (
+            self.container_build(build, self._tools(build.tools))
+            if build is not None
+            else pure_builder(self.site, run)
+        )
+        make = self._patching(make, wheel.name)
+        self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
+
+    def archived(self, source: Source) -> Sdist:
+        """The sources as an archive in the wheelhouse. A folder that changed since the lock's
+        inputs were read is refused.
+        """
+        name = Path(source.location).name.removesuffix(".git") or self.root.name
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            target = Path(folder) / f"{name}.tar"
+            if source.kind == "folder":
+                archive_folder(self.root / source.location, target)
+            else:
+                archive_commit(
+                    source.location, source.pin, target, subdirectory=source.subdirectory, run=run
+                )
+            kept, sha256 = self.wheelhouse.keep(target)
+        if source.kind == "folder" and sha256 != source.pin:
+            raise LockError(f"{source} changed while it was read", hint="lock again")
+        return Sdist(path=kept, sha256=sha256, source=str(source))
+
+    def _name(self, source: Source) -> str:
+        """What a source says it is: its line, else its pyproject.toml, else its folder's name."""
+        folder = self.root / source.location
+        said = source.name
+        if not said and source.kind == "folder":
+            said = _project_name(read_text(folder / "pyproject.toml", missing_ok=True) or "")
+        return canonicalize_name(said or folder.resolve().name.removesuffix(".git"))
+
+    @property
+    def _where(self) -> list[object]:
+        """What a wheel is built for, beside its sources: machine, Python and the torch
+        of its container.
+        """
+        inputs = self.inputs
+        stack = [list(inputs.stack_requirements), list(inputs.parent)]
+        return [inputs.machine, inputs.python, inputs.glibc, *stack]
+
+    def _pure(self, sdist: Sdist, name: str) -> LockedWheel:
+        key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
+        record = self.cache / "crafted" / f"{key}.json"
+        known = self._known(record, sdist)
+        build = self._patching(pure_builder(self.site, run), name)
+        return known or self._kept(record, sdist, build)
+
+    def _patches(self, name: str) -> tuple[Patch, ...]:
+        return tuple(one for one in self.inputs.patches if one.package == canonicalize_name(name))
+
+    def _patched_by(self, name: str) -> list[object]:
+        """What patches add to what a wheel is made of."""
+        patches = self._patches(name)
+        return [[one.sha256, one.strip, one.version] for one in patches]
+
+    def _patching(self, build: Build, name: str) -> Build:
+        """The same build, of patched sources, under a version that says so."""
+        patches = self._patches(name)
+        if not patches:
+            return build
+        patching = Patching(patches=patches, root=self.root, run=run)
+
+        def patched(sdist: Path, folder: Path) -> Path:
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
+                tree = unpack(sdist, Path(work) / "source")
+                patching.apply(tree)
+                archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
+                built = build(archive, folder / "as-built")
+                origin = sha256_of(sdist)
+                _refuse_ended(patches[0], built.name.split("-")[1])
+                return relabelled_wheel(built, patching, folder, origin=origin)
+
+        return patched
+
+    def _known(self, record: Path, sdist: Sdist) -> LockedWheel | None:
+        """The wheel that was built of the same before, if the wheelhouse still has it."""
+        text = read_text(record, missing_ok=True)
+        if text is None:
+            return None
+        facts = json.loads(text)
+        path = self.wheelhouse.root / facts["path"]
+        if not path.is_file():
+            return None
+        return wheel_of(path, facts["sha256"], sdist=sdist)
+
+    def _kept(self, record: Path, sdist: Sdist, build: Build) -> LockedWheel:
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            kept, sha256 = self.wheelhouse.keep(build(sdist.path, Path(folder) / "built"))
+        path = kept.relative_to(self.wheelhouse.root)
+        write_json(record, {"path": str(path), "sha256": sha256})
+        return wheel_of(kept, sha256, sdist=sdist)
+
+    def _tools(self, wanted: tuple[str, ...]) -> Path:
+        key = digest_of([self.inputs.machine, self.inputs.python, *wanted])[:24]
+        return install_tools(
+            self.cache / "build-tools" / key,
+            wanted,
+            python=self.inputs.python,
+            machine=self.inputs.machine,
+            site=self.site,
+            run=run,
+            hint="`tools:` names what the build needs; torch is the container's own",
+        )
+
+    def _request(
+        self, image: str, recipe: Recipe | WheelBuild, *, tools: Path, source: Path, out: Path
+    ) -> RunRequest:
+        uv = place_program(uv_binary(), self.cache / "tools" / f"uv-{uv_version()}")
+        path = f"{_TOOLS}/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin"
+        return RunRequest(
+            image=image,
+            command=(
+                *(f"{_UV}/uv", "build", "--wheel", "--no-build-isolation", "--offline"),
+                *("--no-config", "--python", self.python, "--out-dir", _OUT, _SOURCE),
+            ),
+            environment={
+                "HOME": "/tmp",  # noqa: S108 - in the container
+                "PATH": path,
+                "PYTHONHASHSEED": "0",
+                "PYTHONPATH": _TOOLS,
+                "SOURCE_DATE_EPOCH": "315532800",
+                "UV_CACHE_DIR": "/tmp/uv",  # noqa: S108 - in the container
+                **dict(recipe.environment),
+            },
+            binds=(
+                Bind(source=uv, target=_UV),
+                Bind(source=tools, target=_TOOLS),
+                Bind(source=source, target=_SOURCE, writable=True),
+                Bind(source=out, target=_OUT, writable=True),
+            ),
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir=_SOURCE,
+            time_limit_seconds=BUILD_LIMIT_SECONDS,
+        )
+
+
+def _refuse_ended(patch: Patch, version: str) -> None:
+    """Raises `LockError` for a version that has the patch already, by what `until:` says."""
+    if patch.until and Requirement(patch.until).specifier.contains(version, prereleases=True):
+        raise LockError(
+            f"{patch.file}: upstream has it: {patch.package} is {version}, and the patch is until "
+            f"{patch.until}",
+            hint="remove the patch from matrix.yaml",
+        )
+
+
+def _project_name(text: str) -> str:
+    """`project.name` of a pyproject.toml; "" where it does not say."""
+    try:
+        name = tomllib.loads(text).get("project", {}).get("name", "")
+    except (ValueError, RecursionError):  # the build says it with its line
+        return ""
+    return name if isinstance(name, str) else ""

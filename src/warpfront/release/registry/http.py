@@ -1,0 +1,321 @@
+"""Requests to one registry and their answers: addresses, logins, redirects, time-outs, and what is
+tried again. Edge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+from urllib.parse import urljoin, urlsplit
+
+import requests
+
+from warpfront.errors import RegistryError
+from warpfront.release.registry.authorization import (
+    Authorization,
+    Scopes,
+    TokenRequest,
+)
+from warpfront.release.registry.credentials import Credentials
+from warpfront.release.registry.deadlines import Adapter, received
+from warpfront.release.registry.patience import Attempts, Pace, Patience
+from warpfront.release.registry.references import address_of, is_loopback
+from warpfront.release.registry.registry_errors import (
+    TransientError,
+    by_exception,
+    by_status,
+    refused,
+    wrong,
+)
+
+_MOST_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ERROR_LIMIT_BYTES = 64 * 2**10
+_TOKEN_LIMIT_BYTES = 2**20
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+
+# No proxy leads to this machine; what the environment says is not looked at then.
+_NO_PROXIES = {"http": "", "https": ""}
+
+Body = Callable[[], BinaryIO | bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request. `url` may begin with its path; `step` is what it is for, in words; `accepted`
+    are the statuses that are an answer. `body` is made anew for each try; `more_seconds` are added
+    to what an answer may take.
+    """
+
+    method: str
+    url: str
+    step: str
+    scopes: Scopes
+    accepted: frozenset[int]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Body | None = None
+    more_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """Whom a TLS connection believes: a file of authorities in place of the usual ones, and
+    docker's own for this registry (`certs.d`) beside them.
+    """
+
+    bundle: str | None = None
+    beside: tuple[Path, ...] = ()
+
+
+def read_trust(
+    host: str, environment: Mapping[str, str], certificates: Path = Path("/etc/docker/certs.d")
+) -> Trust:
+    """As requests and pip are told, else as docker is."""
+    bundle = next((environment[name] for name in _CERTIFICATES if environment.get(name)), None)
+    return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
+
+
+class Exchange:
+    """The line to one registry. Answers are streams: who gets one reads or closes it."""
+
+    def __init__(
+        self, host: str, credentials: Credentials, trust: Trust, patience: Patience, pace: Pace
+    ) -> None:
+        self.host, self.patience, self.pace = host, patience, pace
+        self._trust = trust
+        self._scheme = "" if is_loopback(host) else "https"
+        self._session = requests.Session()
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, Adapter())
+        if trust.beside:
+            self._session.mount(f"https://{address_of(host)}/", Adapter(trust.beside))
+        self._authorization = Authorization(host, credentials, self._fetch_token, pace)
+
+    def close(self) -> None:
+        self._session.close()
+
+    @property
+    def origin(self) -> str:
+        """Scheme and address. Only a registry on this machine may be without TLS."""
+        if not self._scheme:
+            self._scheme = "https" if self._speaks_tls() else "http"
+        return f"{self._scheme}://{address_of(self.host)}"
+
+    def attempts(self) -> Attempts:
+        return Attempts(self.patience, self.pace)
+
+    def ask(self, ask: Request) -> requests.Response:
+        """The answer, tried again as patience allows: for what may be said
+        twice. Raises `RegistryError`.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return self.once(ask)
+            except TransientError as passing:
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+
+    def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
+        """The answer and its body, tried again together."""
+        attempts = self.attempts()
+        while True:
+            try:
+                answer = self.once(ask)
+                return answer, self.body(answer, ask.step, limit_bytes)
+            except TransientError as passing:
+                if not attempts.again(passing.after_seconds, passing.cost):
+                    raise passing.error from None
+
+    def once(self, ask: Request) -> requests.Response:
+        """One try; another if the registry wants to be shown a login first. Raises `Passing`, too,
+        for what may go well the next time.
+        """
+        answer = self._sent(ask, urljoin(self.origin, ask.url))
+        if answer.status_code == 401:
+            answer = self._authorized(ask, answer)
+        if answer.status_code in _REDIRECTS and answer.status_code not in ask.accepted:
+            answer = self._followed(ask, answer)
+        if answer.status_code not in ask.accepted:
+            self._refuse(ask.step, answer)
+        return answer
+
+    def body(self, answer: requests.Response, step: str, limit_bytes: int) -> bytes:
+        """All of it, if it is not too long."""
+        content = bytearray()
+        for piece in self.pieces(answer, step):
+            content += piece
+            if len(content) > limit_bytes:
+                answer.close()
+                raise wrong(self.host, step, f"it sends more than {limit_bytes} bytes")
+        return bytes(content)
+
+    def pieces(self, answer: requests.Response, step: str) -> Iterator[bytes]:
+        """The body as it comes. Raises `Passing` where it breaks off or stands still."""
+        try:
+            yield from received(answer, self.patience, self.pace)
+        except (requests.RequestException, OSError) as error:
+            self._fail(step, error)
+
+    def next_address(self, location: str, asked: str, step: str) -> str:
+        """An address that the registry named for what comes next, made whole. What is sent there
+        may be large and may need the login: it is on the same host, or elsewhere by TLS.
+        """
+        url = joined(asked, location) if location else ""
+        parts = urlsplit(url)
+        if not parts.hostname or "@" in parts.netloc:
+            raise wrong(self.host, step, "it does not say where to go on")
+        if parts.scheme != "https" and not self._is_own(url) and not self._is_beside(url):
+            raise wrong(
+                self.host, step, f"it sends us on to {parts.scheme}://{parts.netloc}, not over TLS"
+            )
+        return url
+
+    def _authorized(self, ask: Request, answer: requests.Response) -> requests.Response:
+        shown = answer.request.headers.get("Authorization", "")
+        offers = answer.raw.headers.getlist("WWW-Authenticate")
+        self.finish(answer)
+        own = self._is_own(answer.url)
+        if own and self._authorization.challenge(offers, ask.scopes, shown):
+            answer = self._sent(ask, answer.url)
+            if answer.status_code != 401:
+                return answer
+            self.finish(answer)
+        raise self._authorization.refusal(ask.step)
+
+    def _followed(self, ask: Request, answer: requests.Response) -> requests.Response:
+        """What a redirect leads to. Only what has no body is followed; the login stays at home."""
+        for _ in range(_MOST_REDIRECTS):
+            if answer.status_code not in _REDIRECTS:
+                return answer
+            self.finish(answer)
+            if ask.body is not None or ask.method not in {"GET", "HEAD"}:
+                raise refused(
+                    self.host,
+                    ask.step,
+                    "it redirects what is sent to it",
+                    "name the registry by the address that it redirects to",
+                )
+            url = self.next_address(answer.headers.get("Location", ""), answer.url, ask.step)
+            answer = self._sent(ask, url)
+        answer.close()
+        raise wrong(self.host, ask.step, "it redirects again and again")
+
+    def _sent(self, ask: Request, url: str) -> requests.Response:
+        headers = dict(ask.headers)
+        if self._is_own(url) and (shown := self._authorization.header(ask.scopes)):
+            headers["Authorization"] = shown
+        with contextlib.ExitStack() as opened:
+            body = ask.body() if ask.body is not None else None
+            if body is not None and not isinstance(body, bytes):
+                opened.enter_context(contextlib.closing(body))
+            return self._request(
+                ask.method, url, ask.step, headers, body=body, more_seconds=ask.more_seconds
+            )
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        step: str,
+        headers: Mapping[str, str],
+        *,
+        body: BinaryIO | bytes | Mapping[str, str] | None = None,
+        more_seconds: float = 0.0,
+    ) -> requests.Response:
+        try:
+            return self._session.request(
+                method,
+                url,
+                headers={"User-Agent": "warpfront", "Accept-Encoding": "identity", **headers},
+                data=body,
+                stream=True,
+                allow_redirects=False,
+                timeout=(
+                    self.patience.connect_seconds,
+                    self.patience.answer_seconds + more_seconds,
+                ),
+                verify=self._trust.bundle or True,
+                proxies=_NO_PROXIES if is_loopback(urlsplit(url).netloc) else None,
+                auth=_no_netrc,
+            )
+        except (requests.RequestException, OSError) as error:
+            self._fail(step, error)
+        except ValueError as error:  # requests reads where an answer leads to, whether we go or not
+            words = "it leads to an address that is none"
+            raise wrong(self.host, step, words) from error
+
+    def _fetch_token(self, request: TokenRequest) -> bytes:
+        step = "login"
+        headers = {"Authorization": request.authorization} if request.authorization else {}
+        method = "POST" if request.form is not None else "GET"
+        answer = self._request(method, request.url, step, headers, body=request.form)
+        if answer.status_code in {400, 401, 403}:
+            self.finish(answer)
+            raise self._authorization.refusal(step)
+        if answer.status_code != 200:
+            self._refuse(step, answer)
+        return self.body(answer, step, _TOKEN_LIMIT_BYTES)
+
+    def _refuse(self, step: str, answer: requests.Response) -> NoReturn:
+        headers, status = answer.headers, answer.status_code
+        said = self.finish(answer)
+        raise by_status(self.host, step, status, headers, said)
+
+    def finish(self, answer: requests.Response) -> bytes:
+        """Be done with an answer: the start of what it says. If that was all, the line stays."""
+        with contextlib.suppress(TransientError, RegistryError):
+            return self.body(answer, "", _ERROR_LIMIT_BYTES)
+        return b""
+
+    def _fail(self, step: str, error: requests.RequestException | OSError) -> NoReturn:
+        raise by_exception(self.host, step, error) from error
+
+    def _is_own(self, url: str) -> bool:
+        return _origin(url) == _origin(self.origin)
+
+    def _is_beside(self, url: str) -> bool:
+        """Another address without TLS on this machine, for a registry that is there itself."""
+        return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
+
+    def _speaks_tls(self) -> bool:
+        """Asked of this machine only, and told nothing."""
+        parts = urlsplit(f"//{self.host}")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        seconds = self.patience.connect_seconds
+        try:
+            with socket.create_connection((parts.hostname, parts.port or 443), seconds) as line:
+                try:
+                    context.wrap_socket(line, server_hostname=parts.hostname).close()
+                except (ssl.SSLError, ConnectionError):
+                    return False
+        except OSError as error:
+            self._fail("first contact", error)
+        return True
+
+
+def joined(base: str, location: str) -> str:
+    """An address that somebody else wrote, made whole; "" for what is none."""
+    try:
+        url = urljoin(base, location)
+        return url if urlsplit(url).port != 0 else ""
+    except ValueError:
+        return ""
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Logins are docker's: without this, requests would look for one in ~/.netrc."""
+    return request

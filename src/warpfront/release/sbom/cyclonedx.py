@@ -1,0 +1,125 @@
+"""A bill of materials as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/): the same bill, the
+same bytes. Pure.
+
+Written here: what the library for it does to write this takes longer than all else that a
+publication computes. The tests have it validate what is written.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from warpfront.release.sbom.parts import Bill, Part
+
+OURS = "dev.warpfront"
+FOLDER = "folder:"
+"""What the properties' names begin with, after ours, whose values are the bytes of a folder."""
+_NAMESPACE = uuid.UUID("5d8a1d1e-6f0b-5b6e-9d0a-7d2f0c6f9a11")
+_UNNUMBERED = uuid.UUID(int=0)
+
+
+def cyclonedx_text(bill: Bill) -> str:
+    """The document. Its serial number is made from all that is in it."""
+    carried: dict[str, list[Part]] = {}
+    for part in bill.parts:
+        carried.setdefault(part.within, []).append(part)
+    top = [_component(part, carried.get(part.purl, ())) for part in carried.get("", ())]
+    document = {
+        "components": _ordered([_component(bill.base, ()), *top]),
+        "dependencies": _dependencies(bill),
+        "metadata": {
+            "component": _image(bill),
+            "timestamp": datetime.fromisoformat(bill.created).isoformat(),
+        },
+        "serialNumber": _UNNUMBERED.urn,
+        "version": 1,
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+    }
+    numbered = uuid.uuid5(_NAMESPACE, _written(document))
+    return _written({**document, "serialNumber": numbered.urn})
+
+
+def _written(document: dict[str, Any]) -> str:
+    return f"{json.dumps(document, indent=1)}\n"
+
+
+def _image(bill: Bill) -> dict[str, Any]:
+    return {
+        "bom-ref": bill.purl,
+        "name": bill.name,
+        **_properties(
+            {"cell": bill.cell_id, **{f"{FOLDER}{path}": str(size) for path, size in bill.folders}}
+        ),
+        "purl": bill.purl,
+        "type": "container",
+        "version": bill.tag,
+    }
+
+
+def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:
+    inner = _ordered(_component(one, ()) for one in carried)
+    hashes = [{"alg": "SHA-256", "content": part.sha256}] if part.sha256 else []
+    return {
+        "bom-ref": part.ref,
+        **({"components": inner} if inner else {}),
+        **({"hashes": hashes} if hashes else {}),
+        **_licences(part),
+        "name": part.name,
+        **_pedigree(part),
+        **_properties(
+            {"kind": part.kind, "licence-source": part.licence.source, "source": part.source}
+        ),
+        "purl": part.purl,
+        "type": "container" if part.kind == "base" else "library",
+        "version": part.version,
+    }
+
+
+def _ordered(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = ("type", "name", "version", "bom-ref")
+    return sorted(components, key=lambda one: [one[name] for name in names])
+
+
+def _pedigree(part: Part) -> dict[str, Any]:
+    """What was changed in it since its authors published it."""
+    if not part.patches:
+        return {}
+    patches = []
+    for one in part.patches:
+        text = {"content": str(one), "contentType": "text/plain"}
+        url = {"url": one.upstream} if one.upstream else {}
+        patches.append({"diff": {"text": text, **url}, "type": "unofficial"})
+    return {"pedigree": {"notes": part.source, "patches": patches}}
+
+
+def _licences(part: Part) -> dict[str, Any]:
+    """An expression; else the words that could not be read as one; else nothing."""
+    declared = {"acknowledgement": "declared"}
+    if part.licence.expression:
+        return {"licenses": [{**declared, "expression": part.licence.expression}]}
+    if part.licence.said:
+        return {"licenses": [{"license": {**declared, "name": part.licence.said}}]}
+    return {}
+
+
+def _properties(told: Mapping[str, str]) -> dict[str, Any]:
+    found = [{"name": f"{OURS}:{name}", "value": value} for name, value in told.items() if value]
+    return {"properties": found} if found else {}
+
+
+def _dependencies(bill: Bill) -> list[dict[str, Any]]:
+    """Who asked for whom: the image for its base and its own requirements, wheels for wheels."""
+    wanted: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
+    wanted |= {part.ref: set() for part in bill.parts if not part.within}
+    for asker, one, _ in bill.asked:
+        wanted[asker or bill.purl].add(one)
+    return [
+        {**({"dependsOn": sorted(found)} if found else {}), "ref": asker}
+        for asker, found in sorted(wanted.items())
+    ]

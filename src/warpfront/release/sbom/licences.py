@@ -1,0 +1,210 @@
+"""Which licence something is under, by its own words, and what that asks of whoever passes it on.
+Pure.
+
+Words are data (`data/licences.toml`). What they do not say for certain is unknown, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+from warpfront_checks.image_contents import FoundDistribution, Package
+
+Source = Literal["License-Expression", "License", "Classifier", "copyright file", ""]
+_LONGEST = 20_000
+_DEEPEST = 50
+_WORD = re.compile(r"\(|\)|[A-Za-z0-9.+-]+")
+_JOINED = re.compile(r",? (or|and) |,? and/or ", re.IGNORECASE)
+_UNKNOWN = "unknown"
+_NOT_CLASSED = "not classed"
+_DEBIAN_MAIN = "free by Debian's word"
+_BY_DEBIAN = "LicenseRef-Debian-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Licence:
+    """An SPDX expression, "" where none is known; `source` is who says so, `said` the words that it
+    was read from or could not be.
+    """
+
+    expression: str = ""
+    source: Source = ""
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicenceClass:
+    """What licences of one kind ask for. `decision`: of people, before an image is passed on."""
+
+    name: str
+    decision: bool
+    means: str
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    text = resources.files("warpfront").joinpath("data", "licences.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def licence_of(found: FoundDistribution) -> Licence:
+    """What a distribution's metadata says, the clearest way first. A field of ours that is there
+    and cannot be read is not passed over for a weaker one.
+    """
+    if found.expression:
+        expression = _canonical(found.expression)
+        return Licence(expression=expression, source="License-Expression", said=found.expression)
+    everything = "; ".join(filter(None, (found.licence, *found.classifiers)))
+    proprietary = _proprietary(found)
+    text = _canonical(found.licence) or _tables()["words"].get(_plain(found.licence), "")
+    named = Licence(expression=text, source="License", said=found.licence)
+    if text and proprietary and class_of(named).name != "proprietary":
+        return Licence(said=everything)  # nvidia-nvtx: Apache 2.0, and proprietary
+    if text:
+        return named
+    if proprietary:
+        return proprietary
+    known = {_tables()["classifiers"].get(one, "") for one in found.classifiers}
+    if len(known) == 1 and "" not in known:
+        return Licence(expression=known.pop(), source="Classifier", said=found.classifiers[0])
+    return Licence(said=everything)
+
+
+def licence_of_package(package: Package) -> Licence:
+    """All licences that a Debian copyright file names: which part of the sources went into the
+    package, it does not say.
+    """
+    if not package.licences:
+        return Licence()
+    named = [_debian(one) for one in package.licences]
+    names = sorted({part for one in named for part in _parts(one)})
+    joined = " AND ".join(f"({one})" if " OR " in one else one for one in names)
+    return Licence(
+        expression=_canonical(joined), source="copyright file", said="; ".join(package.licences)
+    )
+
+
+def class_of(licence: Licence, *, debian_main: bool = False) -> LicenceClass:
+    """The class of an expression: with AND the one that asks most, with OR the one that asks least.
+    `debian_main`: it is known to come from there, where all is free, whatever it is called.
+    """
+    unnamed = _DEBIAN_MAIN if debian_main else _UNKNOWN
+    classes = _Expression(licence.expression, debian_main=debian_main)
+    name = classes.read() if licence.expression else unnamed
+    row = next(one for one in _tables()["classes"] if one["name"] == name)
+    return LicenceClass(name=name, decision=row["decision"], means=row["means"])
+
+
+class _Expression:
+    """Reads a canonical SPDX expression to the name of its class."""
+
+    def __init__(self, text: str, *, debian_main: bool) -> None:
+        self._words = _WORD.findall(text)[::-1]
+        self._debian_main = debian_main
+
+    def read(self) -> str:
+        return self._joined("OR", self._all, min)
+
+    def _all(self) -> str:
+        return self._joined("AND", self._one, max)
+
+    def _joined(self, operator: str, part: Any, chosen: Any) -> str:
+        classes = [part()]
+        while self._words and self._words[-1] == operator:
+            self._words.pop()
+            classes.append(part())
+        return str(chosen(classes, key=_rank))
+
+    def _one(self) -> str:
+        word = self._words.pop()
+        if word == "(":
+            inner = self.read()
+            self._words.pop()
+            return inner
+        name = _class_of_id(word)
+        if self._debian_main and name == _NOT_CLASSED:
+            name = _DEBIAN_MAIN
+        if self._words and self._words[-1] == "WITH":
+            self._words.pop()
+            name = str(_tables()["exceptions"].get(self._words.pop(), name))
+        return name
+
+
+def _rank(name: str) -> int:
+    return [one["name"] for one in _tables()["classes"]].index(name)
+
+
+def _class_of_id(identifier: str) -> str:
+    plain = identifier.removesuffix("+")
+    for row in _tables()["classes"]:
+        starts = tuple(row.get("prefixes", ()))
+        if plain in row["ids"] or (starts and plain.startswith(starts)):
+            return str(row["name"])
+    return _NOT_CLASSED
+
+
+def _proprietary(found: FoundDistribution) -> Licence | None:
+    table = _tables()["proprietary"]
+    said = [one for one in found.classifiers if one in table["classifiers"]]
+    if _plain(found.licence) in table["words"]:
+        said.append(found.licence)
+    if not said:
+        return None
+    name = re.sub(r"[-_.]+", "-", found.name).lower()
+    owned = (one for pattern, one in table["names"].items() if fnmatch(name, pattern))
+    return Licence(
+        expression=next(owned, table["otherwise"]),
+        source="License" if said[0] == found.licence else "Classifier",
+        said=said[0],
+    )
+
+
+def _debian(name: str) -> str:
+    """One `License:` of a copyright file as SPDX writes it; what has no name there gets a reference
+    that says whose word it is.
+    """
+    table = _tables()["debian"]
+    if name.lower() in table:
+        return str(table[name.lower()])
+    parts = _JOINED.split(name)
+    operators = {one.upper() for one in parts[1::2] if one}
+    known = [table.get(part.strip().lower()) for part in parts[::2]]
+    if len(operators) == 1 and all(known):
+        return f" {operators.pop()} ".join(known)
+    slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:80] or "unnamed"
+    return f"{_BY_DEBIAN}{slug}"
+
+
+def _parts(expression: str) -> list[str]:
+    return [expression] if " OR " in expression else expression.split(" AND ")
+
+
+def _canonical(text: str) -> str:
+    """A valid SPDX expression in SPDX's own spelling, else "". (Its reader evaluates a Python
+    expression of the same shape, so neither length nor depth is left to strangers.)
+    """
+    if not text.strip() or len(text) > _LONGEST or text.count("(") > _DEEPEST:
+        return ""
+    try:
+        return str(canonicalize_license_expression(text))
+    except (InvalidLicenseExpression, RecursionError, MemoryError, SyntaxError):
+        return ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def references(expressions: Iterable[str]) -> tuple[str, ...]:
+    """The `LicenseRef-`s of these expressions, which SPDX wants explained."""
+    words = {word for one in expressions for word in _WORD.findall(one)}
+    return tuple(sorted(one for one in words if one.startswith("LicenseRef-")))

@@ -1,0 +1,246 @@
+"""What an image is made of: every wheel of its lock, what else was found in it, its base; with
+hashes, licences and who asked for what. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from packageurl import PackageURL
+from packaging.utils import canonicalize_name
+
+from warpfront.model import (
+    BaseSource,
+    Cell,
+    LockedWheel,
+    Patch,
+    PatchedWheel,
+    ResolvedBase,
+    Source,
+    WheelLock,
+)
+from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
+from warpfront.release.sbom.why_dependency import Asking, asked_for
+from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
+
+Kind = Literal["wheel", "distribution", "debian", "carried", "base"]
+_PYPI = "https://pypi.org/simple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One thing in an image. `sha256` is bare hex where it is known, `within` the purl of the wheel
+    that carries it, `source` the Debian source package, how the base was made, or of which wheel
+    one was made by `patches`. A `distribution` was found in the image and is in no lock: it came
+    with the base.
+    """
+
+    kind: Kind
+    name: str
+    version: str
+    purl: str
+    sha256: str = ""
+    licence: Licence = field(default_factory=Licence)
+    within: str = ""
+    source: str = ""
+    patches: tuple[Patch, ...] = ()
+
+    @property
+    def ref(self) -> str:
+        """What tells it from all others: what several wheels carry is there several times."""
+        return f"{self.within}!{self.purl}" if self.within else self.purl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (asker's purl
+    or "" for the image itself, wanted's purl, requirement). `debian_main`: its Debian packages are
+    known to come from there. `created` is the image's own moment, RFC 3339. `folders` are pairs of
+    a folder and its bytes.
+    """
+
+    cell_id: str
+    name: str
+    tag: str
+    created: str
+    source: str
+    base: Part
+    parts: tuple[Part, ...]
+    asked: tuple[tuple[str, str, str], ...] = ()
+    debian_main: bool = False
+    folders: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def purl(self) -> str:
+        """The image without its digest: a document about it is attached to that."""
+        return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
+
+
+def bill_of(
+    cell: Cell,
+    lock: WheelLock,
+    contents: Contents,
+    base: ResolvedBase,
+    *,
+    roots: tuple[str, ...],
+    created: str,
+    source: str,
+) -> Bill:
+    """The bill of a cell's image: `contents` are what `load` found in it, `base` what was built on,
+    `roots` what the image asks for (`roots_of`), `created` and `source` its labels'.
+    """
+    own = {one.url for one in cell.own_indexes}
+    found = {_name(one.name): one for one in contents.distributions}
+    wheels = _wheels(lock, found, own)
+    from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
+    carried = [
+        part
+        for name, one in sorted(found.items())
+        for part in _carried(one.carried, wheels[name] if name in wheels else _distribution(one))
+    ]
+    packages = [_package(one, contents) for one in contents.packages]
+    asking = Asking(
+        requires={name: found[name].requires for name in wheels if name in found},
+        roots=roots,
+        python=cell.python,
+        machine=cell.machine,
+    )
+    every = {part.ref: part for part in (*wheels.values(), *from_base, *carried, *packages)}
+    return Bill(
+        cell_id=cell.id,
+        name=cell.repository.removeprefix("localhost/"),
+        tag=cell.tag,
+        created=created,
+        source=source,
+        base=_base(cell, base),
+        parts=tuple(every[ref] for ref in sorted(every)),
+        asked=tuple(
+            (wheels[asker].purl if asker else "", wheels[wanted].purl, requirement)
+            for asker, wanted, requirement in asked_for(asking)
+            if wanted in wheels
+        ),
+        debian_main=base.source is BaseSource.BOOTSTRAP,
+        folders=tuple(sorted(contents.folders.items())),
+    )
+
+
+def _wheels(
+    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+) -> dict[str, Part]:
+    """By name, each with what was changed in it."""
+    patched = {one.package: one for one in lock.patched}
+    return {
+        (name := _name(one.name)): _with_patches(_wheel(one, found, own), patched.get(name))
+        for one in lock.wheels
+    }
+
+
+def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList]) -> tuple[str, ...]:
+    """What an image and those it is built on ask for themselves; `requirements` by file."""
+    asked: dict[str, None] = {}
+    for cell in chain:
+        file = requirements[cell.requirements_file] if cell.requirements_file else None
+        tools = cell.compiler.requirements if cell.compiler else ()
+        named = [_with_extras(source) for source in file.sources if source.name] if file else []
+        texts = file.requirements if file else ()
+        asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
+        asked.update(dict.fromkeys((*tools, *texts, *named)))
+    return tuple(asked)
+
+
+def _with_extras(source: Source) -> str:
+    return f"{source.name}[{','.join(source.extras)}]" if source.extras else source.name
+
+
+def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
+    """A wheel of the lock. A company's own index is nobody else's business."""
+    facts = found.get(_name(wheel.name))
+    url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
+    qualifiers = {"file_name": wheel.filename, **({"repository_url": url} if url else {})}
+    return Part(
+        kind="wheel",
+        name=wheel.name,
+        version=wheel.version,
+        purl=_purl("pypi", "", _name(wheel.name), wheel.version, qualifiers),
+        sha256=wheel.sha256,
+        licence=licence_of(facts) if facts else Licence(),
+    )
+
+
+def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
+    """The wheel of an index that a patched one was made of, and by what."""
+    if patched is None:
+        return part
+    original = patched.original
+    of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
+    return replace(part, source=f"patched from {of}", patches=patched.patches)
+
+
+def _distribution(found: FoundDistribution) -> Part:
+    return Part(
+        kind="distribution",
+        name=found.name,
+        version=found.version,
+        purl=_purl("pypi", "", _name(found.name), found.version, {}),
+        licence=licence_of(found),
+    )
+
+
+def _carried(carried: Iterable[Carried], within: Part) -> Iterator[Part]:
+    """What a wheel holds inside itself. Another of the same name may be installed beside it."""
+    for one in carried:
+        namespace, _, name = one.name.rpartition("/")
+        name = _name(name) if one.kind == "pypi" else name
+        yield Part(
+            kind="carried",
+            name=one.name,
+            version=one.version,
+            purl=_purl(one.kind, namespace, name, one.version, {}),
+            within=within.purl,
+        )
+
+
+def _package(package: Package, contents: Contents) -> Part:
+    system = contents.system or "debian"
+    qualifiers = {"arch": package.architecture, "distro": f"{system}-{contents.release}".strip("-")}
+    return Part(
+        kind="debian",
+        name=package.name,
+        version=package.version,
+        purl=_purl("deb", system, package.name, package.version, qualifiers),
+        licence=licence_of_package(package),
+        source=package.source,
+    )
+
+
+def _base(cell: Cell, base: ResolvedBase) -> Part:
+    """The base by digest, with what Debian's own recipe was where it was made here."""
+    if base.source is BaseSource.BOOTSTRAP:
+        return Part(
+            kind="base",
+            name=base.name,
+            version=base.identity,
+            purl=_purl("oci", "", base.name, base.identity, {"tag": base.recipe[:12]}),
+            source=f"bootstrapped by recipe sha256:{base.recipe}",
+        )
+    repository, _, tag = cell.base.reference.rpartition(":")
+    qualifiers = {"repository_url": repository, "tag": tag}
+    return Part(
+        kind="base",
+        name=cell.base.reference,
+        version=base.identity,
+        purl=_purl("oci", "", repository.rpartition("/")[2], base.identity, qualifiers),
+        source=cell.base.reference,
+    )
+
+
+def _name(name: str) -> str:
+    return canonicalize_name(name)
+
+
+def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
+    told = {key: value for key, value in qualifiers.items() if value}
+    return str(PackageURL(kind, namespace or None, name, version, told).to_string())

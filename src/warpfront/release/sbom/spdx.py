@@ -1,0 +1,132 @@
+"""A bill of materials as SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/): the same bill, the same
+bytes. Pure.
+
+Written here: of the libraries, the one that writes it brings rdflib and a dozen more, for what is
+three lists. The tests have it validate what is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from warpfront.model import digest_of
+from warpfront.release.sbom.licences import references
+from warpfront.release.sbom.parts import Bill, Part
+
+_NOTHING = "NOASSERTION"
+_IMAGE = "SPDXRef-image"
+_DOCUMENT = "SPDXRef-DOCUMENT"
+
+
+def spdx_text(bill: Bill) -> str:
+    """The document. Its namespace is made from all that is in it."""
+    document = _document(bill)
+    named = f"{bill.source}/spdx/{bill.cell_id}-{digest_of(document)}"
+    return json.dumps({**document, "documentNamespace": named}, indent=1, sort_keys=True) + "\n"
+
+
+def _document(bill: Bill) -> dict[str, Any]:
+    packages = [_image(bill), *map(_package, (bill.base, *bill.parts))]
+    document = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": _DOCUMENT,
+        "name": f"{bill.name}:{bill.tag}",
+        "creationInfo": {
+            "created": _moment(bill.created),
+            "creators": ["Tool: warpfront"],
+        },
+        "packages": packages,
+        "relationships": [
+            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+            for one, kind, other in _relationships(bill)
+        ],
+    }
+    extracted = _extracted(bill)
+    return {**document, "hasExtractedLicensingInfos": extracted} if extracted else document
+
+
+def _image(bill: Bill) -> dict[str, Any]:
+    return {
+        "SPDXID": _IMAGE,
+        "name": bill.name,
+        "versionInfo": bill.tag,
+        "primaryPackagePurpose": "CONTAINER",
+        **_unsaid(),
+        "externalRefs": [_purl(bill.purl)],
+    }
+
+
+def _package(part: Part) -> dict[str, Any]:
+    declared = part.licence.expression or _NOTHING
+    told: dict[str, Any] = {
+        "SPDXID": _ref(part),
+        "name": part.name,
+        "versionInfo": part.version,
+        "primaryPackagePurpose": "CONTAINER" if part.kind == "base" else "LIBRARY",
+        **_unsaid(),
+        "licenseDeclared": declared,
+        "externalRefs": [_purl(part.purl)],
+    }
+    if part.sha256:
+        told["checksums"] = [{"algorithm": "SHA256", "checksumValue": part.sha256}]
+    if part.source:
+        told["sourceInfo"] = part.source
+    if part.patches:
+        told["comment"] = f"patched: {'; '.join(map(str, part.patches))}"
+    if part.licence.said and not part.licence.expression:
+        told["licenseComments"] = f"its metadata says: {part.licence.said}"
+    return told
+
+
+def _unsaid() -> dict[str, Any]:
+    """What nobody looked at. Files are the registry's to hash, layer by layer."""
+    return {
+        "downloadLocation": _NOTHING,
+        "filesAnalyzed": False,
+        "licenseConcluded": _NOTHING,
+        "licenseDeclared": _NOTHING,
+        "copyrightText": _NOTHING,
+    }
+
+
+def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
+    refs = {part.purl: _ref(part) for part in bill.parts if not part.within}
+    yield _DOCUMENT, "DESCRIBES", _IMAGE
+    yield _IMAGE, "DESCENDANT_OF", _ref(bill.base)
+    for part in bill.parts:
+        yield refs.get(part.within, _IMAGE), "CONTAINS", _ref(part)
+    for asker, wanted, _ in bill.asked:
+        yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[wanted]
+
+
+def _extracted(bill: Bill) -> list[dict[str, str]]:
+    """Whose word each `LicenseRef-` is. The text itself is in the image, with the package."""
+    said: dict[str, str] = {}
+    for part in bill.parts:
+        for one in references([part.licence.expression]):
+            said.setdefault(one, f"{part.licence.source} of {part.name} {part.version}")
+    return [
+        {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
+        for name, where in sorted(said.items())
+    ]
+
+
+def _ref(part: Part) -> str:
+    return f"SPDXRef-{hashlib.sha256(part.ref.encode()).hexdigest()[:24]}"
+
+
+def _purl(purl: str) -> dict[str, str]:
+    return {
+        "referenceCategory": "PACKAGE-MANAGER",
+        "referenceType": "purl",
+        "referenceLocator": purl,
+    }
+
+
+def _moment(created: str) -> str:
+    """SPDX writes UTC with a `Z`."""
+    return f"{created.removesuffix('Z').removesuffix('+00:00')}Z"

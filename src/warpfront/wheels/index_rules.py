@@ -1,0 +1,93 @@
+"""Which index a distribution comes from: the rule that a resolution keeps and a lock is read by.
+Words.
+
+An index is a level of trust. Whoever can publish on one of them could publish any name
+there, so that a name which belongs to one index is never taken from another, whatever
+version that has: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.model import LockedWheel, LockInputs
+
+PYPI = "https://pypi.org/simple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRule:
+    """The index that a name belongs to. `alone` = it comes from there or not at all; else the
+    site's indexes may have it where this one does not know the name.
+    """
+
+    url: str
+    alone: bool
+
+
+def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
+    """Where a distribution belongs; None where any of the site's indexes will do."""
+    if inputs.index is not None and (
+        name in _stack_names(inputs) or _matches(name, inputs.protected)
+    ):
+        return IndexRule(url=inputs.index.url, alone=True)
+    for own in inputs.own_indexes:
+        if _matches(name, own.packages):
+            return IndexRule(url=own.url, alone=True)
+    if inputs.index is not None and _matches(name, inputs.libraries):
+        return IndexRule(url=inputs.index.url, alone=False)
+    return None
+
+
+def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
+    """Whether the matrix pins it."""
+    return name in _stack_names(inputs)
+
+
+def known_names(inputs: LockInputs) -> tuple[str, ...]:
+    """The names that belong to one index and can be said before anything is resolved."""
+    patterns = (*inputs.protected, *(one for own in inputs.own_indexes for one in own.packages))
+    names = {*_stack_names(inputs), *(one for one in patterns if "*" not in one)}
+    return tuple(sorted(one for one in names if index_rule(one, inputs)))
+
+
+def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
+    """The first wheel that its lock says came from an index where it does not belong, in words; ""
+    for none. Sources that the project itself names have no index.
+    """
+    for wheel in wheels:
+        if wheel.source:
+            continue
+        if inputs.index is None and _matches(wheel.name, inputs.protected):
+            return f"{wheel.name} from {wheel.index}, and the base has its own"
+        allowed = _indexes_for(wheel.name, inputs)
+        if wheel.index not in allowed:
+            return f"{wheel.name} from {wheel.index}, which belongs to {' or '.join(allowed)}"
+    return ""
+
+
+def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
+    """The indexes that a lock may name for a distribution."""
+    found = index_rule(name, inputs)
+    if found is not None and found.alone:
+        return (found.url,)
+    return tuple(dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI)))
+
+
+def _stack_names(inputs: LockInputs) -> frozenset[str]:
+    return frozenset(map(_name_of, inputs.stack_requirements))
+
+
+@functools.cache  # asked for every wheel of every lock, of a handful of requirements
+def _name_of(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,123 @@
+"""`python -m warpfront_checks SESSION... --claims FILE --results FOLDER`: sessions, here.
+
+Exits 0 only if everything planned was checked and passed, 1 if not, 2 if it could not begin.
+Several sessions run side by side (`side_by_side`), each in a process of its own.
+`python -m warpfront_checks detect` says what this machine and torch are, without claims;
+`... golden make FILE | check [FILE...]` makes and checks golden vectors; `... bench` times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from warpfront_checks.byte_code import shared_byte_code
+from warpfront_checks.check_options import (
+    CHECK_SESSIONS,
+    CheckOptions,
+    add_effort_options,
+    parsed_effort,
+)
+from warpfront_checks.claimed_device import find_device
+from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.guard.visible import visible_output
+from warpfront_checks.hardware import Machine, read_hardware
+from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side
+from warpfront_checks.results import Recorder, write_json
+
+
+def main(arguments: list[str]) -> int:
+    """Run one session and say by the exit code whether it passed; the results file has the rest."""
+    if arguments[:1] == ["detect"]:
+        # Needs no claims: it says what is here, and judges nothing.
+        from warpfront_checks.detection import main as detect  # noqa: PLC0415
+
+        return detect(arguments[1:])
+    if arguments[:1] == ["golden"] and {"make", "check"} & set(arguments):
+        # Without claims: the golden suite made or checked on what is here.
+        from warpfront_checks.golden.vectors import main as golden  # noqa: PLC0415
+
+        return golden(arguments[1:])
+    if arguments[:1] == ["bench"]:
+        # No check: it times, and judges nothing.
+        from warpfront_checks.bench.session import main as bench  # noqa: PLC0415
+
+        return bench(arguments[1:])
+    if arguments[:1] == ["architectures"]:
+        # A run of its own over a library's registry: hundreds of models, as many as asked for.
+        from warpfront_checks.architectures.registered import (  # noqa: PLC0415
+            main as try_architectures,
+        )
+
+        return try_architectures(arguments[1:])
+    options = _parser().parse_args(arguments)
+    try:
+        claims = read_claims(options.claims)
+    except ClaimsError as error:
+        sys.stderr.write(
+            f"error: {error}\n  hint: the claims file is written by `nox -s verify` on the host\n"
+        )
+        return 2
+    return _run_sessions(options, claims)
+
+
+def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
+    """One here, several as forks of this process; whether all of them passed."""
+    options.results.mkdir(parents=True, exist_ok=True)
+    effort = parsed_effort(options)
+
+    def run(session: str) -> int:
+        recorder = Recorder(session=session, target=claims.target, folder=options.results)
+        record(session, claims, recorder, effort)
+        return 0 if recorder.finish() else 1
+
+    with shared_byte_code():
+        if len(options.sessions) == 1:
+            return run(options.sessions[0])
+        # What a session that cannot be a fork is started with.
+        alone = ["--claims", str(options.claims), "--results", str(options.results)]
+        codes = run_side_by_side(
+            options.sessions,
+            run,
+            (*alone, *effort.arguments()),
+            device=claims.device,
+            results=options.results,
+        )
+    write_json(options.results / ENDINGS, codes)
+    return int(any(codes.values()))
+
+
+def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
+    """Run a session's checks. `load` imports torch itself, so that its failure is a result."""
+    if session == "load":
+        recorder.plan(["torch imports"])
+    else:
+        recorder.plan(["device"])
+        recorder.environment["effort"] = effort.document()
+        torch = importlib.import_module("torch")
+        if not find_device(claims, recorder, torch, read_hardware(Machine())):
+            return
+    for named in CHECK_SESSIONS[session].records:
+        # Imported when it is run: importing most of them is importing torch, which `load` has to
+        # time and judge.
+        module, _, function = named.partition(":")
+        recorded = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
+        recorded(claims, recorder, effort)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks", description=__doc__)
+    parser.add_argument("sessions", nargs="+", choices=tuple(CHECK_SESSIONS), metavar="SESSION")
+    parser.add_argument(
+        "--claims", type=Path, required=True, help="what the image is said to hold (JSON)"
+    )
+    parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
+    add_effort_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    with visible_output():
+        sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""One architecture on a device: built small, fed, and judged layer by layer and from end to end."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.architectures.feeding import feeds
+from warpfront_checks.architectures.float64_mode import PreserveFloat64
+from warpfront_checks.architectures.roster import Architecture
+from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
+from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
+from warpfront_checks.models.replaying import (
+    JudgedTensor,
+    Precision,
+    judge_layers,
+)
+from warpfront_checks.models.specimens import Specimen, judge_ends
+from warpfront_checks.models.watching import Pass, watch
+
+_REASONS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedModel:
+    """An architecture that the CPU can run: model, inputs, and which layers can be judged."""
+
+    built: Built
+    specimen: Specimen
+    layers: Layers
+    fed: Mapping[str, tuple[int, ...]]
+
+
+@dataclass
+class PassJudgement:
+    """What a pass on the device came to. `left_out` are layers that were run and not judged, with
+    the reason of each.
+    """
+
+    rows: list[JudgedTensor] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    layers: int = 0
+    whole: str = ""
+
+
+def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> FedModel:
+    """The first small model and the first inputs that the CPU computes forward and backward.
+
+    Raises `NotBuiltError` with what the library said to the others.
+    """
+    said: dict[str, int] = {}
+    # Of the processor, not of the wall: on a loaded machine a wall says nothing of a model.
+    until = time.process_time() + patience
+    for built in ways_to_build(architecture, seed):
+        if isinstance(built, Exception):
+            said[_first_line(built)] = len(said)
+            continue
+        for feed in feeds(built.model, built.config, seed):
+            if time.process_time() > until:
+                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(said)}")
+            try:
+                return _tried(built, feed)
+            except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
+                said[_first_line(error)] = len(said)
+    last = (
+        "; ".join(list(said)[:_REASONS]) or "the library's class takes nothing that is known here"
+    )
+    raise NotBuiltError(last)
+
+
+def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
+    model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
+    _, loss = model(*inputs)
+    loss.backward()
+    model.zero_grad(set_to_none=True)
+    how = Precision(dtype=torch.float32)
+    name = built.architecture.title
+    return FedModel(
+        built=built,
+        specimen=Specimen(family=name, model=model, inputs=inputs, how=how),
+        layers=observed_layers(model, inputs),
+        fed={name: tuple(value.shape) for name, value in feed.items()},
+    )
+
+
+def in_dtype(tried: FedModel, dtype: torch.dtype) -> Specimen:
+    """The same model and inputs, rounded to what is sent."""
+    if dtype == torch.float32:
+        return tried.specimen
+    own = tried.specimen
+    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in own.inputs)
+    model = copy.deepcopy(own.model).to(dtype)
+    return Specimen(family=own.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
+
+
+def judge_pass(tried: FedModel, device: str, dtype: torch.dtype = torch.float32) -> PassJudgement:
+    """Forward and backward: every layer from its own inputs, then from end to end."""
+    specimen = in_dtype(tried, dtype)
+    model, inputs = specimen.sent(device)
+    own = dict(model.named_modules())
+    names = [n for n in tried.layers.judged if _may_judge(n, tried.layers, dtype)]
+    found = watch(model, inputs, {name: own[name] for name in names}, specimen.scale)
+    judged = PassJudgement(left_out=dict(tried.layers.refused))
+    judged.rows += _placed(found, device)
+    judged.rows += list(_layer_rows(found, specimen, tried, names, judged))
+    judged.rows += list(_whole_rows(found, specimen, tried, judged))
+    judged.unused = tuple(
+        name.removeprefix("body.")
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and name not in found.gradients
+    )
+    return judged
+
+
+def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
+    """In 16 bits a choice by number may fall either way, and what is around it with it."""
+    return dtype == torch.float32 or name not in layers.choosing
+
+
+def _layer_rows(
+    found: Pass, specimen: Specimen, tried: FedModel, names: list[str], judged: PassJudgement
+) -> Iterator[JudgedTensor]:
+    modules = dict(specimen.model.named_modules())
+    sent = {name: modules[name] for name in names}
+    behind: list[list[JudgedTensor]] = []
+    for call in found.calls:
+        if call.output is None:
+            continue
+        try:
+            with PreserveFloat64():
+                rows = judge_layers((call,), sent, found, specimen.how)
+        except Exception as error:  # noqa: BLE001 - a layer that cannot be run again is named as such
+            judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
+            continue
+        judged.layers += 1
+        lent = tried.layers.is_lent
+        rows = [
+            row for row in rows if not lent(call.layer, row.tensor.removeprefix("gradient of "))
+        ]
+        yield from rows[:1]
+        # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
+        behind.append([] if call.layer in tried.layers.choosing else rows[1:])
+    for rows in reversed(behind):
+        yield from rows
+
+
+def _whole_rows(
+    found: Pass, specimen: Specimen, tried: FedModel, judged: PassJudgement
+) -> Iterator[JudgedTensor]:
+    if tried.layers.random:
+        judged.whole = "the model draws random numbers"
+        return
+    if tried.layers.choosing and specimen.how.dtype != torch.float32:
+        judged.whole = "the model chooses by number"
+        return
+    try:
+        with PreserveFloat64():
+            _ = specimen.exact, specimen.same_dtype
+    except Exception as error:  # noqa: BLE001 - what a model refuses in float64 is said
+        judged.whole = f"not computed in float64: {_first_line(error)}"
+        return
+    yield from judge_ends(found, specimen, PreserveFloat64)
+
+
+def _placed(found: Pass, device: str) -> Iterator[JudgedTensor]:
+    elsewhere = sorted(found.places - {device})
+    if elsewhere:
+        fault = f"computed on {', '.join(elsewhere)}, not on {device}"
+        yield JudgedTensor(layer="device", tensor="all", used=1e300, fault=fault)
+
+
+def _first_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:200]}"
+
+
+def document_of(tried: FedModel, judged: PassJudgement) -> dict[str, Any]:
+    """What a results file has of a pass."""
+    first = next((row for row in judged.rows if row.fault), None)
+    used = [row.used for row in judged.rows]
+    return {
+        "manner": tried.built.manner,
+        "model": tried.built.architecture.model,
+        "parameters": tried.built.parameters,
+        "fed": {name: list(shape) for name, shape in tried.fed.items()},
+        "layers": judged.layers,
+        "tensors": len(judged.rows),
+        "largest_share": float(f"{max(used, default=0.0):.3g}"),
+        "fault": first.fault.replace("body.", "") if first else "",
+        "first_over": first.layer.removeprefix("body.") if first else "",
+        "unused": list(judged.unused),
+        "left_out": {k.removeprefix("body."): v for k, v in judged.left_out.items()},
+        "whole_left_out": judged.whole,
+    }

@@ -1,0 +1,251 @@
+"""The architectures of a library, each in a child process: which run, and run right.
+
+Part of the `models` session where the image has the library, and a run of its own by
+`python -m warpfront_checks architectures`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import queue
+import resource
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.architectures.library_options import (
+    Library,
+    add_library_options,
+    parsed_library,
+)
+from warpfront_checks.architectures.roster import (
+    Architecture,
+    LibraryError,
+    architectures,
+    chosen,
+    library_version,
+)
+from warpfront_checks.architectures.small_models import exceptions
+from warpfront_checks.architectures.worker import QUIET
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.children import DONE, Returned, each_in_a_child
+from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.results import (
+    ERROR,
+    PASSED,
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
+
+WORKER = "warpfront_checks.architectures.worker"
+_MOST_WORKERS = 4
+_SHARE_OF_PATIENCE = 0.6
+
+
+def main(arguments: list[str]) -> int:
+    """`architectures --claims FILE --results FOLDER [options]`; exits 2 if it could not begin."""
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks architectures")
+    parser.add_argument("--claims", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    add_library_options(parser)
+    options = parser.parse_args(arguments)
+    os.environ.update(QUIET)
+    try:
+        asked = parsed_library(options)
+        claims = read_claims(options.claims)
+        options.results.mkdir(parents=True, exist_ok=True)
+        recorder = Recorder(session="models", target=claims.target, folder=options.results)
+        if not _is_here(claims, recorder):
+            return 0 if recorder.finish() else 1
+        record_architectures(claims, recorder, asked)
+    except (ClaimsError, LibraryError, ValueError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0 if recorder.finish() else 1
+
+
+def _is_here(claims: Claims, recorder: Recorder) -> bool:
+    """The claimed device, found as every session finds it: else nothing is run in its place."""
+    import torch  # noqa: PLC0415 - what is asked wrongly is said without waiting for it
+
+    from warpfront_checks.claimed_device import find_device  # noqa: PLC0415
+    from warpfront_checks.hardware import Machine, read_hardware  # noqa: PLC0415
+
+    recorder.plan(["device"])
+    return find_device(claims, recorder, torch, read_hardware(Machine()))
+
+
+def begin_usual(
+    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+) -> tuple[list[Check], Callable[[], None]]:
+    """In `verify`: the types that most use, where the image has the library. Children have them
+    from now on, each check waits for its own; and what waits until the children have ended.
+    """
+    if find_spec("transformers") is None:
+        return [], lambda: None
+    usual = tuple(exceptions()["usual"])
+    names = usual[:2] if effort and effort.quick else usual
+    modes = ("float32",) if effort and effort.quick else ("float32", "training", "generate")
+    asked = Library(library="transformers", architectures=names, modes=modes)
+    checks, waiting = _begin(claims, recorder, asked, seed=effort.seeds[0] if effort else 0)
+    return checks, waiting.end
+
+
+def record_architectures(claims: Claims, recorder: Recorder, asked: Library, seed: int = 0) -> None:
+    """One check a type; where all are asked for, one more a kind, that as many ran as ever did."""
+    before = _children_seconds()
+    checks, waiting = _begin(claims, recorder, asked, seed)
+    recorder.run(checks)
+    waiting.end()
+    recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
+
+
+def _begin(
+    claims: Claims, recorder: Recorder, asked: Library, seed: int
+) -> tuple[list[Check], _Waiting]:
+    found, missing = chosen(architectures(), asked.architectures, asked.kinds)
+    recorder.environment[asked.library] = library_version()
+    left_out = _excluded(found) if asked.architectures == ("all",) else {}
+    for title, reason in left_out.items():
+        recorder.note_unclaimed(title, reason)
+    run = [one for one in found if one.title not in left_out]
+    items = [_item(one, claims, asked, seed) for one in run]
+    waiting = _Waiting(items, asked)
+    checks = [
+        Check(name=f"architecture {one.title}", find=partial(waiting.finding, item))
+        for one, item in zip(run, items, strict=True)
+    ]
+    checks += [_missing(name, asked.library) for name in missing]
+    if asked.architectures == ("all",):
+        checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
+    return checks, waiting
+
+
+def _children_seconds() -> float:
+    """What ended children took of processors: on a machine with other work, a wall says little."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _excluded(found: Sequence[Architecture]) -> Mapping[str, str]:
+    reasons = {
+        f"{entry['kind']} {entry['name']}": f"{entry['reason']} ({entry['dated']})"
+        for entry in exceptions()["excluded"]
+    }
+    return {one.title: reasons[one.title] for one in found if one.title in reasons}
+
+
+def _item(one: Architecture, claims: Claims, asked: Library, seed: int) -> dict[str, Any]:
+    return {
+        **vars(one),
+        "device": claims.device,
+        "modes": list(asked.modes),
+        "seed": seed,
+        "patience": asked.limit_seconds * _SHARE_OF_PATIENCE,
+    }
+
+
+class _Waiting:
+    """Several children side by side; who asks for an item waits until one has it."""
+
+    def __init__(self, items: Sequence[Mapping[str, Any]], asked: Library) -> None:
+        count = asked.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
+        self._answers = {_key(item): queue.Queue[Returned](1) for item in items}
+        self._threads: list[threading.Thread] = []
+        for place in range(min(count, len(items))):
+            share = list(items[place::count])
+            arguments = (share, asked.limit_seconds)
+            self._threads.append(threading.Thread(target=self._run, args=arguments, daemon=True))
+            self._threads[-1].start()
+
+    def end(self) -> None:
+        """Until the children have ended: what they took is told by then."""
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, share: list[Mapping[str, Any]], seconds: float) -> None:
+        quiet = {**QUIET, "OMP_NUM_THREADS": "1"}
+        try:
+            for returned in each_in_a_child(WORKER, share, seconds=seconds, environment=quiet):
+                self._answers[_key(returned.item)].put(returned)
+        finally:
+            # Who waits for what will not come is told so.
+            for place, item in enumerate(share):
+                ended = Returned(item=item, place=place, how="lost", seconds=0.0, document={})
+                with contextlib.suppress(queue.Full):
+                    self._answers[_key(item)].put_nowait(ended)
+
+    def finding(self, item: Mapping[str, Any]) -> CheckFinding:
+        return finding_of_child(self._answers[_key(item)].get())
+
+
+def _key(item: Mapping[str, Any]) -> str:
+    return f"{item['kind']} {item['name']}"
+
+
+def finding_of_child(returned: Returned) -> CheckFinding:
+    """A type's outcome is its worst mode's; a child that died is an error of its type."""
+    if returned.how != DONE:
+        reason = f"{returned.how}: {returned.reason}"
+        return CheckFinding(outcome=ERROR, reason=reason, details={"ended": returned.how})
+    document = dict(returned.document)
+    outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
+    said = reason if outcome != PASSED else _praise(document)
+    return CheckFinding(outcome=outcome, reason=said, details=document)
+
+
+def _praise(document: Mapping[str, Any]) -> str:
+    """Of a type that passed: how many layers were judged, and which parameters nothing used."""
+    modes: Mapping[str, Any] = document["modes"]
+    first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
+    unused = first.get("unused", [])
+    more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
+    return f"{first.get('layers', 0)} layers judged{more}"
+
+
+def _missing(name: str, library: str) -> Check:
+    reason = f"{library} {library_version()} has no architecture {name!r}"
+    return Check(name=f"architecture {name}", find=lambda: unavailable(reason))
+
+
+def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:
+    names = {f"architecture {one.title}" for one in run if one.kind == kind}
+
+    def find() -> CheckFinding:
+        counts = Counter(outcome for name, outcome in recorder.found if name in names)
+        ran = counts[PASSED]
+        least, since = floor_of(kind, library_version())
+        details = {"ran": ran, "of": len(names), "least": least, "since": since}
+        if ran < least:
+            reason = f"{ran} of {len(names)} run; with {since} it was {least}"
+            return failed(reason, **details)
+        return passed(f"{ran} of {len(names)} run and are right", **details)
+
+    return Check(name=f"count of {kind}", find=find)
+
+
+def floor_of(kind: str, version: str) -> tuple[int, str]:
+    """How many of a kind have run with the newest release that is not newer than this one."""
+    own = _release(version)
+    known = [
+        (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))
+        for entry in exceptions()["floors"]
+    ]
+    _, least, since = max((one for one in known if one[0] <= own), default=((), 0, "no release"))
+    return least, since
+
+
+def _release(version: str) -> tuple[int, ...]:
+    parts: Iterator[str] = iter(version.split("."))
+    return tuple(int(part) for part in parts if part.isdecimal())

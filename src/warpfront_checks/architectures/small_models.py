@@ -1,0 +1,129 @@
+"""One architecture, built small with random weights: configuration, exceptions, model. Edge."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from warpfront_checks.architectures.roster import Architecture
+from warpfront_checks.architectures.shrinking import MANNERS, Manner, small_values
+
+EXCEPTIONS = Path(__file__).with_name("exceptions.json")
+# Larger than this, a model was not made small.
+MOST_PARAMETERS = 30_000_000
+# What a library adds to weights that it begins at 0 or 1, so that no branch is closed by its gate.
+_STIRRED = 0.1
+
+
+class NotBuiltError(Exception):
+    """No way of making it small gave a model; the message has each one's reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A small model on the CPU in float32, and the way in which it was made small."""
+
+    architecture: Architecture
+    model: nn.Module
+    config: Any
+    manner: str
+    parameters: int
+
+
+def exceptions() -> Mapping[str, Any]:
+    """The data file: values by type, exclusions with reasons, and how many have to run."""
+    document: Mapping[str, Any] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
+    return document
+
+
+def ways_to_build(architecture: Architecture, seed: int) -> Iterator[Built | Exception]:
+    """A model for each manner in which the library accepts the sizes, else what it said."""
+    for manner in MANNERS:
+        yield _attempted(architecture, manner, seed)
+
+
+def _attempted(architecture: Architecture, manner: Manner, seed: int) -> Built | Exception:
+    try:
+        return _build(architecture, manner, seed)
+    except Exception as error:  # noqa: BLE001 - whatever a library refuses with; the next is tried
+        return error
+
+
+def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
+    library: Any = importlib.import_module("transformers")
+    model_class = getattr(library, architecture.model)
+    config = small_config(architecture, model_class, manner)
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in model_class(config).parameters())
+    if parameters > MOST_PARAMETERS:
+        raise NotBuiltError(f"{parameters:,} parameters")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: nn.Module = model_class(config)
+        _stir(model)
+    return Built(
+        architecture=architecture,
+        model=model.float().eval(),
+        config=config,
+        manner=manner.name,
+        parameters=parameters,
+    )
+
+
+def small_config(architecture: Architecture, model_class: Any, manner: Manner) -> Any:
+    """The configuration that the class of models takes, which may be a part of its type's."""
+    automatic: Any = importlib.import_module("transformers.models.auto.configuration_auto")
+    config_class = automatic.CONFIG_MAPPING[architecture.name]
+    wanted = getattr(model_class, "config_class", None)
+    given, changed = _exceptional(architecture.name)
+    try:
+        default = config_class(**given)
+    except Exception:  # whatever a library refuses with
+        # One that has no default of its own, for it holds others': the class's is one of those.
+        if wanted in (None, config_class):
+            raise
+        config_class, default = wanted, wanted()
+    small = small_values(default, manner)
+    values = _merged(_merged(given, small), changed)
+    if architecture.kind == "causal" and not values.get("is_encoder_decoder"):
+        values["is_decoder"] = True
+    config = config_class(**values)
+    if wanted is None or isinstance(config, wanted):
+        return config
+    parts = [part for part in vars(config).values() if isinstance(part, wanted)]
+    return parts[0] if parts else config
+
+
+def _exceptional(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What its default configuration is made with, and what of the small one is changed."""
+    for entry in exceptions()["values"]:
+        if entry["name"] == name:
+            return entry.get("default", {}), entry.get("values", {})
+    return {}, {}
+
+
+def _merged(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for name, value in changed.items():
+        own = merged.get(name)
+        if isinstance(own, dict) and isinstance(value, Mapping) and value:
+            merged[name] = _merged(own, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _stir(model: nn.Module) -> None:
+    """Zeros and ones that a library begins with would hide what is behind them."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            flat = parameter.is_floating_point() and parameter.numel() > 1
+            if flat and float(parameter.std()) == 0.0:
+                parameter.add_(torch.randn_like(parameter), alpha=_STIRRED)

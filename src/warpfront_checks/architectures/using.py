@@ -1,0 +1,264 @@
+"""What else is done with a model: trained, generating, spread over devices, with each attention
+that the library can choose, compiled. Each judged against float64 on the CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.architectures.architecture_runs import FedModel
+from warpfront_checks.architectures.float64_mode import PreserveFloat64
+from warpfront_checks.models.replaying import JudgedTensor, first_over, judge_whole
+from warpfront_checks.models.specimens import Specimen
+from warpfront_checks.models.training import judge_training
+from warpfront_checks.models.watching import run_plainly
+from warpfront_checks.operations import R, rounding_unit
+from warpfront_checks.results import FAILED, PASSED, UNAVAILABLE
+
+NEW_TOKENS = 4
+_BOTH = (torch.float64, torch.float32)
+IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+# A cache changes the order in which numbers are added, and nothing else.
+_OTHER_ORDER = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeOutcome:
+    """Of one mode: passed, failed or unavailable, with a reason and small values."""
+
+    outcome: str
+    reason: str = ""
+    details: Mapping[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"outcome": self.outcome, "reason": self.reason, **self.details}
+
+
+def _no(reason: str, **details: Any) -> ModeOutcome:
+    return ModeOutcome(outcome=UNAVAILABLE, reason=reason, details=details)
+
+
+def _of_rows(rows: list[JudgedTensor], **details: Any) -> ModeOutcome:
+    first = first_over(rows)
+    details["largest_share"] = float(f"{max((row.used for row in rows), default=0.0):.3g}")
+    if first is None:
+        return ModeOutcome(outcome=PASSED, details=details)
+    fault = first.fault.replace("body.", "")
+    return ModeOutcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
+
+
+def train(tried: FedModel, device: str) -> ModeOutcome:
+    """Steps of AdamW, in the model's own training mode where that draws no numbers."""
+    own = tried.specimen
+    if tried.layers.random:
+        return _no("the model draws random numbers")
+    model = copy.deepcopy(own.model).train()
+    before = torch.get_rng_state()
+    model(*own.inputs)
+    drawn = not torch.equal(before, torch.get_rng_state())
+    specimen = Specimen(
+        family=own.family, model=model.eval() if drawn else model, inputs=own.inputs, how=own.how
+    )
+    with PreserveFloat64():
+        rows = judge_training(specimen, device, lambda _: None)
+    return _of_rows(rows, mode="evaluation" if drawn else "training")
+
+
+def generate(tried: FedModel, device: str) -> ModeOutcome:
+    """Greedy tokens with a cache, against one pass over the whole text without."""
+    body: Any = tried.specimen.model.body
+    if not _generates(body):
+        return _no("the class does not generate")
+    feed = dict(zip(tried.specimen.model.names, tried.specimen.inputs, strict=True))
+    feed.pop("decoder_input_ids", None)
+    model: Any = copy.deepcopy(body).to(device).eval()
+    found = _generated(model, {name: value.to(device) for name, value in feed.items()})
+    tokens = found.sequences.cpu()
+    steps = torch.stack([step.detach().cpu().double() for step in found.logits], dim=1)
+    exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
+    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, found.logits[0].dtype)
+
+
+def _generates(body: Any) -> bool:
+    can = getattr(body, "can_generate", None)
+    return bool(can and can()) and hasattr(body, "generate")
+
+
+def _generated(model: Any, feed: Mapping[str, Tensor]) -> Any:
+    own = model.generation_config
+    own.eos_token_id = own.forced_eos_token_id = None
+    for name in ("pad_token_id", "decoder_start_token_id"):
+        if getattr(own, name, None) is None:
+            setattr(own, name, 0)
+    with torch.no_grad():
+        return model.generate(
+            **feed,
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+
+
+def _read_at_once(
+    body: Any, feed: Mapping[str, Tensor], tokens: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """The logits from which each new token was taken, by one pass on the CPU."""
+    own = copy.deepcopy(body)
+    given = dict(feed)
+    name = "decoder_input_ids" if own.config.is_encoder_decoder else "input_ids"
+    given[name] = tokens[:, :-1]
+    own = own.to(dtype)
+    given = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
+    with torch.no_grad(), PreserveFloat64():
+        logits: Tensor = own(**given, use_cache=False).logits
+    return logits[:, -NEW_TOKENS:].double()
+
+
+def _compared(
+    tokens: Tensor, steps: Tensor, exact: Tensor, same: Tensor, dtype: torch.dtype
+) -> ModeOutcome:
+    if steps.shape != exact.shape:
+        reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
+        return ModeOutcome(outcome=FAILED, reason=reason, details={})
+    unit = rounding_unit(dtype)
+    base = max(_rms(same - exact), unit * _rms(exact))
+    share = _rms(steps - exact) / (base * R[dtype] * _OTHER_ORDER)
+    gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
+    allowed = 2 * base * R[dtype] * _OTHER_ORDER * math.sqrt(exact.shape[-1])
+    details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
+    if not share <= 1:
+        reason = f"logits of cached steps are {share:.3g} of what rounding allows"
+        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
+    if float(gaps.max()) > allowed:
+        reason = f"a token whose logit is {float(gaps.max()):.3g} below the largest"
+        return ModeOutcome(outcome=FAILED, reason=reason, details=details)
+    return ModeOutcome(outcome=PASSED, details=details)
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def spread(tried: FedModel, device: str) -> ModeOutcome:
+    """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
+    if find_spec("accelerate") is None:
+        return _no("accelerate is not installed")
+    reference = _answer(tried, copy.deepcopy(tried.specimen.model.body).to(device), device)
+    details: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        tried.specimen.model.body.save_pretrained(name)
+        for count, memory in ((1, None), (2, _two_places(tried, device))):
+            model = _loaded(tried, name, memory)
+            spread_over = getattr(model, "hf_device_map", None) or {"": device}
+            places = sorted({str(one) for one in spread_over.values()})
+            details[f"places {count}"] = places
+            if len(places) < count:
+                details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
+            row = _same_answer(_answer(tried, model, device), reference, count)
+            if row:
+                return ModeOutcome(outcome=FAILED, reason=row, details=details)
+    return ModeOutcome(outcome=PASSED, details=details)
+
+
+def _two_places(tried: FedModel, device: str) -> dict[int | str, int]:
+    """Two devices where there are two; else the device and the host, or the host and the disk."""
+    half = 2 * tried.built.parameters
+    if device == "cpu":
+        return {"cpu": half}
+    many = torch.cuda.device_count() if device == "cuda" else 1
+    return {0: half, 1: 8 * half} if many > 1 else {0: half, "cpu": 8 * half}
+
+
+def _loaded(tried: FedModel, folder: str, memory: dict[int | str, int] | None) -> Any:
+    model_class: Any = type(tried.specimen.model.body)
+    options: dict[str, Any] = {"device_map": "auto", "local_files_only": True}
+    if memory:
+        offload = Path(folder) / "offload"
+        options |= {"max_memory": memory, "offload_folder": str(offload)}
+    return model_class.from_pretrained(folder, dtype=torch.float32, **options).eval()
+
+
+def _answer(tried: FedModel, model: Any, device: str) -> Tensor:
+    from warpfront_checks.architectures.watched import floating  # noqa: PLC0415
+
+    names = tried.specimen.model.names
+    with torch.no_grad():
+        feed = {n: x.to(device) for n, x in zip(names, tried.specimen.inputs, strict=True)}
+        return torch.cat([one.flatten().cpu() for one in floating(model(**feed))])
+
+
+def _same_answer(found: Tensor, reference: Tensor, count: int) -> str:
+    if found.shape != reference.shape:
+        return f"in {count} places: {tuple(found.shape)} numbers, in one {tuple(reference.shape)}"
+    wide, exact = found.double(), reference.double()
+    off = _rms((wide - exact).nan_to_num()) / max(_rms(exact.nan_to_num()), 1e-30)
+    allowed = R[reference.dtype] * rounding_unit(reference.dtype) * 64
+    if not off <= allowed:
+        return f"in {count} places: off by {off:.3g} of the answer ({allowed:.3g} allowed)"
+    return ""
+
+
+def attend(tried: FedModel, device: str) -> ModeOutcome:
+    """By each implementation of attention: computed, refused with the library's reason, wrong."""
+    said: dict[str, str] = {}
+    wrong = ""
+    with PreserveFloat64():
+        exact, same = tried.specimen.exact, tried.specimen.same_dtype
+    for name in IMPLEMENTATIONS:
+        if name == "flex_attention" and device == "cpu":
+            said[name] = "not tried: it has no backward pass on the CPU, and a minute's compiling"
+            continue
+        model, inputs = tried.specimen.sent(device)
+        try:
+            model.body.set_attn_implementation(name)
+            found = run_plainly(model, model, inputs)
+        except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
+            said[name] = f"refused: {' '.join(str(error).split())[:160]}"
+            continue
+        row = first_over(judge_whole(found, exact, same, tried.specimen.how))
+        said[name] = row.fault if row else "computed"
+        wrong = wrong or (f"{name}: {row.fault}" if row else "")
+    if wrong:
+        return ModeOutcome(outcome=FAILED, reason=wrong, details={"attention": said})
+    if "computed" not in said.values():
+        return _no("no implementation is taken", attention=said)
+    return ModeOutcome(outcome=PASSED, details={"attention": said})
+
+
+def compiled(tried: FedModel, device: str) -> ModeOutcome:
+    """By `torch.compile`, with whatever breaks of the graph the library's code makes."""
+    from warpfront_checks.models.wrapped import (  # noqa: PLC0415
+        missing_compiler,
+        run_compiled,
+    )
+
+    if obstacle := missing_compiler(device):
+        return _no(f"torch.compile cannot work: {obstacle}")
+    model, inputs = tried.specimen.sent(device)
+    found = run_plainly(run_compiled(model, device, whole=False), model, inputs)
+    with PreserveFloat64():
+        exact, same = tried.specimen.exact, tried.specimen.same_dtype
+    return _of_rows(judge_whole(found, exact, same, tried.specimen.how))
+
+
+USES: Mapping[str, Callable[[FedModel, str], ModeOutcome]] = {
+    "training": train,
+    "generate": generate,
+    "device_map": spread,
+    "attention": attend,
+    "compiled": compiled,
+}

@@ -1,0 +1,158 @@
+"""A library's model as the layer oracle takes one: one answer and one loss, and of its layers those
+that can be run again from what they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpfront_checks.executing import tensors_in
+
+# What is larger only masks something out, and its square would be no number.
+_LOUDEST = 1e4
+# Operations that choose by number: a tie that another device breaks is no fault.
+_CHOICES = ("topk", "sort", "argsort", "argmax", "argmin", "kthvalue")
+_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
+
+
+class Answering(nn.Module):
+    """All floating outputs that have a gradient, flat in a row; the loss is their mean squared
+    distance from fixed numbers, so that no gradient is the same everywhere and nothing cancels.
+    """
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.body, self.names = model, names
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.body(**dict(zip(self.names, inputs, strict=True)))
+        answers = [one for one in floating(found) if one.requires_grad]
+        if not answers:
+            raise NoAnswerError("no output has a gradient")
+        answer = torch.cat([one.flatten() for one in answers])
+        # In float64 on the CPU, which every machine computes alike, and then moved.
+        places = torch.arange(answer.numel(), dtype=torch.float64)
+        target = torch.sin(places * 12.9898 + 1.0).to(answer.device, answer.dtype)
+        heard = answer.nan_to_num(0.0, 0.0, 0.0).clamp(-_LOUDEST, _LOUDEST)
+        wide = (heard - target).float() if answer.dtype != torch.float64 else heard - target
+        return answer, wide.square().mean()
+
+
+class NoAnswerError(Exception):
+    """A model that gives nothing that could be judged."""
+
+
+def floating(found: Any) -> Iterator[Tensor]:
+    """The floating tensors of nested outputs, in their order."""
+    return (one for one in tensors_in(found) if one.is_floating_point())
+
+
+@dataclass
+class Layers:
+    """Those that can be judged by themselves, and of the others why not. `choosing` choose by
+    number inside; `random` says that the whole model draws numbers. `borrowed` are parameters, each
+    with the layers that were at work when it was used by none of its own.
+    """
+
+    judged: dict[str, nn.Module] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    choosing: set[str] = field(default_factory=set)
+    random: bool = False
+    borrowed: dict[str, list[frozenset[str]]] = field(default_factory=dict)
+
+    def is_lent(self, layer: str, parameter: str) -> bool:
+        """Whether a layer's parameter is used outside of it too, a table of words as a head say:
+        its gradient is then more than what came back through the layer, and the whole's business.
+        """
+        return any(layer not in inside for inside in self.borrowed.get(f"{layer}.{parameter}", ()))
+
+
+def observed_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Layers:
+    """What a pass on the CPU shows of each module."""
+    observer = _Observer(model)
+    before = torch.get_rng_state()
+    try:
+        with torch.no_grad(), observer:
+            model.body(**dict(zip(model.names, inputs, strict=True)))
+    finally:
+        observer.leave()
+    observer.layers.random = not torch.equal(before, torch.get_rng_state())
+    return observer.layers
+
+
+class _Observer(TorchDispatchMode):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.layers = Layers()
+        self._inside: list[tuple[str, Tensor]] = []
+        self._owned: dict[int, list[tuple[str, str]]] = {}
+        for layer, module in model.body.named_modules(prefix="body"):
+            for name, one in module.named_parameters(recurse=False):
+                self._owned.setdefault(id(one), []).append((layer, name))
+        self._handles = [
+            handle
+            for name, module in model.body.named_modules(prefix="body")
+            if name != "body" and not isinstance(module, nn.Identity)
+            for handle in (
+                module.register_forward_pre_hook(self._before(name), with_kwargs=True),
+                module.register_forward_hook(self._after(name, module)),
+            )
+        ]
+
+    def leave(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function.overloadpacket.__name__ in _CHOICES:
+            self.layers.choosing.update(name for name, _ in self._inside)
+        inside = frozenset(name for name, _ in self._inside)
+        for one in args:
+            for layer, name in self._owned.get(id(one), ()) if isinstance(one, Tensor) else ():
+                if layer not in inside:
+                    self.layers.borrowed.setdefault(f"{layer}.{name}", []).append(inside)
+        return function(*args, **(kwargs or {}))
+
+    def _before(self, name: str) -> Any:
+        def hook(_: nn.Module, args: Any, options: Any) -> None:
+            self._inside.append((name, torch.get_rng_state()))
+            for one in (*args, *options.values()):
+                if odd := _odd(one):
+                    self.layers.refused.setdefault(name, f"takes {odd}")
+
+        return hook
+
+    def _after(self, name: str, module: nn.Module) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            _, state = self._inside.pop()
+            first = output[0] if type(output) is tuple and output else output
+            if not isinstance(first, Tensor) or first.is_complex():
+                what = type(output).__name__ if first is output else "no tensor of real numbers"
+                self.layers.refused.setdefault(name, f"gives {what}")
+            elif not torch.equal(state, torch.get_rng_state()):
+                self.layers.refused.setdefault(name, "draws random numbers")
+            if name not in self.layers.refused:
+                self.layers.judged[name] = module
+            else:
+                self.layers.judged.pop(name, None)
+
+        return hook
+
+
+def _odd(value: Any) -> str:
+    """The name of a type that a pass cannot be repeated from, if there is one inside."""
+    if isinstance(value, (Tensor, *_PLAIN)):
+        return ""
+    if type(value) in (tuple, list):
+        return next(filter(None, map(_odd, value)), "")
+    if type(value) is dict:
+        return next(filter(None, map(_odd, value.values())), "")
+    return type(value).__name__

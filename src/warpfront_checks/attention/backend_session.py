@@ -1,0 +1,268 @@
+"""The `attention` session: every way to compute attention, with every kind of case, each in a child
+process: computed, refused with a reason, wrong, crashed, hung, or silently by another's kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from warpfront_checks.attention.backend_worker import ANOTHER, COMPUTED, REFUSED, WRONG
+from warpfront_checks.attention.backends import MASKS, TIERS, Tier
+from warpfront_checks.attention.fallback import fallback_text
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child
+from warpfront_checks.claims import Claims
+from warpfront_checks.parallel_checks import lanes_for
+from warpfront_checks.results import (
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    judged,
+    passed,
+    write_json,
+)
+
+CHILD = "warpfront_checks.attention.backend_worker"
+EXAMPLE = "attention_example.py"
+WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
+# An odd length, so that no tile is full.
+LENGTHS = {"cpu": 65, "cuda": 129, "hpu": 129, "xpu": 129}
+TIMED_LENGTHS = {"cpu": 512, "cuda": 2048, "hpu": 2048, "xpu": 2048}
+DTYPES_OF = {
+    "cpu": ("float32", "bfloat16"),
+    "cuda": ("bfloat16", "float16", "float32"),
+    "hpu": ("bfloat16", "float32"),
+    "xpu": ("bfloat16", "float16", "float32"),
+}
+CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
+# torch 2.13's profiler else prints two lines for each operation.
+QUIET = {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
+REPETITIONS, QUICK_REPETITIONS = 7, 3
+_TIMED = {
+    "width": 64,
+    "mask": "causal",
+    "heads": 8,
+    "grouped": 8,
+    "backward": True,
+    "timed": True,
+}
+BAD = (WRONG, "crashed", "hung", ANOTHER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One case of a tier: what it was, and what came of it."""
+
+    case: Mapping[str, Any]
+    outcome: str
+    reason: str = ""
+    kernels: tuple[str, ...] = ()
+    share: float = 0.0
+
+    @property
+    def title(self) -> str:
+        heads = "grouped" if self.case["grouped"] != self.case["heads"] else "equal heads"
+        way = "backward" if self.case["backward"] else "forward"
+        return (
+            f"{self.case['dtype']} width {self.case['width']}, {self.case['mask']}, {heads}, {way}"
+        )
+
+
+def record_attention(
+    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+) -> None:
+    """One check a tier that is present, and one for the order in which they are fast."""
+    effort = effort or CheckOptions()
+    record_tiers(claims, recorder, effort, tuple(TIERS.values()))
+
+
+def record_tiers(
+    claims: Claims,
+    recorder: Recorder,
+    effort: CheckOptions,
+    tiers: Sequence[Tier],
+    seconds: float = 0.0,
+) -> None:
+    recorder.environment["flash implementations"] = _registered()
+    present = []
+    for tier in tiers:
+        if absent := tier.absence(claims.device):
+            recorder.note_unclaimed(f"tier {tier.name}", absent)
+        else:
+            present.append(tier)
+    found: dict[str, list[Ran]] = {}
+    begun = [
+        _children(
+            claims.device,
+            list(cases_of(tier, claims.device, effort)),
+            seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS),
+            1 if effort.quick else tier.lanes,
+        )
+        for tier in present
+    ]
+    checks = [
+        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, found))
+        for tier, returned in zip(present, begun, strict=True)
+    ]
+    folder = recorder.path.parent
+    time_tiers = partial(_time_tiers, claims.device, effort, seconds or COMPILED_SECONDS)
+    # Quickly, beside the cases: the start and the compiler are most of what it waits for.
+    early = time_tiers(present) if effort.quick else None
+
+    def timings(right: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
+        return early or time_tiers(right)
+
+    order = partial(_find_order, present, claims, timings, found, folder)
+    recorder.run([*checks, Check(name="order", find=order)])
+    write_json(folder / "attention-table.json", _table(found))
+
+
+def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str, Any]]:
+    """Width, mask, grouping, dtype, direction; few for what is compiled for every shape. Quickly:
+    every two values of two of these together, once.
+    """
+    axes: tuple[tuple[Any, ...], ...] = (
+        DTYPES_OF[device][: 1 if tier.compiled else None],
+        (64, 128) if tier.compiled else WIDTHS,
+        MASKS[:2] if tier.compiled else MASKS,
+        (HEADS, GROUPED),
+        (False, True),
+    )
+    for dtype, width, mask, grouped, backward in (
+        pairwise_product(axes) if effort.quick else itertools.product(*axes)
+    ):
+        asked = {"dtype": dtype, "width": width, "mask": mask, "grouped": grouped}
+        yield _item(tier, device, effort, **asked, backward=backward)
+
+
+def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Of the product of all axes so many that any two values of two axes meet: each time the row
+    in which most meet that have not, the first of these.
+    """
+    rows = [
+        (row, {(i, j, row[i], row[j]) for i in range(len(row)) for j in range(i)})
+        for row in itertools.product(*axes)
+    ]
+    missing = {pair for _, pairs in rows for pair in pairs}
+    while missing:
+        row, pairs = max(rows, key=lambda one: len(one[1] & missing))
+        missing -= pairs
+        yield row
+
+
+def _item(tier: Tier, device: str, effort: CheckOptions, **asked: Any) -> dict[str, Any]:
+    usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
+    repetitions = QUICK_REPETITIONS if effort.quick else REPETITIONS
+    own = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
+    usual["repetitions"] = repetitions
+    return {**usual, **own, **asked}
+
+
+def _find_tier(
+    tier: Tier, returned: Iterator[Returned], found: dict[str, list[Ran]]
+) -> CheckFinding:
+    found[tier.name] = runs = [_ran(one) for one in returned]
+    return finding_of_tier(runs)
+
+
+def _children(
+    device: str, items: Sequence[Any], seconds: float, lanes: int = 1
+) -> Iterator[Returned]:
+    """Forks where no driver is in use; this process computes nothing itself. Where a device is for
+    several processes, a child that begins now, for most of its time is its start.
+    """
+    if device != "cuda":
+        forked = device == "cpu"
+        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
+    lanes = max(1, min(lanes, lanes_for(device)))
+    begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
+    return (one.result() for one in begun)
+
+
+def _ran(returned: Any) -> Ran:
+    if returned.how != DONE:
+        return Ran(case=returned.item, outcome=returned.how, reason=returned.reason)
+    said = returned.document
+    return Ran(
+        case=returned.item,
+        outcome=said["outcome"],
+        reason=said.get("reason", ""),
+        kernels=tuple(said.get("kernels", ())),
+        share=said.get("share", 0.0),
+    )
+
+
+def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
+    """A refusal is an answer; what is wrong, crashes, hangs or is another's kernel is none."""
+    counts = Counter(run.outcome for run in runs)
+    refusals = Counter(run.reason for run in runs if run.outcome == REFUSED)
+    details: dict[str, object] = {
+        "outcomes": dict(counts),
+        "refused": dict(refusals),
+        "kernels": sorted({name for run in runs for name in run.kernels[:1]}),
+        "largest_share": max((run.share for run in runs), default=0.0),
+    }
+    bad = [f"{run.title}: {run.outcome}: {run.reason}" for run in runs if run.outcome in BAD]
+    if bad:
+        details["bad"] = bad[:12]
+    said = f"{counts[COMPUTED]} of {len(runs)} cases computed"
+    said = f"{said}, {counts[REFUSED]} refused" if refusals else said
+    return judged(bad, said, **details)
+
+
+def _time_tiers(
+    device: str, effort: CheckOptions, seconds: float, tiers: Sequence[Tier]
+) -> Iterator[tuple[Tier, Returned]]:
+    """One child for all: one after the other, and it starts once."""
+    asked = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
+    items = [_item(tier, device, effort, **asked) for tier in tiers]
+    return zip(tiers, _children(device, items, seconds), strict=True)
+
+
+def _find_order(
+    present: Sequence[Tier],
+    claims: Claims,
+    timings: Callable[[Sequence[Tier]], Iterator[tuple[Tier, Returned]]],
+    found: Mapping[str, Sequence[Ran]],
+    folder: Path,
+) -> CheckFinding:
+    """What each tier takes that was right wherever it computed; the example is written from it."""
+    right = [tier for tier in present if _is_right(found.get(tier.name, ()))]
+    took = {tier.name: float(one.document.get("seconds", 0)) for tier, one in timings(right)}
+    measured = [(tier.name, took[tier.name]) for tier in right if took[tier.name]]
+    if not measured:
+        return failed("no way to compute attention was right here")
+    (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
+    ordered = sorted(measured, key=lambda one: one[1])
+    said = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
+    said = f"{DTYPES_OF[claims.device][0]}, forward and backward: {said}"
+    return passed(said, seconds_of=dict(ordered))
+
+
+def _is_right(runs: Sequence[Ran]) -> bool:
+    return any(r.outcome == COMPUTED for r in runs) and not any(r.outcome in BAD for r in runs)
+
+
+def _table(found: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
+    """Every case of every tier, for who wants more than the checks say."""
+    return [
+        {"tier": tier, "case": run.title, "outcome": run.outcome, "reason": run.reason}
+        for tier, runs in found.items()
+        for run in runs
+    ]
+
+
+def _registered() -> list[str]:
+    """The flash implementations that torch itself lists, where it does."""
+    attention: Any = torch.nn.attention
+    listed = getattr(attention, "list_flash_attention_impls", None)
+    return [str(one) for one in listed()] if listed else []

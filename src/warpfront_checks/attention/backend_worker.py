@@ -1,0 +1,199 @@
+"""The child of the attention session: cases of one tier, each computed, judged, and its kernels
+read. `python -m warpfront_checks.attention.backend_worker JOB`
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.attention.backends import FUSED, RefusedError
+from warpfront_checks.children import serve
+from warpfront_checks.judge import element_fault
+from warpfront_checks.operations import Arithmetic, Budgeted, attention_budgets
+from warpfront_checks.precision import DTYPES, require_full_precision
+
+COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
+_ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
+_FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
+_SHOWN = 3
+_WARM = 2
+_HEAD_ROUNDING = 2.0**-9
+# What a library refuses with; anything else that it raises is a fault of its own.
+_REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
+
+Compute = Callable[..., Tensor]
+
+
+def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A case judged, or its time taken."""
+    module, _, name = item["tier"]["compute"].partition(":")
+    compute: Compute = getattr(importlib.import_module(module), name)
+    own = _CaseInputs(item)
+    if item["tier"]["compiled"]:
+        # Of more shapes than torch allows of one program, the rest runs as it is written: on an
+        # H100 8 of 16 cases did.
+        torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
+    try:
+        if item["timed"]:
+            return {"outcome": COMPUTED, "seconds": _timed(compute, own, item["repetitions"])}
+        return _judged(compute, own, item["tier"])
+    except _REFUSALS as error:
+        if _FATAL.search(str(error)):
+            raise
+        return {"outcome": REFUSED, "reason": f"{' '.join(str(error).split())[:300]}"}
+
+
+class _CaseInputs:
+    """The same numbers for every tier, rounded to what is sent."""
+
+    def __init__(self, item: Mapping[str, Any]) -> None:
+        self.device, self.kind, self.backward = item["device"], item["mask"], item["backward"]
+        self.dtype = DTYPES[item["dtype"]]
+        batch, length, heads, grouped = (
+            item[name] for name in ("batch", "length", "heads", "grouped")
+        )
+        generator = torch.Generator().manual_seed(item["seed"])
+        width = item["width"]
+        shapes = [(batch, count, length, width) for count in (heads, grouped, grouped, heads)]
+        drawn = [torch.randn(shape, generator=generator).to(self.dtype) for shape in shapes]
+        *self.tensors, self.cotangent = drawn
+        some = torch.rand(length, length, generator=generator) < 0.7
+        self.mask = (some | torch.eye(length, dtype=torch.bool)) if self.kind == "mask" else None
+
+    @property
+    def allowed(self) -> Tensor | None:
+        if self.kind == "causal":
+            length = self.tensors[0].shape[-2]
+            return torch.ones(length, length, dtype=torch.bool).tril()
+        return self.mask
+
+    def run(self, compute: Compute) -> tuple[Tensor, ...]:
+        leaves = [
+            x.detach().clone().to(self.device).requires_grad_(self.backward) for x in self.tensors
+        ]
+        mask = None if self.mask is None else self.mask.to(self.device)
+        output = compute(*leaves, self.kind, mask)
+        if not self.backward:
+            return (output,)
+        gradients = torch.autograd.grad(output, leaves, self.cotangent.to(self.device))
+        return (output.detach(), *gradients)
+
+
+def expected(
+    inputs: Sequence[Tensor], cotangent: Tensor, allowed: Tensor | None, how: Arithmetic
+) -> tuple[Budgeted, ...]:
+    """The output's budget and each gradient's; of heads that several queries share, their sum."""
+    q, k, v = inputs
+    group = q.shape[1] // k.shape[1]
+    wide = (q, *(x.repeat_interleave(group, 1) for x in (k, v)))
+    output, first, *shared = attention_budgets(wide, cotangent, how, allowed)
+    return (output, first, *(_shared(one, group) for one in shared))
+
+
+def _shared(one: Budgeted, group: int) -> Budgeted:
+    if group == 1:
+        return one
+
+    def summed(x: Tensor) -> Tensor:
+        return x.unflatten(1, (-1, group)).sum(2)
+
+    # Libraries round each head's gradient before they are added up, or do not.
+    bound = summed(one.bound + one.reference.abs() * _HEAD_ROUNDING)
+    return Budgeted(reference=summed(one.reference), bound=bound)
+
+
+def _judged(compute: Compute, own: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
+    names, found = _profiled(lambda: own.run(compute), own.device)
+    how = Arithmetic(dtype=own.dtype, device=own.device)
+    inputs = [x.double() for x in own.tensors]
+    budgets = expected(inputs, own.cotangent.double(), own.allowed, how)
+    shares: dict[str, float] = {}
+    for name, tensor, budgeted in zip(("output", "q", "k", "v"), found, budgets, strict=False):
+        fault = _fault(name, tensor, budgeted, own, shares)
+        if fault:
+            return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
+    document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}
+    if not _its_own(tier, names, own.device):
+        reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
+        return {"outcome": ANOTHER, "reason": reason, **document}
+    return {"outcome": COMPUTED, "reason": "", **document}
+
+
+def _fault(
+    name: str, tensor: Tensor, budgeted: Any, own: _CaseInputs, shares: dict[str, float]
+) -> str:
+    if tensor.shape != budgeted.reference.shape or tensor.dtype != own.dtype:
+        return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
+    if tensor.device.type != own.device:
+        return f"{name}: computed on {tensor.device.type}"
+    share, fault = element_fault(name, tensor.detach().cpu().double(), budgeted)
+    shares[name] = float(f"{share:.3g}")
+    return fault
+
+
+def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
+    pattern = re.compile(tier["kernels" if device in _ACTIVITIES else "operators"])
+    if not any(pattern.search(name) for name in names):
+        return False
+    return tier["name"] != "sdpa math" or not any(FUSED.search(name) for name in names)
+
+
+def _profiled(
+    work: Callable[[], tuple[Tensor, ...]], device: str
+) -> tuple[list[str], tuple[Tensor, ...]]:
+    """What ran, by name and what took longest first: kernels of a device that torch can profile,
+    and operators elsewhere.
+    """
+    activity = torch.profiler.ProfilerActivity
+    on_device = device in _ACTIVITIES
+    more = [getattr(activity, _ACTIVITIES[device])] if on_device else []
+    with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
+        found = work()
+        _settle(device)
+    spent: dict[str, float] = {}
+    for event in profile.events() or ():
+        here = "CPU" not in str(event.device_type)
+        if here == on_device:
+            times = event.time_range.elapsed_us()
+            spent[event.name] = spent.get(event.name, 0.0) + float(times)
+    return sorted(spent, key=spent.__getitem__, reverse=True), found
+
+
+def _settle(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    elif device != "cpu":
+        getattr(torch, device).synchronize()
+
+
+def _timed(compute: Compute, own: _CaseInputs, repetitions: int) -> float:
+    """The median of several, forward and backward, until the device is through."""
+    taken = []
+    for repetition in range(_WARM + repetitions):
+        began = time.perf_counter()
+        own.run(compute)
+        _settle(own.device)
+        if repetition >= _WARM:
+            taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    # Small cases: threads that wait for each other would take ten times as long.
+    torch.set_num_threads(1)
+    require_full_precision()
+    serve(do_item)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

@@ -1,0 +1,174 @@
+"""The ways to compute attention, fastest hoped for first. Each takes (batch, heads, length, width)
+tensors; `present` says why one is not here, `kernels` and `operators` by what names its work is
+known, on a device and on the CPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+MASKS = ("none", "causal", "mask")
+HERE = "warpfront_checks.attention.backends"
+
+
+class RefusedError(Exception):
+    """A tier does not take a case; the message is its own reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """`compute` is `module:function` of (q, k, v, kind of mask, mask), so that a child can find it.
+    `compiled` ones are asked less: each new shape is compiled. `lanes` children have its cases, of
+    which each new one takes long to begin, where there are cores for them.
+    """
+
+    name: str
+    compute: str
+    kernels: str
+    operators: str = r"^$"
+    needs: str = ""
+    devices: tuple[str, ...] = ("cuda",)
+    compiled: bool = False
+    lanes: int = 1
+
+    def absence(self, device: str) -> str:
+        """Why it cannot be here, or nothing."""
+        if device not in self.devices:
+            return f"it is not for {device}"
+        if self.needs and find_spec(self.needs) is None:
+            return f"{self.needs} is not installed"
+        return ""
+
+    def document(self) -> dict[str, str]:
+        names = ("name", "compute", "kernels", "operators")
+        return {**{name: getattr(self, name) for name in names}, "compiled": "1" * self.compiled}
+
+
+def _dot_product(backend: str) -> Callable[..., Tensor]:
+    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+        attention: Any = importlib.import_module("torch.nn.attention")
+        options: dict[str, Any] = {"is_causal": kind == "causal", "attn_mask": mask}
+        if q.shape[1] != k.shape[1]:
+            options["enable_gqa"] = True
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                with attention.sdpa_kernel([getattr(attention.SDPBackend, backend)]):
+                    return functional.scaled_dot_product_attention(q, k, v, **options)
+            except RuntimeError as error:
+                if "o available kernel" not in str(error):
+                    raise
+                raise RefusedError(_why(said) or str(error)) from error
+
+    return compute
+
+
+def _why(said: list[warnings.WarningMessage]) -> str:
+    """torch says why it takes no kernel in warnings: the last that is about this one."""
+    texts = [re.sub(r"\s*\(Triggered internally.*", "", str(one.message)) for one in said]
+    own = [text for text in texts if "kernel not used because" not in text]
+    return "; ".join(dict.fromkeys(own))[:300]
+
+
+flash = _dot_product("FLASH_ATTENTION")
+efficient = _dot_product("EFFICIENT_ATTENTION")
+cudnn = _dot_product("CUDNN_ATTENTION")
+composed = _dot_product("MATH")
+
+
+def _swapped(module: str) -> Callable[..., Tensor]:
+    """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
+
+    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+        if mask is not None:
+            raise RefusedError(f"{module}.flash_attn_func takes no mask")
+        library: Any = importlib.import_module(module)
+        swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        found = library.flash_attn_func(*swapped, causal=kind == "causal")
+        return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+
+    return compute
+
+
+aiter_attention, flash_attn = _swapped("aiter"), _swapped("flash_attn")
+
+
+def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    if mask is not None:
+        raise RefusedError("not tried: a mask is code here, not a tensor")
+    module: Any = importlib.import_module("torch.nn.attention.flex_attention")
+
+    def later(score: Tensor, _: Tensor, __: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        return torch.where(row >= column, score, -float("inf"))
+
+    compiled = torch.compile(module.flex_attention, dynamic=False)
+    change = later if kind == "causal" else None
+    return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
+
+
+# Names that kernels had with torch 2.11 on an H100, operators with 2.13 on a CPU; of ROCm, aiter
+# and flash-attn by their sources: docs/attention.md.
+TIERS: Mapping[str, Tier] = {
+    tier.name: tier
+    for tier in (
+        Tier(
+            name="aiter",
+            compute=f"{HERE}:aiter_attention",
+            needs="aiter",
+            kernels=r"aiter|fmha_(fwd|bwd)|_attn_fwd",
+        ),
+        Tier(
+            name="flash-attn",
+            compute=f"{HERE}:flash_attn",
+            needs="flash_attn",
+            kernels=r"flash_(fwd|bwd)|fmha_(fwd|bwd)|FmhaFwd|_attn_fwd|attn_fwd|flash::",
+        ),
+        Tier(
+            name="sdpa cudnn",
+            compute=f"{HERE}:cudnn",
+            kernels=r"cudnn",
+            operators=r"_scaled_dot_product_cudnn_attention",
+            lanes=2,
+        ),
+        Tier(
+            name="sdpa flash",
+            compute=f"{HERE}:flash",
+            devices=("cuda", "cpu"),
+            kernels=r"flash_(fwd|bwd)|pytorch_flash|attn_fwd|fmha_fwd|FmhaFwd",
+            operators=r"_scaled_dot_product_flash_attention",
+        ),
+        Tier(
+            name="sdpa efficient",
+            compute=f"{HERE}:efficient",
+            kernels=r"fmha_cutlass|AttentionKernel|mem_eff|attn_fwd",
+            operators=r"_scaled_dot_product_efficient_attention",
+        ),
+        Tier(
+            name="flex",
+            compute=f"{HERE}:flex",
+            needs="triton",
+            compiled=True,
+            lanes=2,
+            kernels=r"triton_.*(flex|tem)|flex_attention",
+        ),
+        Tier(
+            name="sdpa math",
+            compute=f"{HERE}:composed",
+            devices=("cuda", "cpu", "hpu", "xpu"),
+            kernels=r"softmax",
+            operators=r"_scaled_dot_product_attention_math|_safe_softmax|softmax",
+        ),
+    )
+}
+# What no kernel of the plain way is called, and no operator.
+FUSED = re.compile(r"flash|fmha|efficient_attention|cudnn_attention|attn_fwd|cutlassF")

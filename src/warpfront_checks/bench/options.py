@@ -1,0 +1,148 @@
+"""What of `bench` is asked for; every door makes its options from `BENCH_OPTIONS`. No torch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
+from warpfront_checks.bench.timer import Budget
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class BenchOption:
+    """`read` raises `ValueError` for what it cannot use; a flag has none."""
+
+    name: str
+    default: bool | str
+    help: str
+    read: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True)
+class BenchEffort:
+    """What is timed, and for how long. No suite named is every suite."""
+
+    preset: str = "default"
+    cases: str = ""
+    dtypes: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    cold: bool = False
+    tf32: bool = False
+
+    def arguments(self) -> tuple[str, ...]:
+        """As options of a command line."""
+        budget = self.budget
+        valued = {
+            "preset": self.preset,
+            "cases": self.cases,
+            "dtypes": ",".join(self.dtypes),
+            "seconds": repr(budget.seconds),
+            "iterations": str(budget.iterations),
+            "warmup": str(budget.warmup),
+        }
+        said = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
+        flags = {"cold": self.cold, "tf32": self.tf32, **dict.fromkeys(self.suites, True)}
+        return (*said, *(f"--{name}" for name, value in flags.items() if value))
+
+    def document(self) -> dict[str, object]:
+        """As a record's settings have it."""
+        return {
+            "preset": self.preset,
+            "cases": self.cases,
+            "dtypes": list(self.dtypes or PRESETS[self.preset].dtypes),
+            "suites": list(self.suites),
+            **vars(self.budget),
+            "cold": self.cold,
+            "tf32": self.tf32,
+        }
+
+
+def read_bench_effort(**said: object) -> BenchEffort:
+    """From options by their names. Raises `ValueError` with what is wrong with one of them."""
+    read = {
+        option.name: option.read(str(said[option.name])) if option.read else bool(said[option.name])
+        for option in BENCH_OPTIONS
+    }
+    preset = PRESETS[str(read["preset"])]
+    suites = () if read["all"] else tuple(name for name in SUITES if read[name])
+    budget = Budget(
+        seconds=read["seconds"] or preset.seconds,  # type: ignore[arg-type]
+        iterations=read["iterations"],  # type: ignore[arg-type]
+        warmup=read["warmup"],  # type: ignore[arg-type]
+    )
+    return BenchEffort(
+        preset=preset.name,
+        cases=str(read["cases"]),
+        dtypes=read["dtypes"],  # type: ignore[arg-type]
+        suites=suites,
+        budget=budget,
+        cold=bool(read["cold"]),
+        tf32=bool(read["tf32"]),
+    )
+
+
+def add_bench_options(parser: argparse.ArgumentParser) -> None:
+    for option in BENCH_OPTIONS:
+        if option.read is None:
+            parser.add_argument(f"--{option.name}", action="store_true", help=option.help)
+        else:
+            parser.add_argument(f"--{option.name}", default=option.default, help=option.help)
+
+
+def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
+    """Raises `ValueError`, as `read_bench_effort` does."""
+    return read_bench_effort(**{one.name: getattr(options, one.name) for one in BENCH_OPTIONS})
+
+
+def _read_preset(text: str) -> str:
+    if text not in PRESETS:
+        raise ValueError(f"--preset {text!r}: none of {', '.join(PRESETS)}")
+    return text
+
+
+def _read_dtypes(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in text.split(",") if name)
+    for name in names:
+        if name not in ITEM_BYTES:
+            raise ValueError(f"--dtypes {name!r}: none of {', '.join(ITEM_BYTES)}")
+    return names
+
+
+def _read_seconds(text: str) -> float:
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 3600:
+        raise ValueError(f"--seconds {text!r} is no time of up to an hour")
+    return seconds
+
+
+def _counting(name: str) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal():
+            raise ValueError(f"--{name} {text!r} is no number")
+        return int(text)
+
+    return read
+
+
+BENCH_OPTIONS = (
+    BenchOption("preset", "default", f"how much: {', '.join(PRESETS)}", _read_preset),
+    BenchOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*", str),
+    BenchOption("dtypes", "", f"with commas between them: {', '.join(ITEM_BYTES)}", _read_dtypes),
+    BenchOption("seconds", "0", "budget of a case (the preset's if not given)", _read_seconds),
+    BenchOption(
+        "iterations", "0", "so many repetitions of each case instead", _counting("iterations")
+    ),
+    BenchOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
+    BenchOption("cold", default=False, help="write over the cache before every repetition"),
+    BenchOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
+    BenchOption("all", default=False, help="every suite, which is the default"),
+    *(BenchOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
+)

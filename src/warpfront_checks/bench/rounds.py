@@ -1,0 +1,138 @@
+"""Cases in blocks, in rotated order, on a device that is handed in: one that fails is a result of
+its own, and the others go on. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from statistics import median
+from typing import Any, Protocol
+
+from warpfront_checks.bench.timed_cases import TimedCase
+from warpfront_checks.bench.timer import (
+    BLOCKS,
+    RECALLED,
+    Budget,
+    Clock,
+    Work,
+    repetitions_of_a_block,
+    rotated,
+    warm_up,
+)
+
+TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
+Peak = Mapping[str, object]
+
+
+class TimedDevice(Protocol):
+    """A device, as far as timing needs it."""
+
+    clock: Clock
+
+    def make(self, case: TimedCase) -> Work:
+        """Raises whatever torch does, and `LookupError` for what makes no sense here."""
+        ...
+
+    def peak(self, dtype: str) -> Peak | None: ...
+
+    def memory_from_here(self) -> None:
+        """Forget the most memory that was ever used."""
+        ...
+
+    def memory_peak(self) -> int | None: ...
+
+    def kernel(self, work: Work) -> str | None:
+        """What one repetition spends most of its time in."""
+        ...
+
+
+@dataclass
+class Timing:
+    """One case, while it is timed."""
+
+    case: TimedCase
+    outcome: str = TIMED
+    blocks: list[list[float]] = field(default_factory=list)
+    first_seconds: float | None = None
+    warm_seconds: float = 0.0
+    memory_peak_bytes: int | None = None
+    kernel: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def add_block(self, bench: TimedDevice, budget: Budget) -> None:
+        """One block more. What goes wrong ends this case, and no other."""
+        try:
+            self._add_block(bench, budget)
+        except LookupError as error:
+            self.outcome = UNAVAILABLE
+            self.notes.append(str(error))
+        except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
+            self.outcome = ERROR
+            said = str(error).strip().splitlines() or [""]
+            self.notes.append(f"{type(error).__name__}: {said[0]}"[:500])
+
+    def _add_block(self, bench: TimedDevice, budget: Budget) -> None:
+        work = bench.make(self.case)
+        if not self.blocks:
+            self._warm_up(bench, work, budget)
+        else:
+            bench.clock.times(work, RECALLED)
+        count = repetitions_of_a_block(budget, self.warm_seconds)
+        self.blocks.append(list(bench.clock.times(work, count)))
+        if len(self.blocks) == BLOCKS:
+            self.kernel = bench.kernel(work)
+
+    def _warm_up(self, bench: TimedDevice, work: Work, budget: Budget) -> None:
+        bench.memory_from_here()
+        warmed = warm_up(bench.clock, work, budget)
+        self.memory_peak_bytes = bench.memory_peak()
+        self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
+        if not warmed.settled:
+            self.notes.append(f"not still after {warmed.repetitions} repetitions of warming up")
+
+    def document(self, peak: Peak | None) -> dict[str, Any]:
+        """As a record has it. A case that failed later has no times: half of them are none."""
+        case, was_timed = self.case, self.outcome == TIMED
+        return {
+            "id": case.id,
+            "suite": case.suite,
+            "op": case.op,
+            "shape": case.shape,
+            "dtype": case.dtype,
+            "direction": case.direction,
+            "outcome": self.outcome,
+            "samples_seconds": self.blocks if was_timed else [],
+            "first_seconds": self.first_seconds,
+            "flops": case.flops,
+            "bytes": case.bytes,
+            "peak": peak,
+            "memory_peak_bytes": self.memory_peak_bytes,
+            "kernel": self.kernel,
+            "note": "; ".join(filter(None, [case.note, *self.notes])),
+        }
+
+    def line(self) -> str:
+        """What is said of it while the rest are timed."""
+        if self.outcome != TIMED:
+            return f"{self.case.id}: {self.outcome}: {self.notes[-1]}"
+        return f"{self.case.id}: {1000 * median(chain.from_iterable(self.blocks)):.4g} ms"
+
+
+def time_cases(
+    cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Every case in every block; documents in the order of the table."""
+    timings = {case.id: Timing(case) for case in cases}
+    for block in range(BLOCKS):
+        for case in rotated(cases, block):
+            timing = timings[case.id]
+            if timing.outcome == TIMED:
+                timing.add_block(bench, budget)
+                if timing.outcome != TIMED or block == BLOCKS - 1:
+                    say(timing.line())
+    return [
+        timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))
+        for timing in timings.values()
+    ]

@@ -1,0 +1,264 @@
+"""The session: what the claimed device takes for each case, into `bench.json`. Judges nothing, and
+is no part of a verification.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from warpfront_checks.bench.clocks import clock_of
+from warpfront_checks.bench.decoder import STEPS, WARM_STEPS, training_step
+from warpfront_checks.bench.formulas import Decoder
+from warpfront_checks.bench.options import (
+    SCHEMA,
+    BenchEffort,
+    add_bench_options,
+    parsed_bench_effort,
+)
+from warpfront_checks.bench.peaks import peak_of
+from warpfront_checks.bench.rounds import Peak, time_cases
+from warpfront_checks.bench.state import here, noisy, read_state
+from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
+from warpfront_checks.bench.timer import Work
+from warpfront_checks.bench.work import work_of
+from warpfront_checks.claimed_device import judge_device
+from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.hardware import Machine, read_hardware
+from warpfront_checks.hardware.processor import read_processor
+from warpfront_checks.precision import precision_settings, require_full_precision
+from warpfront_checks.results import write_json
+from warpfront_checks.torch_devices import Device, environment_of, read_facts
+
+_KERNEL_NAME_CHARACTERS = 200
+_TRAINED = ("float32", "bfloat16")
+_PRODUCTS = {"float32": "tf32"}
+
+
+class NoDeviceError(Exception):
+    """The claimed device is not here: the CPU's times would be told as its own."""
+
+
+def main(arguments: list[str]) -> int:
+    """`bench --claims FILE --results FOLDER [options]`; exits 2 if it could not begin."""
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks bench")
+    parser.add_argument("--claims", type=Path, required=True)
+    parser.add_argument("--results", type=Path, required=True)
+    add_bench_options(parser)
+    options = parser.parse_args(arguments)
+    # torch 2.13's profiler else prints two lines for each operation.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    try:
+        effort, claims = parsed_bench_effort(options), read_claims(options.claims)
+        options.results.mkdir(parents=True, exist_ok=True)
+        record_bench(claims, effort, options.results)
+    except (ValueError, ClaimsError, NoDeviceError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
+    """Write `bench.json`. Raises `NoDeviceError`."""
+    found = _claimed(claims)
+    require_full_precision()
+    if effort.tf32:
+        _allow_tf32()
+    bench = TorchBench(claims.device, found, cold=effort.cold, tf32=effort.tf32)
+    where = here(claims.device, _properties(claims.device))
+    before = read_state(*where)
+    preset = PRESETS[effort.preset]
+    cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
+    results = time_cases(cases, bench, effort.budget, _say)
+    training = _train(bench, effort)
+    after = read_state(*where)
+    path = folder / "bench.json"
+    write_json(
+        path,
+        {
+            "schema": SCHEMA,
+            "kind": "Timings",
+            "target": claims.target,
+            "environment": _environment(bench, found, before, after),
+            "settings": effort.document(),
+            "results": results,
+            "training": training,
+            "findings": [
+                {"level": "warning", "message": message}
+                for message in (
+                    *(f"noisy: {reason}" for reason in noisy(before, after)),
+                    *_doubts(claims),
+                )
+            ],
+        },
+    )
+    return path
+
+
+def _doubts(claims: Claims) -> tuple[str, ...]:
+    """Why these times may be no hardware's."""
+    if claims.device == "cpu":
+        return ()
+    doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
+    return (f"{doubtful.outcome}: {doubtful.reason}",) if doubtful else ()
+
+
+class TorchBench:
+    """A device by torch, as `rounds.Bench` wants it."""
+
+    def __init__(self, device: str, found: Device | None, *, cold: bool, tf32: bool) -> None:
+        self.device, self._found, self._tf32 = device, found, tf32
+        self.clock = clock_of(device, cold=cold)
+
+    def make(self, case: TimedCase) -> Work:
+        return work_of(case, self.device)
+
+    def peak(self, dtype: str) -> Peak | None:
+        if self._found is None:
+            return None
+        counted = _PRODUCTS.get(dtype, dtype) if self._tf32 else dtype
+        return peak_of(self._found.arch, self._found.name, self._found.memory_bytes, counted)
+
+    def memory_from_here(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+    def memory_peak(self) -> int | None:
+        return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
+
+    def kernel(self, work: Work) -> str | None:
+        """The device's own name where it is one, on the CPU torch's of the operation. Who waits for
+        a core does so in whatever operation it was: on the CPU the least of three times counts.
+        """
+        runs = [self._spent_by_name(work) for _ in range(1 if self.device == "cuda" else 3)]
+        spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}
+        longest = max(spent, key=spent.__getitem__, default="")
+        return longest[:_KERNEL_NAME_CHARACTERS] or None
+
+    def _spent_by_name(self, work: Work) -> dict[str, float]:
+        on_device = self.device == "cuda"
+        activity = torch.profiler.ProfilerActivity
+        activities = [activity.CPU, *([activity.CUDA] if on_device else [])]
+        with torch.profiler.profile(activities=activities) as profile:
+            work()
+            if on_device:
+                torch.cuda.synchronize()
+        return {
+            str(one.key): _spent(one, on_device=on_device)
+            for one in profile.key_averages()
+            if _is_on_device(one) == on_device
+        }
+
+
+def _is_on_device(event: Any) -> bool:
+    return "CPU" not in str(getattr(event, "device_type", "CPU"))
+
+
+def _spent(event: Any, *, on_device: bool) -> float:
+    if not on_device:
+        return float(event.self_cpu_time_total)
+    # Before torch 2.6 it has CUDA's name.
+    return float(
+        getattr(event, "self_device_time_total", 0) or getattr(event, "self_cuda_time_total", 0)
+    )
+
+
+def _claimed(claims: Claims) -> Device | None:
+    """The first device that torch sees, if it is of the claimed kind; none for the CPU."""
+    if claims.device == "cpu":
+        return None
+    facts = read_facts(torch)
+    first = next(iter(facts.devices), None)
+    if first is None:
+        raise NoDeviceError(facts.obstacle or f"torch is a {facts.build} build and sees no device")
+    if first.arch != claims.target:
+        kind = first.arch or "of no known kind"
+        raise NoDeviceError(f"the device is {kind}, not {claims.target}")
+    return first
+
+
+def _properties(device: str) -> Any:
+    return torch.cuda.get_device_properties(0) if device == "cuda" else None
+
+
+def _allow_tf32() -> None:
+    """On top of full precision: float32 products and convolutions alone."""
+    backends: Any = torch.backends
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        backends.cuda.matmul.fp32_precision = "tf32"
+        backends.cudnn.conv.fp32_precision = "tf32"
+    else:
+        backends.cuda.matmul.allow_tf32 = True
+        backends.cudnn.allow_tf32 = True
+
+
+def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
+    if effort.suites and "train" not in effort.suites:
+        return []
+    preset = PRESETS[effort.preset]
+    sizes = tuple(vars(preset.decoder).values())
+    wanted = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
+    named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in wanted]
+    found = []
+    for case in chosen(named, (), effort.cases):
+        trained = _trained(bench, case, preset.decoder)
+        _say(f"{case.id}: {1000 * median(trained['step_seconds']):.4g} ms a step")
+        found.append(trained)
+    return found
+
+
+def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
+    bench.memory_from_here()
+    step = training_step(shape, case.dtype, bench.device)
+    losses: list[Any] = []
+    work: Callable[[], object] = lambda: losses.append(step())  # noqa: E731 - a work
+    # A step as it is: what the host takes between its kernels is a part of it.
+    clock = clock_of(bench.device, ahead=False)
+    clock.times(work, WARM_STEPS)
+    seconds = list(clock.times(work, STEPS))
+    read = [float(loss) for loss in losses[WARM_STEPS:]]
+    return {
+        "id": case.id,
+        "dtype": case.dtype,
+        "tokens_per_step": shape.tokens_per_step,
+        "devices": 1,
+        "step_seconds": seconds,
+        # A loss that is no number is no JSON: then there is none at all, which says it.
+        "losses": read if all(map(math.isfinite, read)) else [],
+        "model_flops_per_token": shape.model_flops_per_token,
+        "peak": bench.peak(case.dtype),
+        "memory_peak_bytes": bench.memory_peak(),
+    }
+
+
+def _environment(
+    bench: TorchBench, found: Device | None, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, object]:
+    own = sorted(bench.clock.times(lambda: None, 50))
+    return {
+        **environment_of(torch),
+        "device_name": found.name if found else read_processor(Machine()).name,
+        "arch": found.arch if found else "cpu",
+        "memory_bytes": found.memory_bytes if found else None,
+        "threads": torch.get_num_threads(),
+        "cudnn_or_miopen": torch.backends.cudnn.version() if found else None,
+        "precision": precision_settings(),
+        "power_limit_watts": before.get("power_limit_watts"),
+        "state_before": dict(before),
+        "state_after": dict(after),
+        "nothing_takes_seconds": median(own),
+    }
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"bench: {line}\n")
+    sys.stdout.flush()

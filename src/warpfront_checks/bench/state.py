@@ -1,0 +1,100 @@
+"""Clocks, power, temperature, who else is here, and what holds the device back: read before and
+after, judged as `noisy` or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.hardware.machine_reader import Machine, MachineReader
+
+NVML_PROGRAM = (sys.executable, str(Path(__file__).with_name("nvml_state.py")))
+_PCI = "/sys/bus/pci/devices"
+# NVML's clocks event reasons that are no plan of anybody's; the power cap is a plan.
+_HELD_BACK = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+_BUSY_PERCENT = 5.0
+State = Mapping[str, Any]
+
+
+def read_state(reader: MachineReader, device: str, address: str, uuid: str) -> dict[str, Any]:
+    """What can be read now, by the device's PCI address (AMD) or UUID (NVIDIA); what cannot
+    is left out.
+    """
+    state: dict[str, Any] = {"load": _load(), "cores": len(os.sched_getaffinity(0))}
+    if device != "cuda":
+        return state
+    return {**state, **(_amd(reader, address) if address else _nvidia(reader, uuid))}
+
+
+def here(device: str, properties: Any) -> tuple[MachineReader, str, str, str]:
+    """This machine, and what `read_state` asks by, from torch's `properties` of a device."""
+    is_amd = bool(getattr(properties, "gcnArchName", ""))
+    return Machine(), device, _address(properties) if is_amd else "", _uuid(properties)
+
+
+def noisy(before: State, after: State) -> list[str]:
+    """Why these timings may be somebody else's: reasons in words, none where there is none."""
+    reasons = []
+    if before["load"] > before["cores"]:
+        reasons.append(f"load {before['load']:.1f} on {before['cores']} cores before it began")
+    if before.get("processes", 0) > 1:
+        reasons.append(f"{before['processes']} processes use the device")
+    if before.get("busy_percent", 0) > _BUSY_PERCENT:
+        reasons.append(f"the device was {before['busy_percent']:.0f} % busy before it began")
+    for when, state in (("before", before), ("after", after)):
+        bits = state.get("clocks_event_reasons") or 0
+        reasons += [f"{why} {when} it" for bit, why in _HELD_BACK.items() if bits & bit]
+    return reasons
+
+
+def _load() -> float:
+    """Of the last minute; the kernel's, so of everybody's on this machine."""
+    return os.getloadavg()[0]
+
+
+def _nvidia(reader: MachineReader, uuid: str) -> dict[str, Any]:
+    answer = reader.run((*NVML_PROGRAM, uuid))
+    if not answer.text:
+        return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
+    found: dict[str, Any] = json.loads(answer.text)
+    return found
+
+
+def _amd(reader: MachineReader, address: str) -> dict[str, Any]:
+    folder = f"{_PCI}/{address}"
+    sensors = reader.names(f"{folder}/hwmon")
+    sensor = f"{folder}/hwmon/{sensors[0]}" if sensors else ""
+    scaled = {
+        "clock_hertz": (f"{sensor}/freq1_input", 1.0),
+        "power_watts": (f"{sensor}/power1_average", 1e-6),
+        "power_limit_watts": (f"{sensor}/power1_cap", 1e-6),
+        "temperature_celsius": (f"{sensor}/temp1_input", 1e-3),
+        "busy_percent": (f"{folder}/gpu_busy_percent", 1.0),
+    }
+    read = {name: reader.text(path) for name, (path, _) in scaled.items()}
+    return {
+        name: int(text) * scaled[name][1]
+        for name, text in read.items()
+        if text and text.strip().isdecimal()
+    }
+
+
+def _address(properties: Any) -> str:
+    domain = getattr(properties, "pci_domain_id", 0)
+    bus, device = (getattr(properties, f"pci_{name}_id", None) for name in ("bus", "device"))
+    return "" if bus is None else f"{domain:04x}:{bus:02x}:{device or 0:02x}.0"
+
+
+def _uuid(properties: Any) -> str:
+    uuid = str(getattr(properties, "uuid", ""))
+    return uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}"

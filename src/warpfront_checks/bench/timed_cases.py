@@ -1,0 +1,274 @@
+"""What is timed, as a table: shapes, and the work and bytes that follow from them. No torch.
+
+A case's id is `op/shape/dtype/direction`, the same on every device, so that records can be held
+against each other.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront_checks.bench.formulas import (
+    BACKWARD,
+    Convolution,
+    Decoder,
+    attention_flops,
+    gemm_flops,
+    mlp_flops,
+)
+
+MI = 2**20
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+# Suite, operation, shape, elements read and written.
+TransientError = tuple[str, str, tuple[int, ...], int]
+FORWARD, BOTH, COPY = "forward", "both", "copy"
+
+# The seed's flags, in its order, and what each times: --matmul products and batches of them.
+SUITES: Mapping[str, str] = {
+    "matmul": "matrix products, and batches of them",
+    "conv": "convolutions, forward and with gradients",
+    "activations": "activations and softmax",
+    "reductions": "sums, means and maxima",
+    "elementwise": "two tensors to one",
+    "memory": "copies to the device and back, pageable and pinned",
+    "pooling": "pooling",
+    "batchnorm": "batch normalisation",
+    "mlp": "linear layers, forward and with gradients",
+    "attention": "attention, full and causal, forward and with gradients",
+    "train": "training steps of a decoder: tokens/s and MFU",
+}
+
+
+@dataclass(frozen=True)
+class TimedCase:
+    """One operation on one shape. `sizes` are what `work` makes it from; `flops` is None where
+    an operation is not counted by them, `bytes` where memory does not bound it.
+    """
+
+    suite: str
+    op: str
+    sizes: tuple[int, ...]
+    dtype: str
+    direction: str = FORWARD
+    flops: int | None = None
+    bytes: int | None = None
+    note: str = ""
+
+    @property
+    def shape(self) -> str:
+        return "x".join(map(str, self.sizes))
+
+    @property
+    def id(self) -> str:
+        return f"{self.op}/{self.shape}/{self.dtype}/{self.direction}"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is timed: the shapes of each suite, and `seconds`, the budget of a case."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    seconds: float
+    products: tuple[tuple[int, int, int], ...]
+    batches: tuple[tuple[int, int, int, int], ...]
+    convolutions: tuple[Convolution, ...]
+    elements: tuple[int, ...]
+    softmax: tuple[tuple[int, ...], ...]
+    reductions: tuple[tuple[int, int], ...]
+    pools: tuple[tuple[int, int, int, int], ...]
+    norms: tuple[tuple[int, int, int], ...]
+    copies: tuple[int, ...]
+    mlps: tuple[tuple[int, ...], ...]
+    attentions: tuple[tuple[int, int, int, int], ...]
+    decoder: Decoder
+
+
+def _squares(*sides: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((side, side, side) for side in sides)
+
+
+SEED = Preset(
+    name="seed",
+    dtypes=("float32", "bfloat16"),
+    seconds=0.5,
+    products=(
+        *_squares(512, 1024, 2048, 4096, 8192),
+        (1024, 4096, 1024),
+        (4096, 1024, 4096),
+    ),
+    batches=(
+        (8, 512, 512, 512),
+        (16, 512, 512, 512),
+        (32, 256, 256, 256),
+        (64, 128, 128, 128),
+        (128, 64, 64, 64),
+    ),
+    # The layers of ResNet-50 and VGG-16 that a picture of 224 x 224 passes.
+    convolutions=(
+        Convolution(32, 3, 224, 64, 7, stride=2),
+        Convolution(32, 64, 56, 64, 3),
+        Convolution(32, 64, 56, 256, 1),
+        Convolution(32, 128, 28, 128, 3),
+        Convolution(32, 256, 14, 256, 3),
+        Convolution(32, 512, 7, 512, 3),
+        Convolution(16, 64, 224, 64, 3),
+        Convolution(16, 256, 56, 256, 3),
+    ),
+    elements=(MI, 4 * MI, 16 * MI),
+    softmax=((32, 1000), (32, 10000), (128, 512), (32, 512, 512)),
+    reductions=((1024, 1024), (4096, 4096)),
+    pools=((32, 64, 112, 3), (32, 128, 56, 2), (32, 256, 28, 2), (32, 512, 14, 2)),
+    norms=((32, 64, 112), (32, 128, 56), (32, 256, 28), (32, 512, 14), (32, 1024, 7)),
+    copies=(1, 4, 16, 64, 256, 1024),
+    mlps=((64, 784, 256, 10), (256, 1024, 4096, 1024), (1024, 4096, 16384, 4096)),
+    attentions=((8, 512, 512, 8), (16, 256, 768, 12), (4, 1024, 1024, 16), (2, 2048, 768, 12)),
+    decoder=Decoder(hidden=1024, layers=8, heads=16, sequence=1024, batch=8, vocabulary=32000),
+)
+TINY = Preset(
+    name="tiny",
+    dtypes=("float32",),
+    seconds=0.5,
+    products=((128, 128, 128), (512, 512, 512), (1024, 1024, 1024)),
+    batches=((32, 64, 64, 64), (8, 256, 256, 256)),
+    convolutions=(Convolution(1, 16, 28, 16, 3), Convolution(1, 64, 56, 64, 3)),
+    elements=(MI, 4 * MI),
+    softmax=((32, 1000), (128, 512)),
+    reductions=((1024, 1024),),
+    pools=((1, 64, 56, 2),),
+    norms=((1, 64, 56),),
+    copies=(1, 16),
+    mlps=((64, 784, 256, 10),),
+    attentions=((1, 128, 256, 4),),
+    decoder=Decoder(hidden=128, layers=2, heads=4, sequence=64, batch=2, vocabulary=1000),
+)
+DEFAULT = Preset(
+    **{
+        **vars(SEED),
+        "name": "default",
+        "seconds": 0.25,
+        "products": ((1024, 1024, 1024), (4096, 4096, 4096), (8192, 8192, 8192)),
+        "batches": SEED.batches[:1],
+        "convolutions": SEED.convolutions[1:3],
+        "elements": SEED.elements[-1:],
+        "copies": (16, 256),
+        "pools": SEED.pools[:1],
+        "norms": SEED.norms[:1],
+        "mlps": SEED.mlps[1:],
+    }
+)
+FULL = Preset(
+    **{
+        **vars(SEED),
+        "name": "full",
+        "seconds": 1.0,
+        "dtypes": ("float32", "bfloat16", "float16"),
+        "products": (*SEED.products, *_squares(16384), (8192, 28672, 8192)),
+        "attentions": (*SEED.attentions, (2, 8192, 4096, 32)),
+        "decoder": Decoder(
+            hidden=2048, layers=16, heads=16, sequence=2048, batch=4, vocabulary=32000
+        ),
+    }
+)
+PRESETS = {preset.name: preset for preset in (TINY, DEFAULT, SEED, FULL)}
+
+
+def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:
+    """Every case of a preset but the training step, each dtype in turn; copies have no dtype."""
+    return (
+        *(case for dtype in (dtypes or preset.dtypes) for case in _typed(preset, dtype)),
+        *_copies(preset),
+    )
+
+
+def chosen(
+    cases: Iterable[TimedCase], suites: Iterable[str], pattern: str
+) -> tuple[TimedCase, ...]:
+    wanted = set(suites) or set(SUITES)
+    return tuple(
+        case
+        for case in cases
+        if case.suite in wanted and (not pattern or fnmatch.fnmatchcase(case.id, pattern))
+    )
+
+
+def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    yield from _products(preset, dtype)
+    yield from _convolutions(preset, dtype)
+    yield from _passes(preset, dtype)
+    yield from _layers(preset, dtype)
+
+
+def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    item = ITEM_BYTES[dtype]
+    for m, k, n in preset.products:
+        moved = (m * k + k * n + m * n) * item
+        yield TimedCase("matmul", "mm", (m, k, n), dtype, flops=gemm_flops(m, k, n), bytes=moved)
+    for batch, m, k, n in preset.batches:
+        flops, moved = gemm_flops(m, k, n, batch), batch * (m * k + k * n + m * n) * item
+        yield TimedCase("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
+
+
+def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    for one in preset.convolutions:
+        sizes = (one.n, one.cin, one.size, one.cout, one.kernel, one.stride)
+        moved = one.elements * ITEM_BYTES[dtype]
+        yield TimedCase("conv", "conv2d", sizes, dtype, flops=one.flops, bytes=moved)
+        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * one.flops)
+
+
+def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    """What memory bounds: so many bytes read, so many written."""
+    for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
+        yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
+
+
+def _streams(preset: Preset) -> Iterator[TransientError]:
+    for size in preset.elements:
+        for op in ("relu", "sigmoid", "tanh", "gelu", "silu"):
+            yield "activations", op, (size,), 2 * size
+    for sizes in preset.softmax:
+        yield "activations", "softmax", sizes, 2 * math.prod(sizes)
+    for op in ("add", "mul", "div"):
+        yield "elementwise", op, (preset.elements[-1],), 3 * preset.elements[-1]
+
+
+def _planes(preset: Preset) -> Iterator[TransientError]:
+    for rows, columns in preset.reductions:
+        for op, written in (("sum", 1), ("mean", 1), ("amax", 1), ("sum_rows", rows)):
+            yield "reductions", op, (rows, columns), rows * columns + written
+    for n, channels, size, window in preset.pools:
+        pixels = n * channels * (size**2 + (size // window) ** 2)
+        yield "pooling", "max_pool2d", (n, channels, size, window), pixels
+    for n, channels, size in preset.norms:
+        yield "batchnorm", "batch_norm", (n, channels, size), 2 * n * channels * size**2
+
+
+def _layers(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    for batch, *widths in preset.mlps:
+        flops = mlp_flops(batch, tuple(widths))
+        # The first layer's input needs no gradient: one product less.
+        saved = gemm_flops(batch, widths[0], widths[1])
+        sizes = (batch, *widths)
+        yield TimedCase("mlp", "mlp", sizes, dtype, flops=flops)
+        both = (1 + BACKWARD) * flops - saved
+        yield TimedCase("mlp", "mlp", sizes, dtype, BOTH, flops=both)
+    for batch, sequence, hidden, heads in preset.attentions:
+        flops, sizes = attention_flops(batch, sequence, hidden), (batch, sequence, hidden, heads)
+        for op, note in (("attention", "counted full"), ("causal_attention", "counted causal")):
+            counted = flops // 2 if op == "causal_attention" else flops
+            yield TimedCase("attention", op, sizes, dtype, flops=counted, note=note)
+            both = (1 + BACKWARD) * counted
+            yield TimedCase("attention", op, sizes, dtype, BOTH, flops=both, note=note)
+
+
+def _copies(preset: Preset) -> Iterator[TimedCase]:
+    for mebibytes in preset.copies:
+        for op in ("h2d", "d2h"):
+            for memory in ("pageable", "pinned"):
+                yield TimedCase(
+                    "memory", f"{op}_{memory}", (mebibytes,), "uint8", COPY, bytes=mebibytes * MI
+                )

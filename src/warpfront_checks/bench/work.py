@@ -1,0 +1,162 @@
+"""Cases as functions to be called: inputs are made on the device, once, from a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from warpfront_checks.bench.timed_cases import BOTH, MI, TimedCase
+
+Work = Callable[[], object]
+_SEED = 0
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "amax": torch.amax,
+    "sum_rows": lambda x: torch.sum(x, dim=1),
+    "softmax": lambda x: torch.softmax(x, dim=-1),
+}
+_PAIRS: dict[str, Callable[..., Any]] = {"add": torch.add, "mul": torch.mul, "div": torch.div}
+
+
+class NoSuchWorkError(LookupError):
+    """A case that means nothing on this device."""
+
+
+def work_of(case: TimedCase, device: str) -> Work:
+    """Raises `NoSuchWorkError`, and whatever torch raises for inputs it cannot make."""
+    made = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
+    if case.suite == "memory":
+        return _copy(case, device)
+    if case.op in _ELEMENTWISE:
+        (x,) = made.normal(case.sizes)
+        function = _ELEMENTWISE[case.op]
+        return lambda: function(x)
+    if case.op in _PAIRS:
+        one, other = made.normal(case.sizes, case.sizes)
+        paired = _PAIRS[case.op]
+        return lambda: paired(one, other)
+    forward, needing = _LAYERS[case.op](case.sizes, made)
+    return _both(forward, needing) if case.direction == BOTH else _without_gradient(forward)
+
+
+class _Inputs:
+    """Tensors of one case, scaled so that nothing overflows in any dtype."""
+
+    def __init__(self, device: str, dtype: str, *, needs_gradient: bool) -> None:
+        self._device, self._dtype = device, getattr(torch, dtype)
+        self._needs_gradient = needs_gradient
+        self._generator = torch.Generator(device).manual_seed(_SEED)
+
+    def normal(self, *shapes: tuple[int, ...], needs_gradient: bool = True) -> list[Any]:
+        return [self._one(shape, needs_gradient=needs_gradient) for shape in shapes]
+
+    def _one(self, shape: tuple[int, ...], *, needs_gradient: bool) -> Any:
+        made = torch.randn(
+            shape, generator=self._generator, device=self._device, dtype=self._dtype
+        ).div_(8)
+        return made.requires_grad_(self._needs_gradient and needs_gradient)
+
+
+def _without_gradient(forward: Work) -> Work:
+    without: Work = torch.no_grad()(forward)
+    return without
+
+
+def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:
+    """Forward, and the gradients of `needing`, thrown away: none is added to an older one."""
+    gradient = torch.ones_like(forward())
+
+    def run() -> object:
+        return torch.autograd.grad(forward(), needing, gradient)
+
+    return run
+
+
+Made = tuple[Callable[[], Any], list[Any]]
+
+
+def _mm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    m, k, n = sizes
+    a, b = made.normal((m, k), (k, n))
+    return lambda: torch.mm(a, b), [a, b]
+
+
+def _bmm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    batch, m, k, n = sizes
+    a, b = made.normal((batch, m, k), (batch, k, n))
+    return lambda: torch.bmm(a, b), [a, b]
+
+
+def _conv2d(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    n, cin, size, cout, kernel, stride = sizes
+    x, weight = made.normal((n, cin, size, size), (cout, cin, kernel, kernel))
+    padding = kernel // 2
+    return lambda: functional.conv2d(x, weight, stride=stride, padding=padding), [x, weight]
+
+
+def _max_pool2d(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    n, channels, size, window = sizes
+    (x,) = made.normal((n, channels, size, size))
+    return lambda: functional.max_pool2d(x, window), [x]
+
+
+def _batch_norm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    """With running statistics, as inference has it: one pass."""
+    n, channels, size = sizes
+    x, weight, bias, mean = made.normal((n, channels, size, size), *[(channels,)] * 3)
+    variance = torch.ones_like(mean)
+    return lambda: functional.batch_norm(x, mean, variance, weight, bias), [x]
+
+
+def _mlp(sizes: tuple[int, ...], made: _Inputs) -> Made:
+    batch, *widths = sizes
+    (x,) = made.normal((batch, widths[0]), needs_gradient=False)
+    weights = made.normal(*zip(widths[1:], widths))  # noqa: B905 - pairs
+
+    def forward() -> Any:
+        left = x
+        for weight in weights[:-1]:
+            left = functional.relu(functional.linear(left, weight))
+        return functional.linear(left, weights[-1])
+
+    return forward, weights
+
+
+def _attention(sizes: tuple[int, ...], made: _Inputs, *, causal: bool = False) -> Made:
+    batch, sequence, hidden, heads = sizes
+    q, k, v = made.normal(*[(batch, heads, sequence, hidden // heads)] * 3)
+    attend = functional.scaled_dot_product_attention
+    return lambda: attend(q, k, v, is_causal=causal), [q, k, v]
+
+
+_LAYERS: dict[str, Callable[[tuple[int, ...], _Inputs], Made]] = {
+    "mm": _mm,
+    "bmm": _bmm,
+    "conv2d": _conv2d,
+    "max_pool2d": _max_pool2d,
+    "batch_norm": _batch_norm,
+    "mlp": _mlp,
+    "attention": _attention,
+    "causal_attention": lambda sizes, made: _attention(sizes, made, causal=True),
+}
+
+
+def _copy(case: TimedCase, device: str) -> Work:
+    """Host memory that was written to before: untouched pages are copied from nowhere."""
+    if device == "cpu":
+        raise NoSuchWorkError("there is no device to copy to")
+    way, _, memory = case.op.partition("_")
+    count = case.sizes[0] * MI
+    host = torch.ones(count, dtype=torch.uint8, pin_memory=memory == "pinned")
+    there = torch.zeros(count, dtype=torch.uint8, device=device)
+    target, source = (there, host) if way == "h2d" else (host, there)
+    return lambda: target.copy_(source, non_blocking=memory == "pinned")

@@ -1,0 +1,279 @@
+"""Which sessions there are, and how much of each is done: by whose tolerances, from which inputs.
+
+Needs no torch: the command line reads it before torch is imported. Every door makes its options
+from `EFFORT_OPTIONS` and its sessions from `CHECK_SESSIONS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+STRICT = "strict"
+# The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
+DEVELOPMENT = "0"
+PROFILES = Path(__file__).with_name("profiles.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckSession:
+    """One session inside an image. `records` are `module:function` below this package, called in
+    turn with claims, recorder and effort; `asked_for` is only run where somebody asks for it, or
+    an image declares it. `seconds` is about how long a CPU computes for it: of sessions side by
+    side the longest begins first, and one that is `last` when all others have ended. On the CPU
+    `threaded` ones get every core, so that threads are tried too.
+    """
+
+    says: str
+    records: tuple[str, ...]
+    asked_for: bool = False
+    seconds: float = 1.0
+    threaded: bool = False
+    last: bool = False
+
+
+# In the order in which they run.
+CHECK_SESSIONS: Mapping[str, CheckSession] = {
+    "load": CheckSession(
+        says="torch and its companions are what the claims say, and load",
+        records=("load:record_load",),
+    ),
+    "numerics": CheckSession(
+        says="forward and backward on the claimed device, against float64",
+        records=("models.modes:record_numerics",),
+        threaded=True,
+    ),
+    "operators": CheckSession(
+        says="every operation by name, forward and backward, with its edges",
+        records=("edge_cases.hazard_checks:record_beside_operators",),
+        seconds=20.0,
+        threaded=True,
+    ),
+    "opinfo": CheckSession(
+        says="PyTorch's own operator database",
+        records=("opinfo.sweep:record_beside",),
+        seconds=8.0,
+    ),
+    "models": CheckSession(
+        says="model families, layer by layer, trained, checkpointed, exported",
+        records=("models.model_session:record_model_session",),
+        seconds=5.0,
+    ),
+    "attention": CheckSession(
+        says="every way to compute attention: computed, refused, wrong, or by another's kernel",
+        records=("attention.backend_session:record_attention",),
+        seconds=6.0,
+    ),
+    "golden": CheckSession(
+        says="golden vectors of ours; anywhere, `-- make FILE` and `-- check [FILE...]`",
+        records=("golden.vectors:record_golden",),
+    ),
+    "devices": CheckSession(
+        says="every visible device, and what passes between them",
+        records=("devices.device_session:record_devices",),
+    ),
+    "stack": CheckSession(
+        says="other people's packages, by the image's `smoke:`: imported, compiled, no fallback",
+        records=("stack.stack_checks:record_stack",),
+        asked_for=True,
+        seconds=30.0,
+        # What it runs is no word of ours, and finds what the others left.
+        last=True,
+    ),
+    "selftest": CheckSession(
+        says="every fault that is seeded into the checks has to be caught",
+        # Last, what imports torch's test package: that freezes the settings of precision.
+        records=(
+            "selftest:record_selftest",
+            "models.layer_faults:record_model_faults",
+            "devices.device_session:record_device_faults",
+            "edge_cases.kernel_faults:record_kernel_faults",
+            "selftest:record_opinfo_faults",
+        ),
+        asked_for=True,
+        seconds=200.0,
+    ),
+}
+SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffortOption:
+    """One option, as every door has it. `read` raises `ValueError` for what it cannot use; a
+    flag has none.
+    """
+
+    name: str
+    default: bool | int | str
+    help: str
+    read: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """`quick` keeps every operation and drops sizes, dtypes and repetitions; `profile` decides.
+    `run` is the id of the whole verification, from which every session draws the same seeds;
+    `chosen` is False where the id was drawn and not given.
+    """
+
+    quick: bool = False
+    profile: str = STRICT
+    seeds: tuple[int, ...] = (0,)
+    run: str = DEVELOPMENT
+    chosen: bool = field(default=True, compare=False)
+
+    def arguments(self) -> tuple[str, ...]:
+        """As options of a command line."""
+        said = self.document()
+        argv: list[str] = []
+        for option in EFFORT_OPTIONS:
+            value = said[option.name]
+            if option.read is not None:
+                argv += [f"--{option.name}", str(value)]
+            elif value:
+                argv.append(f"--{option.name}")
+        return tuple(argv)
+
+    def again(self, number: int) -> CheckOptions:
+        """The same once more, with seeds of its own; those of development are always the same."""
+        if not number or self.run == DEVELOPMENT:
+            return self
+        run = f"{self.run[:60]}.{number}"
+        return replace(self, run=run, seeds=drawn_seeds(run, len(self.seeds)))
+
+    def document(self) -> dict[str, object]:
+        return {
+            "quick": self.quick,
+            "profile": self.profile,
+            "seeds": len(self.seeds),
+            "run": self.run,
+            "drawn": list(self.seeds),
+        }
+
+
+def read_effort(*, quick: bool, profile: str, seeds: str | int, run: str) -> CheckOptions:
+    """The effort that options ask for. Raises `ValueError` with what is wrong with one of them."""
+    named = _read_run(run) or secrets.token_hex(4)
+    return CheckOptions(
+        quick=quick,
+        profile=_read_profile(profile),
+        seeds=drawn_seeds(named, _read_seeds(str(seeds))),
+        run=named,
+        chosen=bool(run),
+    )
+
+
+def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
+    """Seeds of a run, from its id alone: none below 2**16, which development has used."""
+    if run == DEVELOPMENT:
+        return tuple(range(count))
+    texts = (f"{run} {place}".encode() for place in range(count))
+    return tuple(2**16 + int(sha256(text).hexdigest()[:7], 16) for text in texts)
+
+
+def add_effort_options(parser: argparse.ArgumentParser) -> None:
+    for option in EFFORT_OPTIONS:
+        name, read = f"--{option.name}", option.read
+        if read is None:
+            parser.add_argument(name, action="store_true", help=option.help)
+        else:
+            parser.add_argument(name, type=_as_type(read), default=option.default, help=option.help)
+
+
+def parsed_effort(options: argparse.Namespace) -> CheckOptions:
+    """The effort of a command line to which `add_effort_options` gave its options."""
+    return read_effort(**{option.name: getattr(options, option.name) for option in EFFORT_OPTIONS})
+
+
+def _as_type(read: Callable[[str], object]) -> Callable[[str], object]:
+    """argparse shows the words of its own error only."""
+
+    def typed(text: str) -> object:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+def _read_seeds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--seeds {text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _read_run(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text):
+        raise ValueError(f"--run {text!r} is not an id of letters, digits, `.`, `_` and `-`")
+    return text
+
+
+def _read_profile(text: str) -> str:
+    name = asked_profile(text)
+    if name not in profile_names():
+        raise ValueError(f"no profile {text!r}\nhint: {', '.join(profile_names())}")
+    return name
+
+
+@cache
+def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
+    """Relative and absolute tolerance of each profile but strict, by the dtype's name."""
+    document = json.loads(PROFILES.read_text(encoding="utf-8"))
+    return {
+        name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}
+        for name, entry in document["profiles"].items()
+    }
+
+
+def profile_names() -> tuple[str, ...]:
+    """Ours first, which is the default."""
+    return (STRICT, *tolerances())
+
+
+EFFORT_OPTIONS = (
+    EffortOption(
+        name="seeds",
+        default=1,
+        help="how many sets of random inputs (1 if not given)",
+        read=_read_seeds,
+    ),
+    EffortOption(
+        name="profile",
+        default=STRICT,
+        help=f"whose tolerances decide: {', '.join(profile_names())}; every result says what each "
+        "would have said",
+        read=_read_profile,
+    ),
+    EffortOption(
+        name="run",
+        default="",
+        help="the id of a run, to draw its seeds again (a new one if not given)",
+        read=_read_run,
+    ),
+    EffortOption(name="quick", default=False, help="every operation, fewer cases of each"),
+)
+
+
+def current_profile(name: str) -> str:
+    """A profile's name of today. Results and commands written before may have its old one."""
+    document = json.loads(PROFILES.read_text(encoding="utf-8"))
+    known: Mapping[str, Mapping[str, object]] = document["profiles"]
+    return next((new for new, entry in known.items() if entry.get("formerly") == name), name)
+
+
+def asked_profile(name: str) -> str:
+    """The same for somebody who asks by the old name, who is told on stderr."""
+    current = current_profile(name)
+    if current != name:
+        note = f"note: the profile {name} is called {current} now; the next release drops the old"
+        sys.stderr.write(f"{note} name\n")
+    return current

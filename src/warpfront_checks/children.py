@@ -1,0 +1,255 @@
+"""Work in child processes, an item at a time: what crashes or hangs costs its own item only.
+
+The child is a module whose `main` calls `serve`: it says when it begins an item and what came of
+it. One that dies or takes too long is ended with its group, and another goes on with the rest. It
+is a Python of its own, or a fork of this one or of its nursery, which need not import torch again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import itertools
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from warpfront_checks.forks import fork
+from warpfront_checks.forkserver import Adopted, nursery, run_job
+
+# What a child is told, and what it answers.
+_PIPES = ("places", "answers")
+DONE, CRASHED, HUNG = "done", "crashed", "hung"
+_SAID_BYTES = 4000
+_LONGEST_BYTES = 16 * 2**20
+# Importing torch and a library takes a while, and longer on a loaded machine.
+START_SECONDS = 240.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """What came of an item: the child's own document, or how the child ended over it."""
+
+    item: Any
+    place: int
+    how: str
+    seconds: float
+    document: Mapping[str, Any]
+    reason: str = ""
+
+
+def each_in_a_child(
+    module: str,
+    items: Sequence[Any],
+    *,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+    forked: bool = False,
+    places: Iterator[int] | None = None,
+) -> Iterator[Returned]:
+    """Every item in its order; `seconds` is what one may take. `forked` only where this process has
+    computed nothing: neither drivers nor pools of threads live on in a fork. `places` are those of
+    the items that are asked here, if not all: the next is taken when the one before has ended.
+    """
+    raised = nursery()
+    child = _Fork if forked else raised.begin if raised else _python
+    begin = partial(child, module, environment or {})
+    rest = iter(range(len(items))) if places is None else places
+    for place in rest:
+        still = itertools.chain([place], rest)
+        yield from _one_child(begin, items, still, seconds)
+
+
+def begin_beside(
+    module: str,
+    items: Sequence[Any],
+    *,
+    lanes: int,
+    seconds: float,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Future[Returned], ...]:
+    """The same in several children at once, which begin now and go on with whatever item is next:
+    what will come of every item, in their order.
+    """
+    answers: tuple[Future[Returned], ...] = tuple(Future() for _ in items)
+    waiting = deque(range(len(items)))
+
+    def go_through() -> None:
+        taken: list[int] = []
+
+        def places() -> Iterator[int]:
+            with contextlib.suppress(IndexError):
+                while True:
+                    taken.append(waiting.popleft())
+                    yield taken[-1]
+
+        how: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
+        try:
+            for returned in each_in_a_child(module, items, places=places(), **how):
+                answers[returned.place].set_result(returned)
+        except Exception as error:  # noqa: BLE001 - whoever waits for an answer has to hear of it
+            for place in [*taken, *places()]:
+                if not answers[place].done():
+                    answers[place].set_exception(error)
+
+    for _ in range(min(lanes, len(items))):
+        threading.Thread(target=go_through, daemon=True).start()
+    return answers
+
+
+def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
+    """The child's side: items of the job file in the last argument, each when its place is read,
+    and answers to its own file.
+    """
+    faulthandler.enable()
+    if find_spec("habana_frameworks") is not None:
+        # `torch.hpu` is there only after that, and a child begins without it.
+        importlib.import_module("habana_frameworks.torch.core")
+    job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
+    with (
+        Path(job["places"]).open("rb", buffering=0) as places,
+        Path(job["answers"]).open("wb", buffering=0) as answers,
+    ):
+        answers.writelines(_line({"document": work(job["items"][int(place)])}) for place in places)
+
+
+def _line(document: object) -> bytes:
+    return json.dumps(document, default=str).encode() + b"\n"
+
+
+class Child(Protocol):
+    """What is used of `subprocess.Popen`, which a fork has as well."""
+
+    pid: int
+    returncode: Any
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+def _python(module: str, environment: Mapping[str, str], job: Path, said: Any) -> Child:
+    child: Child = subprocess.Popen(
+        [sys.executable, "-m", module, str(job)],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    return child
+
+
+class _Fork(Adopted):
+    """The module's `main` in a fork of this process."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> None:
+        super().__init__(fork(lambda: run_job(module, environment, str(job), said.fileno())))
+
+
+def _one_child(
+    begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
+) -> Iterator[Returned]:
+    """Until no place is left, or it ends over an item, which is the last that this returns."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        job, paths = Path(name) / "job.json", {one: Path(name) / one for one in _PIPES}
+        for path in paths.values():
+            os.mkfifo(path)
+        told = {"items": items, **{one: str(path) for one, path in paths.items()}}
+        job.write_text(json.dumps(told), encoding="utf-8")
+        said = stack.enter_context((Path(name) / "said").open("w+b"))
+        # Read and write, so that opening does not wait for the child, and its end is seen by it.
+        writing, reading = (
+            stack.enter_context(paths[one].open("r+b", buffering=0)) for one in _PIPES
+        )
+        child = begin(job, said)
+        stack.callback(_end_group, child)
+        dealt = _dealt(items, places, writing)
+        yield from _heard(child, reading, dealt, seconds, Path(said.name))
+
+
+def _dealt(
+    items: Sequence[Any], places: Iterator[int], writing: Any
+) -> Iterator[Callable[..., Returned]]:
+    """Each place is told the child when it is asked for here; what will be returned of it."""
+    for place in places:
+        writing.write(b"%d\n" % place)
+        yield partial(Returned, item=items[place], place=place)
+
+
+def _heard(
+    child: Child, reading: Any, dealt: Iterator[Callable[..., Returned]], seconds: float, said: Path
+) -> Iterator[Returned]:
+    lines, limit = _AnswerLines(reading), max(START_SECONDS, seconds)
+    for returned in dealt:
+        began = time.monotonic()
+        line = lines.next(child, began + limit)
+        spent = time.monotonic() - began
+        if line:
+            yield returned(how=DONE, seconds=spent, document=line["document"])
+            # Libraries load and profilers start with a child's first item.
+            limit = seconds
+            continue
+        if line is not None:
+            how, reason = CRASHED, "what it answered cannot be read"
+        elif child.poll() is None:
+            how, reason = HUNG, f"no answer in {spent:.0f} s"
+        else:
+            how, reason = CRASHED, _ending(child, said)
+        yield returned(how=how, seconds=spent, document={}, reason=reason)
+        return
+
+
+class _AnswerLines:
+    """Whole lines of a pipe, while its writer lives and until a time."""
+
+    def __init__(self, reading: Any) -> None:
+        self._reading, self._kept = reading, b""
+
+    def next(self, child: Child, until: float) -> dict[str, Any] | None:
+        """{} for a line that no child of ours writes: a library may write to any file."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reading, selectors.EVENT_READ)
+            while b"\n" not in self._kept and len(self._kept) <= _LONGEST_BYTES:
+                ended = child.poll() is not None
+                if selector.select(0.0 if ended else 0.05):
+                    self._kept += os.read(self._reading.fileno(), 1 << 16)
+                elif ended or time.monotonic() > until:
+                    return None
+        line, _, self._kept = self._kept.partition(b"\n")
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return {}
+        sound = isinstance(found, dict) and isinstance(found.get("document"), dict)
+        return found if sound else {}
+
+
+def _ending(child: Child, said: Path) -> str:
+    """A signal by its name, and what a child said last."""
+    code = child.returncode
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    text = said.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    told = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
+    return ": ".join([how, *(told[:1] or text[-1:])])[:400]
+
+
+def _end_group(child: Child) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

@@ -1,0 +1,192 @@
+"""The check `device`: whether the claimed device is here, torch computes on it, and it is hardware.
+
+Nothing falls back to the CPU: a missing device is `unavailable`, a torch that would compute on the
+CPU although it need not is `failed`. What torch reports is compared with the kernel's own traces
+and with what answers for the device in this process: `emulated` names what stands in for hardware,
+`undetermined` says what could not be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from warpfront_checks.claims import Claims
+from warpfront_checks.hardware import Hardware
+from warpfront_checks.hardware.kernel_view import KernelView
+from warpfront_checks.interposers import Answering, read_answering
+from warpfront_checks.results import (
+    EMULATED,
+    PASSED,
+    UNDETERMINED,
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
+from warpfront_checks.torch_devices import TorchFacts, environment_of, read_facts
+
+# What torch has to be built for; the CPU's claims are true of every build.
+BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "intel": "xpu"}
+
+
+def judge_presence(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
+    """None if the claimed device can be computed on, else the finding that every check of it gets.
+
+    `failed`: torch is built for something else, or devices that this user may open are here and
+    torch sees none. `unavailable`: no such device, it may not be opened, a variable hides it, or it
+    is of another arch than the target.
+    """
+    wanted = BUILDS.get(claims.vendor)
+    if wanted is None:
+        return None
+    details: dict[str, object] = {"torch": facts.evidence(), "hardware": hardware.document()}
+    if facts.build != wanted:
+        return failed(
+            f"torch is a {facts.build} build: a cell for {claims.target} needs {wanted}, and would"
+            " run on the CPU",
+            **details,
+        )
+    if not facts.devices:
+        return _no_device(claims, facts, hardware, details)
+    first = facts.devices[0]
+    # sm_90a and sm_100f name the features of code, not other hardware.
+    if first.arch not in {claims.target, claims.target.rstrip("af")}:
+        arch = first.arch or "of unknown arch"
+        return unavailable(
+            f"the device here is {arch} ({first.name}), not {claims.target}", **details
+        )
+    return None
+
+
+def judge_reality(
+    claims: Claims, facts: TorchFacts, hardware: Hardware, answering: Answering
+) -> CheckFinding | None:
+    """None if hardware is known to be behind the claimed device, else why that is not known.
+
+    `emulated`: something stands in for the device. `undetermined`: what would show it cannot be
+    read here; a container without /sys, gVisor and WSL2 end so, and never as `emulated`.
+    """
+    if BUILDS.get(claims.vendor) is None:
+        return None
+    kernel = hardware.kernel[claims.vendor]
+    overridden = facts.visibility.get("HSA_OVERRIDE_GFX_VERSION")
+    if overridden and (other := _other_arch(facts, kernel)):
+        reason = f"the device here is {other}; HSA_OVERRIDE_GFX_VERSION={overridden} renames it"
+        return unavailable(reason, hardware=hardware.document())
+    signs = [*_signs(facts, kernel, answering)]
+    doubts = [*_doubts(hardware, facts, kernel, answering)]
+    if not signs and not doubts:
+        return None
+    return CheckFinding(
+        outcome=EMULATED if signs else UNDETERMINED,
+        reason="; ".join(signs or doubts),
+        details={
+            "signs": signs,
+            "not determined": doubts,
+            "answering": answering.document(),
+            "torch": facts.evidence(),
+            "hardware": hardware.document(),
+        },
+    )
+
+
+def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
+    """Each by itself shows that something other than the hardware answers."""
+    yield from (f"an emulator is in this process: {one}" for one in answering.emulators)
+    yield from answering.foreign
+    if answering.invented:
+        yield f"this process sees {', '.join(answering.invented)}, which the kernel does not know"
+    count = f"torch reports {len(facts.devices)} devices"
+    if not (kernel.nodes or kernel.shared) and "/dev" not in kernel.unseen:
+        yield f"{count}, and the kernel has no device node of their driver"
+    elif kernel.nodes and not kernel.drivers and not kernel.boards and _sees_sys(kernel):
+        yield f"{count}, and the kernel has neither their driver nor such a board"
+    if other := _other_arch(facts, kernel):
+        yield f"torch reports {facts.devices[0].arch}, the kernel's topology {other}"
+    apart = answering.apart
+    if apart is not None:
+        for name in ("nodes", "drivers", "boards"):
+            if gone := sorted({*getattr(kernel, name)} - {*getattr(apart, name)}):
+                yield f"a process without preloaded libraries does not see {', '.join(gone[:3])}"
+
+
+def _sees_sys(kernel: KernelView) -> bool:
+    """Whether an absent driver and board are absent from the machine, and not just hidden."""
+    return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
+
+
+def _doubts(
+    hardware: Hardware, facts: TorchFacts, kernel: KernelView, answering: Answering
+) -> Iterator[str]:
+    """What keeps from knowing that the hardware answers."""
+    yield from answering.unread
+    yield from answering.calls
+    if "/dev" in kernel.unseen:
+        yield "/dev cannot be listed"
+    if kernel.shared and not kernel.nodes:
+        yield f"{kernel.shared[0]} serves the device (WSL2), and no file names the board behind it"
+    elif not kernel.drivers and not kernel.boards:
+        places = ", ".join(kernel.unseen) or "/sys and /proc/driver"
+        yield f"neither driver nor board can be seen in {places}: not mounted in this container?"
+    boards = [one for one in kernel.boards if not one.startswith("pci ")]
+    if boards and len(facts.devices) > len(boards):
+        yield f"torch reports {len(facts.devices)} devices, the kernel {len(boards)}"
+    seen = {one.arch for one in hardware.of("nvidia") if one.arch}
+    if facts.build == "cuda" and seen and facts.devices[0].arch not in seen:
+        yield f"torch reports {facts.devices[0].arch}, NVIDIA's tools {', '.join(sorted(seen))}"
+
+
+def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
+    """The archs of the kernel's topology (AMD's only names them), if torch's is none of them."""
+    known = {one.rpartition(" ")[2] for one in kernel.boards if one.startswith("kfd ")}
+    return "" if not known or facts.devices[0].arch in known else ", ".join(sorted(known))
+
+
+def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardware) -> bool:
+    """Make the first check of every session that computes, `device`; return whether it computes.
+
+    Where the claimed device is missing, this is the session's only check. An emulated device
+    computes, and the check says so: whoever runs an emulator wants the results.
+    """
+    facts = read_facts(torch)
+    recorder.environment.update(environment_of(torch))
+    found = judge_device(claims, facts, hardware)
+    if found is None:
+        first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
+        found = passed(first if BUILDS.get(claims.vendor) else "the CPU", **facts.evidence())
+    recorder.run([Check(name="device", find=lambda: found)])
+    return computes(found)
+
+
+def computes(found: CheckFinding | None) -> bool:
+    """Whether a device with this finding computes at all."""
+    return found is None or found.outcome in {PASSED, EMULATED, UNDETERMINED}
+
+
+def judge_device(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:
+    """None if the claimed device is here and is hardware, else the finding."""
+    lacking = judge_presence(claims, facts, hardware)
+    if lacking is not None or BUILDS.get(claims.vendor) is None:
+        return lacking
+    kernel = hardware.kernel[claims.vendor]
+    return judge_reality(claims, facts, hardware, read_answering(claims.vendor, kernel))
+
+
+def _no_device(
+    claims: Claims, facts: TorchFacts, hardware: Hardware, details: dict[str, object]
+) -> CheckFinding:
+    devices = hardware.of(claims.vendor)
+    said = f" (torch: {facts.obstacle})" if facts.obstacle else ""
+    if not devices:
+        return unavailable(f"no {claims.target} device here{said}", **details)
+    listed = f"{len(devices)} {devices[0].arch or claims.vendor} devices are here"
+    if not all(device.usable for device in devices):
+        reason = next(iter(hardware.problems), "they may not be opened")
+        return unavailable(f"{listed}, but not for this process: {reason}{said}", **details)
+    seen = hardware.visibility[claims.vendor]
+    if seen.visible == ():
+        return unavailable(f"{listed}, hidden by {seen.winner}{said}", **details)
+    return failed(f"{listed}, and torch sees none{said}: it would run on the CPU", **details)

@@ -1,0 +1,90 @@
+"""`python -m warpfront_checks.closure`: which requirements are not met, JSON in and out.
+
+Requirements are read here only, by `packaging`, which an image need not have: it lies beside nox
+in the toolbox. So this is a process of its own. It alone has the toolbox on its path, and it
+looks at nothing but the JSON: what is installed was read by a process that sees exactly the
+image's own packages.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+_UNREADABLE = (
+    *(InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName),
+    # A marker of hundreds of parentheses, one in another.
+    RecursionError,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closure:
+    """What does not fit together, what could not be read, and which distributions were reached."""
+
+    conflicts: tuple[str, ...]
+    unread: tuple[str, ...]
+    checked: tuple[str, ...]
+
+
+def judge_closure(
+    versions: Mapping[str, str], requirements: Mapping[str, Iterable[str]], roots: Iterable[str]
+) -> Closure:
+    """Everything reachable from `roots`, extras followed. Names are normalised."""
+    conflicts, unread = [], []
+    pending = [(canonicalize_name(root), frozenset[str]()) for root in roots]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while pending:
+        name, extras = pending.pop()
+        if (name, extras) in seen or name not in versions:
+            continue
+        seen.add((name, extras))
+        for line in requirements.get(name, ()):
+            try:
+                requirement = _applying(line, extras)
+                if requirement is None:
+                    continue
+                wanted = canonicalize_name(requirement.name)
+                if fault := _unmet(requirement, versions.get(wanted)):
+                    conflicts.append(f"{name} requires {line}, {fault}")
+                pending.append((wanted, frozenset(map(canonicalize_name, requirement.extras))))
+            except _UNREADABLE as error:
+                unread.append(f"{name} requires {line}: cannot read {error}")
+    return Closure(
+        conflicts=tuple(dict.fromkeys(conflicts)),
+        unread=tuple(dict.fromkeys(unread)),
+        checked=tuple(sorted({name for name, _ in seen})),
+    )
+
+
+def _applying(line: str, extras: Iterable[str]) -> Requirement | None:
+    """The requirement, if its marker holds here. A URL says nothing of what is installed."""
+    requirement = Requirement(line)
+    if requirement.url:
+        raise InvalidRequirement(f"the URL {requirement.url}")
+    marker = requirement.marker
+    holds = marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    return requirement if holds else None
+
+
+def _unmet(requirement: Requirement, found: str | None) -> str:
+    if found is None:
+        return "which is not installed"
+    fits = requirement.specifier.contains(found, prereleases=True)
+    return "" if fits else f"but {canonicalize_name(requirement.name)} is {found}"
+
+
+def main() -> int:
+    json.dump(asdict(judge_closure(**json.load(sys.stdin))), sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

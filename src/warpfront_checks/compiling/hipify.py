@@ -1,0 +1,120 @@
+"""CUDA turned into HIP in a copy of the tree, by torch's own tool or by hipify-perl. What neither
+translates, and does not mention, is for the scanner to say.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront_checks.compiling.job import CompileJob
+from warpfront_checks.compiling.programs import Ended, ran
+
+COPY_LIMIT_BYTES = 1 << 30
+_HIPIFY_SECONDS = 120.0
+_TORCH_HIPIFY = """
+import json, sys
+from torch.utils.hipify.hipify_python import hipify
+copy, *files = sys.argv[1:]
+done = hipify(project_directory=copy, output_directory=copy, includes=[f"{copy}/*"],
+              extra_files=files, is_pytorch_extension=True, show_progress=False)
+print("made=" + json.dumps({f: r.hipified_path for f, r in done.items() if r.hipified_path}))
+"""
+
+
+class CopyError(Exception):
+    """The tree cannot be copied into the container's scratch folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hipified:
+    """What became of the copy: the tool's name, files that went wrong with the reason, and by path
+    in the tree those that now have another name.
+    """
+
+    tool: str
+    said: dict[str, str]
+    renamed: dict[str, str]
+
+
+def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
+    """The named files of the source, below `job.copy`. Raises `CopyError` beyond the limit."""
+    total = 0
+    for name in files:
+        target = job.copy / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        total += (job.source / name).stat().st_size
+        if total > COPY_LIMIT_BYTES:
+            raise CopyError(f"the tree is larger than {COPY_LIMIT_BYTES >> 20} MiB")
+        shutil.copyfile(job.source / name, target)
+
+
+def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
+    """hipify over `job.hipified` in the copy; what it made is also left in `results/hipified`.
+
+    torch's tool, where torch is: it knows torch's own names too.
+    """
+    done = _with_torch(job) if torch else _with_perl(job)
+    for name in job.hipified:
+        made = job.copy / done.renamed.get(name, name)
+        kept = results / "hipified" / name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, kept)
+    return done
+
+
+def _with_perl(job: CompileJob) -> Hipified:
+    def one(name: str) -> Ended:
+        work = job.scratch / "hipify" / name
+        work.mkdir(parents=True, exist_ok=True)
+        argv = ("hipify-perl", "-o", str(work / "made"), str(job.copy / name))
+        ended = ran(argv, seconds=_HIPIFY_SECONDS, memory_bytes=job.memory_bytes, cwd=work)
+        if ended.returncode == 0:
+            shutil.move(work / "made", job.copy / name)
+        return ended
+
+    with ThreadPoolExecutor(job.jobs) as pool:
+        ended = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
+    said = {name: _why(one) for name, one in ended.items() if one.returncode != 0}
+    return Hipified(tool="hipify-perl", said=said, renamed={})
+
+
+def _with_torch(job: CompileJob) -> Hipified:
+    import json  # noqa: PLC0415 - here only
+
+    work = job.scratch / "hipify"
+    work.mkdir(parents=True, exist_ok=True)
+    files = [str(job.copy / name) for name in job.hipified]
+    argv = (sys.executable, "-c", _TORCH_HIPIFY, str(job.copy), *files)
+    seconds = job.seconds + len(files)
+    ended = ran(argv, seconds=seconds, memory_bytes=1 << 40, cwd=work)
+    line = next((one for one in ended.output.splitlines() if one.startswith("made=")), "")
+    if ended.returncode != 0 or not line:
+        why = _why(ended)
+        return Hipified(
+            tool="torch.utils.hipify", said=dict.fromkeys(job.hipified, why), renamed={}
+        )
+    made: dict[str, str] = json.loads(line.removeprefix("made="))
+    return Hipified(tool="torch.utils.hipify", said={}, renamed=_renamed(job, made))
+
+
+def _renamed(job: CompileJob, made: dict[str, str]) -> dict[str, str]:
+    root = f"{job.copy}/"
+    return {
+        name.removeprefix(root): path.removeprefix(root)
+        for name, path in made.items()
+        if name.startswith(root) and path.startswith(root) and name != path
+    }
+
+
+def _why(ended: Ended) -> str:
+    if ended.missing:
+        return f"no {ended.argv[0]} in this image"
+    if ended.returncode is None:
+        return f"{Path(ended.argv[0]).name} was stopped after {ended.seconds:.0f} s"
+    lines: Sequence[str] = ended.output.strip().splitlines() or ("it said nothing",)
+    return f"{Path(ended.argv[0]).name} exited with {ended.returncode}: {lines[-1]}"

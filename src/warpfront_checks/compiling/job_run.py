@@ -1,0 +1,237 @@
+"""The session: what the compiler is, whether it knows the target, then every source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warpfront_checks.compiling.hipify import CopyError, Hipified, copy_tree, hipify_copy
+from warpfront_checks.compiling.job import CompileJob, JobUnit, filled
+from warpfront_checks.compiling.programs import Ended, ran
+from warpfront_checks.results import (
+    ERROR,
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
+
+COMPILER = "compiler"
+HIPIFY = "hipify"
+KEPT_LIMIT_BYTES = 4 << 20
+# The standard is the one that torch builds extensions with: nobody else says what its headers need.
+_TORCH_FACTS = """
+import inspect, json, re, sysconfig, torch
+from torch.utils import cpp_extension
+standard = max(map(int, re.findall(r"std=c\\+\\+(\\d+)", inspect.getsource(cpp_extension))))
+paths = cpp_extension.include_paths("cuda" if torch.version.cuda or torch.version.hip else "cpu")
+print("facts=" + json.dumps({"version": torch.__version__, "hip": torch.version.hip,
+    "cuda": torch.version.cuda, "standard": f"-std=c++{standard}",
+    "include": [*paths, sysconfig.get_paths()["include"]]}))
+"""
+_IMPORT = """
+import sys, torch, importlib.machinery, importlib.util, pathlib
+files = sorted(pathlib.Path(sys.argv[1]).rglob("*.so"))
+assert files, "the build left no module"
+for file in files:
+    name = file.name.partition(".")[0]
+    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
+    loader.exec_module(importlib.util.module_from_spec(
+        importlib.util.spec_from_file_location(name, str(file), loader=loader)))
+    print("imported", name)
+"""
+
+
+@dataclass(kw_only=True)
+class CompileJobRun:
+    """One job. `torch` are the options of this Python's torch, None where there is none."""
+
+    job: CompileJob
+    results: Path
+    torch: tuple[str, ...] | None = None
+    facts: dict[str, object] = field(default_factory=dict)
+    known: str = ""
+    hipified: Hipified | None = None
+
+    def record(self, recorder: Recorder) -> None:
+        """Sources are compiled some at a time, and recorded in their order."""
+        units = self.job.units
+        hipify = [HIPIFY] if self.job.hipified else []
+        recorder.plan([COMPILER, *hipify, *(unit.path for unit in units)])
+        self.job.scratch.mkdir(parents=True, exist_ok=True)
+        self._read_torch()
+        recorder.environment.update(self.facts)
+        recorder.run([Check(name=COMPILER, find=self._find_compiler)])
+        recorder.environment.update(self.facts)
+        recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
+        with ThreadPoolExecutor(self.job.jobs) as pool:
+            futures = [pool.submit(self._find_compiled, at, one) for at, one in enumerate(units)]
+            recorder.run(
+                [
+                    Check(name=unit.path, find=future.result)
+                    for unit, future in zip(units, futures, strict=True)
+                ]
+            )
+
+    def _read_torch(self) -> None:
+        wanted = self.job.hipified or any(unit.torch for unit in self.job.units)
+        ended = self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if wanted else None
+        lines = ended.output.splitlines() if ended and ended.returncode == 0 else []
+        line = next((one for one in lines if one.startswith("facts=")), "")
+        if not line:
+            return
+        facts = json.loads(line.removeprefix("facts="))
+        folders = facts.pop("include")
+        self.facts["torch"] = facts
+        options = [word for folder in folders for word in ("-isystem", folder)]
+        self.torch = (facts["standard"], *self.job.torch_defines, *options)
+
+    def _find_compiler(self) -> CheckFinding:
+        """What it calls itself, and whether it compiles a line for the target at all."""
+        version = self._ran(self.job.version, "version")
+        self.facts["compiler"] = version.output.strip()
+        if version.missing:
+            self.known = f"no {self.job.version[0]} in this image"
+            return unavailable(self.known)
+        source = self.job.scratch / "probe" / self.job.probe.name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(self.job.probe.text, encoding="ascii")
+        argv = self._command(self.job.probe.argv, source, "probe")
+        ended = self._ran(argv, "probe")
+        details = {"version": version.output.strip(), "output": ended.output}
+        if ended.returncode == 0:
+            return passed("", **details)
+        name = self.job.version[0]
+        self.known = f"this {name} cannot compile for {self.job.target}"
+        return unavailable(f"{self.known}: {_first_line(ended)}", **details)
+
+    def _find_hipified(self) -> CheckFinding:
+        if self.known:
+            return unavailable(self.known)
+        copy_tree(self.job, self.job.copied)
+        done = hipify_copy(self.job, self.results, torch=self.torch is not None)
+        self.hipified = done
+        count = len(self.job.hipified)
+        details = {"tool": done.tool, "files": count, "renamed": done.renamed, "said": done.said}
+        if done.said:
+            name, why = min(done.said.items())
+            reason = f"{len(done.said)} of {count} files as they were: {name}: {why}"
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
+        return passed(f"{done.tool} over {count} files", **details)
+
+    def _find_compiled(self, at: int, unit: JobUnit) -> CheckFinding:
+        if self.known:
+            return unavailable(self.known)
+        if unit.torch and self.torch is None:
+            return unavailable("it needs torch's headers, and this image has no torch")
+        if unit.kind == "extension":
+            return self._find_extension(at, unit)
+        if not unit.argv:
+            return unavailable(f"{self.job.version[0]} does not compile {unit.kind}s")
+        name = f"unit-{at}"
+        renamed = self.hipified.renamed if self.hipified else {}
+        source = self.job.root / renamed.get(unit.path, unit.path)
+        ended = self._ran(self._command(unit.argv, source, name), name)
+        finding = self._judged(ended, name)
+        shutil.rmtree(self.job.scratch / name, ignore_errors=True)
+        return finding
+
+    def _find_extension(self, at: int, unit: JobUnit) -> CheckFinding:
+        """`setup.py build_ext` against this Python's torch, then every module imported."""
+        name = f"unit-{at}"
+        own = self.job.scratch / name / "tree"
+        try:
+            own_job = dataclasses.replace(self.job, source=self.job.root, copy=own)
+            copy_tree(own_job, self.job.copied)
+        except CopyError as error:
+            return CheckFinding(outcome=ERROR, reason=str(error))
+        built = self.job.scratch / name / "built"
+        argv = (
+            *(sys.executable, "setup.py", "build_ext", "--build-lib", str(built)),
+            *("--build-temp", str(built.with_name("temp"))),
+        )
+        environment = {**self.job.environment, "MAX_JOBS": str(self.job.jobs)}
+        folder = (own / unit.path).parent
+        ended = self._ran(argv, name, cwd=folder, environment=environment, bounded=False)
+        if ended.returncode != 0:
+            return self._judged(ended, name)
+        imported = self._ran((sys.executable, "-c", _IMPORT, str(built)), name, bounded=False)
+        seconds = ended.seconds + imported.seconds
+        finding = self._judged(dataclasses.replace(imported, seconds=seconds), name)
+        shutil.rmtree(self.job.scratch / name, ignore_errors=True)
+        return finding
+
+    def _judged(self, ended: Ended, name: str) -> CheckFinding:
+        details = {
+            "argv": list(ended.argv),
+            "output": ended.output,
+            "compile_seconds": round(ended.seconds, 3),
+            "returncode": ended.returncode,
+            "kept": self._kept(name) if ended.returncode else [],
+        }
+        if ended.missing:
+            return unavailable(f"no {ended.argv[0]} in this image")
+        if ended.returncode is None:
+            reason = f"stopped after {self.job.seconds:g} s"
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
+        if ended.out_of_memory:
+            reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
+            return CheckFinding(outcome=ERROR, reason=reason, details=details)
+        return failed(_first_line(ended), **details) if ended.returncode else passed("", **details)
+
+    def _kept(self, name: str) -> list[str]:
+        """Intermediate files that say where an error is, copied to the results."""
+        kept = []
+        for pattern in self.job.kept:
+            for file in sorted((self.job.scratch / name).glob(pattern)):
+                if file.is_file() and file.stat().st_size <= KEPT_LIMIT_BYTES:
+                    target = self.results / "kept" / name / file.name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(file, target)
+                    kept.append(f"kept/{name}/{file.name}")
+        return kept
+
+    def _command(self, argv: tuple[str, ...], source: Path, name: str) -> tuple[str, ...]:
+        folder = self.job.scratch / name
+        places = {
+            "{source}": (str(source),),
+            "{output}": (str(folder / "out.o"),),
+            "{work}": (str(folder),),
+            "{torch}": self.torch or (),
+        }
+        return filled(argv, places)
+
+    def _ran(
+        self,
+        argv: tuple[str, ...],
+        name: str,
+        *,
+        cwd: Path | None = None,
+        environment: dict[str, str] | None = None,
+        bounded: bool = True,
+    ) -> Ended:
+        """In a folder of its own. torch maps more address space than it uses, so what loads it is
+        bounded by the container alone.
+        """
+        folder = self.job.scratch / name
+        folder.mkdir(parents=True, exist_ok=True)
+        memory = self.job.memory_bytes if bounded and argv[0] != sys.executable else 1 << 46
+        return ran(
+            argv,
+            seconds=self.job.seconds,
+            memory_bytes=memory,
+            cwd=cwd or folder,
+            environment=environment,
+        )
+
+
+def _first_line(ended: Ended) -> str:
+    lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
+    return lines[0][:500] if lines else f"{ended.argv[0]} exited with {ended.returncode}"

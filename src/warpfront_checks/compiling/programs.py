@@ -1,0 +1,131 @@
+"""One program of somebody else's at work, within bounds: its time, its memory, what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront_checks.outliving import adopt, end_left
+
+HEAD_BYTES = 96 * 1024
+TAIL_BYTES = 16 * 1024
+"""The first messages say what is wrong; the last ones how it ended."""
+
+LARGEST_FILE_BYTES = 1 << 30
+_OUT_OF_MEMORY = (
+    *("out of memory", "std::bad_alloc", "Cannot allocate memory", "cannot allocate"),
+    # What clang and GCC say of a part of theirs that the kernel ended.
+    *("unable to execute command: Killed", "Killed signal terminated program"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a program ended. `returncode` is None where it is not there, or was stopped at its time;
+    `output` is what it printed, the middle left out where that is long. `left` are the processes
+    that outlived it by more than its grace.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    output: str
+    seconds: float
+    missing: bool = False
+    left: tuple[str, ...] = ()
+
+    @property
+    def out_of_memory(self) -> bool:
+        if self.returncode == -signal.SIGKILL:
+            return True
+        return bool(self.returncode) and any(word in self.output for word in _OUT_OF_MEMORY)
+
+
+def ran(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    cwd: Path,
+    memory_bytes: int | None = None,
+    environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
+    hears: Sequence[int] = (),
+    grace_seconds: float | None = None,
+) -> Ended:
+    """Run to its end or its limit; then nothing of its process group is left. Without
+    `memory_bytes` its memory is the container's, as for what maps a device's. It reads what is
+    `given` and has the files `hears`. With a grace nothing that it began is left, in whatever
+    group, and what lived on is named: only where nobody else here starts processes meanwhile.
+    """
+    if shutil.which(argv[0]) is None:
+        return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
+    before = adopt() if grace_seconds is not None else frozenset()
+    left: tuple[str, ...] = ()
+    started = time.monotonic()
+    with tempfile.TemporaryFile(dir=cwd) as output:
+        child = subprocess.Popen(
+            [*_limits(memory_bytes), *argv],
+            cwd=cwd,
+            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(cwd), **(environment or {})},
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=hears,
+        )
+        try:
+            returncode = _waited(child, given, seconds)
+            ran_seconds = time.monotonic() - started
+            if grace_seconds is not None and returncode is not None:
+                left = end_left(before, grace_seconds)
+        finally:
+            _end_group(child)
+            if grace_seconds is not None:
+                end_left(before, 0.0)
+        text = _ends_of(output.fileno())
+    return Ended(
+        argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=left
+    )
+
+
+def _limits(memory_bytes: int | None) -> tuple[str, ...]:
+    if memory_bytes is None:
+        return ()
+    limits = (f"--as={memory_bytes}", f"--fsize={LARGEST_FILE_BYTES}", "--core=0")
+    return ("prlimit", *limits, "--")
+
+
+def _waited(child: subprocess.Popen[bytes], given: bytes, seconds: float) -> int | None:
+    """How it ended; None where it did not in its time."""
+    if child.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), child.stdin as words:
+            words.write(given)
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        child.wait()
+
+
+def _ends_of(handle: int) -> str:
+    size = os.fstat(handle).st_size
+    head = os.pread(handle, HEAD_BYTES, 0)
+    tail = os.pread(handle, TAIL_BYTES, max(HEAD_BYTES, size - TAIL_BYTES))
+    left_out = size - len(head) - len(tail)
+    middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+    return (head + middle + tail).decode("utf-8", "replace")

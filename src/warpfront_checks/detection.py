@@ -1,0 +1,192 @@
+"""`python -m warpfront_checks detect`: this machine and this torch, with evidence.
+
+Works without torch. `--record FOLDER` keeps what was read as a recording, which tests
+can detect again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.claimed_device import BUILDS, judge_device
+from warpfront_checks.claims import Claims
+from warpfront_checks.hardware import Hardware, Machine, MachineReader, read_hardware
+from warpfront_checks.hardware.recording import Recorded, Recording, RecordingError
+from warpfront_checks.results import PASSED
+from warpfront_checks.torch_devices import TorchFacts, environment_of, read_facts
+
+_MEMORY_SLACK = 0.1
+_DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cpu": "cpu"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """`hardware` is the machine, `facts` torch's view of it (None without torch, `no_torch` says
+    why), `dtypes` what was probed on the device, `disagreements` where the two differ, `reality`
+    the outcome of the check `device` with its reason ("" where torch sees no device).
+    """
+
+    hardware: Hardware
+    facts: TorchFacts | None
+    no_torch: str
+    environment: Mapping[str, object]
+    dtypes: Mapping[str, str]
+    disagreements: tuple[str, ...]
+    reality: str = ""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "answer": self.answer(),
+            "hardware": self.hardware.document(),
+            "torch": dict(self.environment) if self.facts else {"missing": self.no_torch},
+            "dtypes": dict(self.dtypes),
+            "disagreements": list(self.disagreements),
+        }
+
+    def answer(self) -> dict[str, object]:
+        """What a porting engineer asks first, each from the source that knows it best."""
+        device = next(iter(self.hardware.accelerators), None)
+        seen = self.facts.devices if self.facts else ()
+        vendor = device.vendor if device else "cpu"
+        visibility = self.hardware.visibility.get(vendor)
+        first = seen[0] if seen else None
+        return {
+            "vendor": vendor,
+            "arch": (first.arch if first else "") or (device.arch if device else "cpu"),
+            "name": (device.name if device else "") or (first.name if first else ""),
+            "devices": len(self.hardware.accelerators),
+            "devices_torch_sees": len(seen) if self.facts else None,
+            "device_check": self.reality or None,
+            "torch_build": self.facts.build if self.facts else None,
+            "memory_bytes": device.memory_bytes if device else self.hardware.processor.memory_bytes,
+            "cores": (device.cores or (first.cores if first else None))
+            if device
+            else self.hardware.processor.threads,
+            "wave": (first.wave if first else 0) or (device.wave if device else None),
+            "drivers": dict(self.hardware.drivers),
+            "toolkits": dict(self.hardware.toolkits),
+            "visibility": visibility.winner or "nothing set" if visibility else "",
+            "problems": list(self.hardware.problems + self.disagreements),
+        }
+
+
+def detect(reader: MachineReader, *, with_torch: bool = True, probe: bool = True) -> Detection:
+    """Everything, in one pass. torch is imported here, so that its absence is an answer."""
+    hardware = read_hardware(reader)
+    facts, environment, missing = None, {}, "not asked"
+    dtypes: dict[str, str] = {}
+    if with_torch:
+        try:
+            torch: Any = importlib.import_module("torch")
+        except (ImportError, OSError) as error:
+            missing = f"{type(error).__name__}: {error}"
+        else:
+            facts, environment = read_facts(torch), environment_of(torch)
+            if probe:
+                dtypes = _probe(facts)
+    return Detection(
+        hardware=hardware,
+        facts=facts,
+        no_torch=missing,
+        environment=environment,
+        dtypes=dtypes,
+        disagreements=disagreements(hardware, facts) if facts else (),
+        reality=_reality(hardware, facts) if facts and facts.devices else "",
+    )
+
+
+def _reality(hardware: Hardware, facts: TorchFacts) -> str:
+    """The check `device`, for the first device that torch sees."""
+    vendor = next(name for name, build in BUILDS.items() if build == facts.build)
+    target, device = facts.devices[0].arch, _DEVICE_TYPES[facts.build]
+    claims = Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
+    found = judge_device(claims, facts, hardware)
+    return f"{found.outcome}: {found.reason}" if found else PASSED
+
+
+def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
+    """Where torch and the machine tell different stories: count, arch, memory, build."""
+    vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
+    devices = hardware.of(vendor)
+    if not vendor:
+        there = sorted({device.vendor for device in hardware.accelerators})
+        return tuple(
+            f"{len(hardware.of(name))} devices of {name} are here, and torch is a {facts.build}"
+            " build: everything would run on the CPU"
+            for name in there
+        )
+    found = []
+    visible = hardware.visibility[vendor].visible if devices else ()
+    if visible is not None and len(visible) != len(facts.devices):
+        found.append(
+            f"{len(visible)} of {len(devices)} devices of {vendor} should be visible, torch sees"
+            f" {len(facts.devices)}" + (f" ({facts.obstacle})" if facts.obstacle else "")
+        )
+    elif visible is not None:
+        for place, seen in zip(visible, facts.devices, strict=True):
+            there_is = devices[place]
+            if there_is.arch and seen.arch and there_is.arch != seen.arch:
+                found.append(f"device {place} is {there_is.arch}, torch says {seen.arch}")
+            size = there_is.memory_bytes or seen.memory_bytes
+            if seen.memory_bytes and abs(size - seen.memory_bytes) > _MEMORY_SLACK * size:
+                found.append(f"device {place} has {size} bytes, torch says {seen.memory_bytes}")
+    return tuple(found)
+
+
+def main(arguments: list[str]) -> int:
+    """The door: prints the answer; exits 0 whatever was found, 2 if the options make no sense."""
+    options = _parser().parse_args(arguments)
+    try:
+        reader = Recorded(options.recorded) if options.recorded else Machine()
+    except RecordingError as error:
+        sys.stderr.write(f"error: {error}\n  hint: --record FOLDER makes a recording\n")
+        return 2
+    recording = Recording(reader)
+    detection = detect(recording, with_torch=not (options.no_torch or options.recorded))
+    if options.record:
+        recording.save(options.record, options.source)
+    if options.json:
+        sys.stdout.write(json.dumps(detection.document(), indent=1, sort_keys=True) + "\n")
+    else:
+        sys.stdout.write(_text(detection))
+    return 0
+
+
+def _probe(facts: TorchFacts) -> dict[str, str]:
+    # Imports torch at its top, which detection must do without.
+    from warpfront_checks.computed_dtypes import probe_dtypes  # noqa: PLC0415
+
+    return probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
+
+
+def _text(detection: Detection) -> str:
+    rows = [(name, _shown(value)) for name, value in detection.answer().items()]
+    rows += [(f"probe {name}", said) for name, said in detection.dtypes.items()]
+    rows += [(one.source, one.said) for one in detection.hardware.evidence]
+    return "".join(f"{name:<24} {value}\n" for name, value in rows)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {text}" for key, text in value.items()) or "none"
+    return "unknown" if value in {None, ""} else str(value)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks detect", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="the whole answer as JSON")
+    parser.add_argument("--no-torch", action="store_true", help="do not import torch")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep what was read")
+    parser.add_argument("--source", default="recorded", help="with --record: of what, and when")
+    parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="detect a recorded machine")
+    return parser

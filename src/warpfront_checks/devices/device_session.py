@@ -1,0 +1,198 @@
+"""The `devices` session: every visible device computes, and devices exchange numbers."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.computed_dtypes import probe_dtypes
+from warpfront_checks.detection import disagreements
+from warpfront_checks.devices.collectives import BACKENDS, exchange
+from warpfront_checks.devices.worker import FAULTS, OPERATIONS
+from warpfront_checks.golden.suite import CASES, compute
+from warpfront_checks.hardware import Hardware, Machine, read_hardware
+from warpfront_checks.precision import DTYPES, probe, require_full_precision
+from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.torch_devices import TorchFacts, read_facts
+
+# On the CPU two processes talk over gloo: that tests this code, and no device.
+CPU_RANKS = 2
+SEED = 4
+
+
+def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+    """Check every visible device, and where there are two or more what passes between them. A quick
+    run leaves out the stand-in for that on the CPU.
+    """
+    recorder.plan(["all devices", "dtypes"])
+    require_full_precision()
+    facts, hardware = read_facts(torch), read_hardware(Machine())
+    recorder.environment["hardware"] = hardware.document()
+    places = places_of(claims.device, facts)
+    # A Gaudi belongs to the process that used it first, until that ends: theirs is the first turn.
+    if claims.device == "hpu":
+        _record_collectives(claims, recorder, len(places))
+    usable = [place for place in places if not _withheld(place, recorder)]
+    checks = [
+        Check(name="all devices", find=lambda: every_device(facts, hardware, places)),
+        Check(name="dtypes", find=lambda: probed(claims.device)),
+        *(
+            Check(name=f"device {place}", find=functools.partial(use_device, place))
+            for place in usable
+        ),
+        *(
+            Check(name=f"copy {a} to {b}", find=functools.partial(copy_across, a, b))
+            for a, b in zip(usable, usable[1:] + usable[:1], strict=True)
+            if a != b
+        ),
+    ]
+    recorder.run(checks)
+    if effort and effort.quick and claims.device == "cpu":
+        recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
+    elif claims.device != "hpu":
+        _record_collectives(claims, recorder, len(places))
+
+
+def _withheld(place: str, recorder: Recorder) -> bool:
+    """Whether it is a Gaudi beside the first that this process, which has that, may not use: what
+    ran on it is the collectives, each rank of which has its own.
+    """
+    if not place.startswith("hpu:") or place == "hpu:0":
+        return False
+    try:
+        torch.ones(1, device=place)
+    except RuntimeError as error:
+        reason = f"a process has one Gaudi: {str(error).splitlines()[0]}"
+        recorder.note_unclaimed(f"device {place}", reason)
+        return True
+    return False
+
+
+def places_of(device: str, facts: TorchFacts) -> list[str]:
+    """`cuda:0`, `cuda:1`, ...; the CPU is one place."""
+    return ["cpu"] if device == "cpu" else [f"{device}:{one.index}" for one in facts.devices]
+
+
+def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
+    """torch sees every device that should be visible, all of one arch."""
+    details: dict[str, object] = {"devices": list(places), "problems": list(hardware.problems)}
+    different = disagreements(hardware, facts) if places != ["cpu"] else ()
+    archs = sorted({device.arch for device in facts.devices})
+    if different:
+        return failed(different[0], disagreements=list(different), **details)
+    if len(archs) > 1:
+        return failed(f"the visible devices are of several archs: {', '.join(archs)}", **details)
+    return passed(f"{len(places)}: {', '.join(places)}", **details)
+
+
+def probed(device: str) -> CheckFinding:
+    """A record of what the device computes; what it must is judged where it is used."""
+    answers = probe_dtypes(device)
+    able = [name for name, said in answers.items() if said == "computed"]
+    return passed(", ".join(able), probes=answers)
+
+
+def use_device(place: str) -> CheckFinding:
+    """The golden suite's operations on one device by number, judged against float64."""
+    kind = torch.device(place).type
+    used: dict[str, float] = {}
+    for dtype in (name for name, one in DTYPES.items() if not probe(one, kind)):
+        for case in CASES:
+            inputs, cotangent = case.make(DTYPES[dtype], SEED)
+            found = compute(case.operation, inputs, cotangent, place)
+            for name, budgeted in case.expect(inputs, cotangent, kind).items():
+                tensor = found[name]
+                if tensor.device != torch.device(place):
+                    return failed(f"{case.name} {dtype} {name}: on {tensor.device}, not {place}")
+                off = (tensor.detach().cpu().double() - budgeted.reference).abs()
+                share = float((off / budgeted.bound.expand_as(off)).nan_to_num(1e300).max())
+                if share > 1:
+                    reason = f"{case.name} {dtype} {name}: {share:.3g} times its budget"
+                    return failed(f"{place}: {reason}", used=used)
+                used[dtype] = max(used.get(dtype, 0.0), float(f"{share:.3g}"))
+    return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
+
+
+def copy_across(source: str, target: str) -> CheckFinding:
+    """Numbers that go from device to device, and back, are the same numbers."""
+    for size in (1, 33, 1 << 20):
+        sent = torch.arange(size, dtype=torch.int64)
+        arrived = sent.to(source).to(target)
+        if arrived.device != torch.device(target) or not torch.equal(arrived.cpu(), sent):
+            return failed(f"{size} numbers from {source} to {target} arrived wrong")
+        if not torch.equal(arrived.to(source).cpu(), sent):
+            return failed(f"{size} numbers came back wrong from {target} to {source}")
+    return passed()
+
+
+def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
+    backend = BACKENDS[claims.device]
+    stand_in = claims.device == "cpu"
+    world = CPU_RANKS if stand_in else count
+    label = f"{backend} on the CPU, a stand-in" if stand_in else backend
+    if world < 2:
+        recorder.note_unclaimed("collectives", "one device is visible, and they need two")
+        return
+    if not _has_backend(backend):
+        reason = f"this torch has no {backend}"
+        if stand_in:
+            recorder.note_unclaimed("collectives", reason)
+        else:
+            recorder.run([Check(name="collectives", find=lambda: failed(reason))])
+        return
+    recorder.plan([f"{name} ({label})" for name in OPERATIONS] if not stand_in else [])
+    checks = []
+    for name in OPERATIONS:
+        lacking = exchange(claims.device, world).unsupported(name) if stand_in else ""
+        if lacking:
+            recorder.note_unclaimed(f"{name} ({label})", f"gloo has none: {lacking}")
+            continue
+        find = functools.partial(_exchanged, claims.device, world, name)
+        checks.append(Check(name=f"{name} ({label})", find=find))
+    recorder.run(checks)
+
+
+def record_device_faults(
+    claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None
+) -> None:
+    """Part of `selftest`: every fault seeded into the collectives has to be caught where it is."""
+    facts = read_facts(torch)
+    world = CPU_RANKS if claims.device == "cpu" else len(facts.devices)
+    if world < 2:
+        recorder.note_unclaimed("faults of collectives", f"{world} devices, and they need two")
+        return
+    recorder.run(
+        [
+            Check(name=f"collectives: {name}", find=functools.partial(_caught, claims, world, name))
+            for name in FAULTS
+        ]
+    )
+
+
+def _caught(claims: Claims, world: int, fault: str) -> CheckFinding:
+    told = exchange(claims.device, world, fault)
+    backend = BACKENDS[claims.device]
+    wrong = {n for n in OPERATIONS if told.finding(n, backend).outcome != "passed"}
+    wrong -= {n for n in OPERATIONS if told.unsupported(n)}
+    expected = {n for n in FAULTS[fault][1] if not told.unsupported(n)}
+    reasons = {n: told.finding(n, backend).reason for n in sorted(wrong)}
+    if wrong != expected:
+        return failed(f"caught in {sorted(wrong)}, seeded in {sorted(expected)}", reasons=reasons)
+    return passed(f"caught in {', '.join(sorted(wrong))}", reasons=reasons)
+
+
+def _exchanged(device: str, world: int, operation: str) -> CheckFinding:
+    return exchange(device, world).finding(operation, BACKENDS[device])
+
+
+def _has_backend(backend: str) -> bool:
+    if not torch.distributed.is_available():
+        return False
+    present = {
+        "nccl": torch.distributed.is_nccl_available,
+        "gloo": torch.distributed.is_gloo_available,
+    }
+    return present[backend]() if backend in present else True

@@ -1,0 +1,279 @@
+"""One rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
+
+Every rank knows what every other sends, so each judges what it got by itself: integers exactly,
+sums of floating numbers by what rounding each addition allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from warpfront_checks.operations import floor_of, rounding_unit
+from warpfront_checks.results import write_json
+
+TIMEOUT_SECONDS = 60
+SIZES = (1, 33, 1025, 65537)  # no multiple of a warp, a wavefront or a transfer's unit
+INTEGERS = ("int32", "int64")
+FLOATS = ("float32", "bfloat16", "float16")
+# What a backend says that does not have an operation.
+_UNSUPPORTED = ("not supported", "not implemented", "does not support", "no support", "unsupported")
+
+
+class Group:
+    """The collectives of the process group, on tensors of this rank's device. Faults replace it."""
+
+    def __init__(self, rank: int, world: int) -> None:
+        self.rank, self.world = rank, world
+
+    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:  # noqa: FBT001 - sum or maximum
+        y = x.clone()
+        kind = distributed.ReduceOp.MAX if largest else distributed.ReduceOp.SUM
+        distributed.all_reduce(y, kind)
+        return y
+
+    def broadcast(self, x: Tensor, source: int) -> Tensor:
+        y = x.clone()
+        distributed.broadcast(y, source)
+        return y
+
+    def all_gather(self, x: Tensor) -> list[Tensor]:
+        parts = [torch.zeros_like(x) for _ in range(self.world)]
+        distributed.all_gather(parts, x)
+        return parts
+
+    def reduce_scatter(self, parts: Sequence[Tensor]) -> Tensor:
+        y = torch.zeros_like(parts[0])
+        distributed.reduce_scatter(y, list(parts))
+        return y
+
+    def all_to_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        sent, got = torch.stack(list(parts)), torch.zeros_like(torch.stack(list(parts)))
+        distributed.all_to_all_single(got, sent)
+        return list(got.unbind())
+
+    def pass_on(self, x: Tensor) -> Tensor:
+        """To the next rank, from the one before."""
+        y = torch.zeros_like(x)
+        ahead, behind = (self.rank + 1) % self.world, (self.rank - 1) % self.world
+        pair = [
+            distributed.P2POp(distributed.isend, x, ahead),
+            distributed.P2POp(distributed.irecv, y, behind),
+        ]
+        for request in distributed.batch_isend_irecv(pair):
+            request.wait()
+        return y
+
+
+class _LeftOut(Group):
+    """The last rank's part is missing from every sum."""
+
+    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:  # noqa: FBT001 - as in Group
+        return super().all_reduce(x * (self.rank != self.world - 1), largest)
+
+    def reduce_scatter(self, parts: Sequence[Tensor]) -> Tensor:
+        return super().reduce_scatter([x * (self.rank != self.world - 1) for x in parts])
+
+
+class _Rounded(Group):
+    """Sums of float32 are made in bfloat16."""
+
+    def all_reduce(self, x: Tensor, largest: bool) -> Tensor:  # noqa: FBT001 - as in Group
+        if x.dtype != torch.float32:
+            return super().all_reduce(x, largest)
+        return super().all_reduce(x.bfloat16(), largest).float()
+
+
+class _WrongOrder(Group):
+    """Parts arrive in another order than the ranks'."""
+
+    def all_gather(self, x: Tensor) -> list[Tensor]:
+        return super().all_gather(x)[::-1]
+
+    def all_to_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        return super().all_to_all(parts)[::-1]
+
+
+class _Stale(Group):
+    """Nothing arrives: what was in the buffers stays there."""
+
+    def broadcast(self, x: Tensor, source: int) -> Tensor:
+        super().broadcast(x, source)
+        return x
+
+    def pass_on(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(super().pass_on(x))
+
+
+# Name, group, and the operations that have to fail.
+FAULTS: dict[str, tuple[type[Group], tuple[str, ...]]] = {
+    "one rank left out": (_LeftOut, ("all_reduce", "reduce_scatter")),
+    "float32 summed in bfloat16": (_Rounded, ("all_reduce",)),
+    "parts in the wrong order": (_WrongOrder, ("all_gather", "all_to_all")),
+    "nothing arrives": (_Stale, ("broadcast", "send and receive")),
+}
+
+
+def part_of(rank: int, dtype: str, size: int, number: int = 0) -> Tensor:
+    """What a rank sends: the same on every machine. Integers below 50, so that sums stay exact."""
+    seed = 1000 * rank + 10 * size + number
+    generator = torch.Generator().manual_seed(seed)
+    if dtype in INTEGERS:
+        return torch.randint(-50, 50, (size,), generator=generator).to(getattr(torch, dtype))
+    return torch.randn(size, generator=generator).to(getattr(torch, dtype))
+
+
+def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
+    """What is wrong with one operation in one dtype, or nothing.
+
+    Goes on after a fault: a rank that stops early leaves the others waiting.
+    """
+    judge, faults = _JUDGES[name], []
+    for size in SIZES:
+        for found, parts, summed in judge(group, dtype, size, device):
+            fault = _compared(found, parts, summed=summed)
+            faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
+    return faults[0] if faults else ""
+
+
+Judged = Iterator[tuple[Tensor, list[Tensor], bool]]
+
+
+def _parts(group: Group, dtype: str, size: int, number: int = 0) -> list[Tensor]:
+    return [part_of(rank, dtype, size, number) for rank in range(group.world)]
+
+
+def _judge_all_reduce(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    mine = parts[group.rank].to(device)
+    yield group.all_reduce(mine, False), parts, True  # noqa: FBT003 - a sum
+    largest = torch.stack(parts).amax(0)
+    yield group.all_reduce(mine, True), [largest], False  # noqa: FBT003 - a maximum
+
+
+def _judge_broadcast(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    for source in range(group.world):
+        yield group.broadcast(parts[group.rank].to(device), source), [parts[source]], False
+
+
+def _judge_all_gather(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    for found, part in zip(group.all_gather(parts[group.rank].to(device)), parts, strict=True):
+        yield found, [part], False
+
+
+def _judge_reduce_scatter(group: Group, dtype: str, size: int, device: str) -> Judged:
+    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
+    yield group.reduce_scatter(mine), _parts(group, dtype, size, group.rank), True
+
+
+def _judge_all_to_all(group: Group, dtype: str, size: int, device: str) -> Judged:
+    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
+    expected = _parts(group, dtype, size, group.rank)
+    for found, part in zip(group.all_to_all(mine), expected, strict=True):
+        yield found, [part], False
+
+
+def _judge_pass_on(group: Group, dtype: str, size: int, device: str) -> Judged:
+    parts = _parts(group, dtype, size)
+    found = group.pass_on(parts[group.rank].to(device))
+    yield found, [parts[(group.rank - 1) % group.world]], False
+
+
+_JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
+    "all_reduce": _judge_all_reduce,
+    "broadcast": _judge_broadcast,
+    "all_gather": _judge_all_gather,
+    "reduce_scatter": _judge_reduce_scatter,
+    "all_to_all": _judge_all_to_all,
+    "send and receive": _judge_pass_on,
+}
+OPERATIONS = tuple(_JUDGES)
+
+
+def _compared(found: Tensor, parts: list[Tensor], *, summed: bool) -> str:
+    if found.dtype != parts[0].dtype or found.shape != parts[0].shape:
+        return f"{found.dtype} {tuple(found.shape)}"
+    exact = torch.stack([part.double() for part in parts]).sum(0)
+    off = (found.detach().cpu().double() - exact).abs()
+    bound = torch.zeros_like(exact)
+    if summed and found.dtype.is_floating_point:
+        size = torch.stack([part.double().abs() for part in parts]).sum(0)
+        # Every addition rounds once, whatever the order; and once more where it is stored.
+        bound = len(parts) * rounding_unit(found.dtype) * size + floor_of(found.dtype)
+    wrong = int((~(off <= bound)).sum())
+    worst = float(off.nan_to_num(1e300).max())
+    return f"{wrong} of {found.numel()} elements are wrong, by up to {worst:.3g}" if wrong else ""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    device = _own_device(options.device, options.rank)
+    distributed.init_process_group(
+        options.backend,
+        init_method=options.meeting.resolve().as_uri(),
+        rank=options.rank,
+        world_size=options.world,
+        timeout=timedelta(seconds=TIMEOUT_SECONDS),
+    )
+    kind = FAULTS[options.fault][0] if options.fault else Group
+    group = kind(options.rank, options.world)
+    results: dict[str, Any] = {}
+    try:
+        for name in OPERATIONS:
+            results[name] = _result(group, name, device)
+    finally:
+        write_json(options.results, results)
+    distributed.destroy_process_group()
+    return 0
+
+
+def _result(group: Group, name: str, device: str) -> dict[str, str]:
+    """`fault` and `unsupported`: at most one of them is not empty."""
+    try:
+        faults = [judge_operation(group, name, dtype, device) for dtype in (*INTEGERS, *FLOATS)]
+        return {"fault": next(filter(None, faults), ""), "unsupported": ""}
+    except RuntimeError as error:
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        if any(words in str(error).lower() for words in _UNSUPPORTED):
+            return {"fault": "", "unsupported": lines[0][:200]}
+        return {"fault": f"{type(error).__name__}: {lines[0][:200]}", "unsupported": ""}
+
+
+def _own_device(kind: str, rank: int) -> str:
+    if kind == "cuda":
+        torch.cuda.set_device(rank)
+    if kind == "hpu":
+        # Both the device and its backend are there only after that.
+        importlib.import_module("habana_frameworks.torch.distributed.hccl")
+        # A process that sees all of them takes its own; one that holds a single card, that of its
+        # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
+        with contextlib.suppress(RuntimeError):
+            torch.hpu.set_device(rank)
+    return kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--backend", required=True)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--meeting", type=Path, required=True, help="a file that nobody has made")
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--fault", default="", choices=["", *FAULTS])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""What is installed in this Python, by its metadata, and whether it fits together."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warpfront_checks.guard.policy import normalized
+
+# Who brings which import package: all of these own the directory `triton/`.
+TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
+IMPORT_NAMES = {
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    **dict.fromkeys(TRITON_NAMES, "triton"),
+}
+_NVIDIA_PREFIXES = (
+    "nvidia-cu",
+    "nvidia-nccl",
+    "nvidia-nvjitlink",
+    "nvidia-nvtx",
+    "nvidia-nvshmem",
+    "cuda-",
+)
+_ROCM_PREFIXES = (
+    "rocm-sdk",
+    "amd-torch-device",
+    "pytorch-triton-rocm",
+    "triton-rocm",
+    "hip-python",
+)
+PIP_SECONDS = 120.0
+# Beside the mounted package in an image; not there in a checkout, where nox brings `packaging`.
+TOOLBOX = Path(__file__).resolve().parents[4] / "toolbox"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflicts:
+    """What does not fit together, what could not be read, and how many distributions
+    were looked at.
+    """
+
+    conflicts: tuple[str, ...]
+    unread: tuple[str, ...]
+    checked: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """Normalised name -> every version found, and the raw requirements of the first."""
+
+    versions: Mapping[str, tuple[str, ...]]
+    requirements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def read_installed() -> Installed:
+    """Every distribution on the path, with its duplicates."""
+    versions: dict[str, list[str]] = {}
+    requirements: dict[str, tuple[str, ...]] = {}
+    for distribution in importlib.metadata.distributions():
+        raw = distribution.metadata["Name"]
+        name = normalized(raw.strip()) if raw else f"(no name in {distribution})"
+        versions.setdefault(name, []).append(distribution.version or "")
+        requirements.setdefault(name, tuple(distribution.requires or ()))
+    found = {name: tuple(found) for name, found in sorted(versions.items())}
+    return Installed(versions=found, requirements=requirements)
+
+
+def version_differences(installed: Installed, claimed: Mapping[str, str]) -> list[str]:
+    """Each claimed distribution that is missing, or there in another version."""
+    differences = []
+    for name, version in sorted(claimed.items()):
+        found = installed.versions.get(normalized(name))
+        if found is None:
+            differences.append(f"{name} is not installed, the lock has {version}")
+        elif not same_version(found[0], version):
+            differences.append(f"{name} is {found[0]}, the lock has {version}")
+    return differences
+
+
+def same_version(left: str, right: str) -> bool:
+    """Equal as published: case and the separators of a local label aside."""
+    return _canonical(left) == _canonical(right)
+
+
+def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
+    """Distributions of these names whose metadata is there more than once, and a triton
+    with two owners.
+    """
+    found = [
+        f"{name} is installed more than once: {', '.join(installed.versions[name])}"
+        for name in sorted({normalized(name) for name in names})
+        if len(installed.versions.get(name, ())) > 1
+    ]
+    there = [name for name in TRITON_NAMES if name in installed.versions]
+    owners = [name for name in there if not _stands_for(name, there, installed)]
+    return found + ([f"{' and '.join(owners)} both own triton/"] if len(owners) > 1 else [])
+
+
+def _stands_for(name: str, others: Iterable[str], installed: Installed) -> bool:
+    """Whether `name` is a guard's shim: it owns nothing, and requires the one that does."""
+    lines = installed.requirements.get(name, ())
+    return any(line.startswith(f"{other}=") for line in lines for other in others)
+
+
+def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
+    """Distributions of another vendor's toolkit than the claimed one (`cuda`,
+    `rocm`, `synapseai`, `cpu`).
+    """
+    names = installed.versions
+    nvidia = [name for name in names if name.startswith(_NVIDIA_PREFIXES)]
+    rocm = [name for name in names if name == "rocm" or name.startswith(_ROCM_PREFIXES)]
+    wrong = []
+    if toolkit != "cuda":
+        wrong += [f"{name} belongs to CUDA" for name in nvidia]
+    if toolkit != "rocm":
+        wrong += [f"{name} belongs to ROCm" for name in rocm]
+    major = version.split(".", maxsplit=1)[0]
+    if toolkit == "cuda" and major:
+        wrong += [
+            f"{name} is for another CUDA than {version}"
+            for name in nvidia
+            if "-cu1" in name and not name.endswith(f"-cu{major}")
+        ]
+    return wrong
+
+
+def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
+    """Our own reading of the requirements reachable from `roots`, extras followed: by `closure`, in
+    a process that has the toolbox on its path as this one must not. Raises `RuntimeError` where
+    nothing could be read.
+    """
+    asked = {
+        "versions": {name: found[0] for name, found in installed.versions.items()},
+        "requirements": installed.requirements,
+        "roots": list(roots),
+    }
+    path = os.pathsep.join(filter(None, (*sys.path, str(TOOLBOX))))
+    completed = subprocess.run(
+        [sys.executable, "-m", "warpfront_checks.closure"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=PIP_SECONDS,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    if completed.returncode != 0:
+        last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise RuntimeError(f"requirements cannot be read here: {last[0]}")
+    found = json.loads(completed.stdout)
+    return Conflicts(**{name: tuple(lines) for name, lines in found.items()})
+
+
+def pip_conflicts() -> tuple[str, ...] | None:
+    """What `pip check` of this very Python complains of; None where it has no pip."""
+    if importlib.util.find_spec("pip") is None:
+        return None
+    argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "check"]
+    completed = subprocess.run(
+        argv, capture_output=True, text=True, timeout=PIP_SECONDS, check=False
+    )
+    if completed.returncode == 0:
+        return ()
+    lines = (completed.stdout + completed.stderr).strip().splitlines()
+    return tuple(lines) or (f"pip check exited with {completed.returncode}",)
+
+
+def _canonical(version: str) -> str:
+    public, plus, local = version.strip().lower().partition("+")
+    return public + plus + local.replace("-", ".").replace("_", ".")

@@ -1,0 +1,241 @@
+"""Answers: what a device gave, what is right, and by how much they may differ.
+
+A right answer never comes from the kernels that are judged, on the CPU neither: it is a closed
+form, numpy's, or follows from the device's own other answers (the same call with the same seed).
+Most inputs are whole numbers so small that every partial sum is exact, so that no order of
+summation has anything to round and any difference is a fault.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warpfront_checks.operations import floor_of
+from warpfront_checks.operators.bounds import spacing
+
+FLOATS = ("float32", "bfloat16", "float16")
+DOUBLE = (*FLOATS, "float64")
+SINGLE = ("float32",)
+USUAL = ("float32", "bfloat16")
+TRUE, FALSE = np.ones((), dtype=bool), np.zeros((), dtype=bool)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One tensor. It may be off by `ulps` units in the last place of what is right, and by `slack`
+    (a number, or one for each element). Numbers that cannot be compared so (whole, true) are equal.
+    """
+
+    label: str
+    found: Tensor
+    right: Any
+    ulps: float = 0.0
+    slack: Any = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseContext:
+    """Where a row is tried: device and dtype, and numbers of one seed, made on the CPU."""
+
+    device: str
+    dtype: torch.dtype
+    seed: int
+    generator: torch.Generator = field(default_factory=torch.Generator)
+    quick: bool = False
+
+    def send(self, x: Tensor | np.ndarray[Any, Any], dtype: torch.dtype | None = None) -> Tensor:
+        """A fresh tensor on the device."""
+        sent = torch.as_tensor(x)
+        if sent.is_floating_point():
+            sent = sent.to(dtype or self.dtype)
+            # The CPU's vector instructions make negative NaN of NaN, and who sorts by bits puts
+            # that first (pytorch#117617).
+            sent = sent.masked_fill(sent.isnan(), math.nan)
+        return sent.to(self.device, copy=True)
+
+    def whole(self, *shape: int, most: int = 4) -> Tensor:
+        """Whole numbers from -most to most, in float64."""
+        drawn = torch.randint(-most, most + 1, shape, generator=self.generator)
+        return drawn.double()
+
+    def few(self, *shape: int) -> Tensor:
+        """-1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
+        drawn = torch.randint(0, 16, shape, generator=self.generator)
+        return (drawn == 0).double() - (drawn == 1).double()
+
+    def index(self, high: int, *shape: int) -> Tensor:
+        return torch.randint(0, high, shape, generator=self.generator)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Normal numbers, rounded to the dtype, in float64."""
+        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        return drawn.to(self.dtype).double()
+
+    def module(self, make: Callable[[], Any]) -> tuple[Any, Any]:
+        """What `make` makes of the seed, its numbers rounded to the dtype: in float64 on the CPU,
+        and as the device has it.
+        """
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            exact = make().to(self.dtype).double()
+        return exact, copy.deepcopy(exact).to(self.device, self.dtype)
+
+    @property
+    def complex(self) -> torch.dtype:
+        """Both parts are of the dtype."""
+        return torch.complex64 if self.dtype == torch.float32 else torch.complex128
+
+    @property
+    def eps(self) -> float:
+        return float(torch.finfo(self.dtype).eps)
+
+    @property
+    def half(self) -> bool:
+        return self.dtype in {torch.float16, torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownDefect:
+    """What torch's own kernels get wrong, by a public thread: answers whose label matches, on a
+    device, in torch before a version, or (None) in each so far. Results say it and find no fault
+    with the image for that.
+    """
+
+    thread: str
+    label: str
+    device: str
+    before: tuple[int, int] | None
+
+    def covers(self, label: str, device: str, version: tuple[int, int]) -> bool:
+        there = device == self.device and (self.before is None or version < self.before)
+        return there and re.search(self.label, label) is not None
+
+
+Try = Callable[[CaseContext], Iterator[Answer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hazard:
+    """A row: what it is called, how it is tried, in which dtypes. `devices` are the kinds of device
+    that it says anything about, if not all; `bytes` what it needs there. It is tried with the first
+    seed, or with `each_seed`, each of which has another of so many `turns` of what it tries.
+    """
+
+    name: str
+    answers: Try
+    dtypes: tuple[str, ...] = SINGLE
+    devices: tuple[str, ...] = ()
+    needed_bytes: int = 0
+    each_seed: bool = False
+    turns: int = 1
+    known: tuple[KnownDefect, ...] = ()
+
+
+Hazards = tuple[Hazard, ...]
+
+
+def kind_of(device: str) -> str:
+    """AMD's devices have kernels of their own under CUDA's name."""
+    return "rocm" if device == "cuda" and torch.version.hip else device
+
+
+@dataclass(frozen=True, kw_only=True)
+class HazardClass:
+    """Rows of a kind. `asks` is the question in words. `narrow` are the rows whose kernels for 16
+    bits are others, not the same with fewer bits: a quick run tries both. `seen_on` are the
+    devices on which rows whose bounds are judgement were seen to be right, if not all.
+    """
+
+    name: str
+    asks: str
+    hazards: Hazards
+    narrow: tuple[str, ...] = ()
+    seen_on: tuple[str, ...] = ()
+
+    def judges(self, device: str) -> bool:
+        """A bound that no right device of a kind has confirmed could refuse right ones."""
+        return not self.seen_on or kind_of(device) in self.seen_on
+
+    def tried(self, row: Hazard, dtypes: Sequence[str], *, quick: bool) -> tuple[str, ...]:
+        """In which of these a row is tried: quickly in bfloat16 only the first, which stands for
+        the class, those that are narrow, and what has no other dtype.
+        """
+        known = tuple(name for name in row.dtypes if name in dtypes)
+        if not quick or row.name in {self.hazards[0].name, *self.narrow}:
+            return known
+        return tuple(name for name in known if name != "bfloat16") or known
+
+
+def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Hazards:
+    """A table of names and tries, all with the same options."""
+    return tuple(
+        Hazard(name=name, answers=tried, dtypes=dtypes, **options) for name, tried in table.items()
+    )
+
+
+def answer_fault(answer: Answer) -> tuple[str, float]:
+    """What is wrong with an answer, or nothing, and the largest share of what it may be off by."""
+    found, right = answer.found.detach().cpu(), torch.as_tensor(answer.right)
+    if found.shape != right.shape:
+        return f"{answer.label}: shape {tuple(found.shape)}, expected {tuple(right.shape)}", 1e300
+    if not found.numel():
+        return "", 0.0
+    if found.is_complex() or right.is_complex():
+        found, right = (torch.view_as_real(x.to(torch.complex128)) for x in (found, right))
+    if not found.is_floating_point():
+        wrong = found != right
+        return (_worst(answer, found, right, wrong), 1e300) if bool(wrong.any()) else ("", 0.0)
+    right = right.double()
+    # Nearly all are whole numbers, and exact: how far off they might be is nobody's question.
+    if torch.equal(found.double(), right.to(found.dtype).double()):
+        return "", 0.0
+    off, allowed = _off(answer, found, right)
+    share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
+    if bool((share <= 1).all()):
+        return "", float(share.max())
+    return _worst(answer, found, right, ~(share <= 1)), 1e300
+
+
+def _off(answer: Answer, found: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """How far each element is off, infinitely where one is infinite or NaN and the other is not. A
+    result beyond the dtype's largest number is infinite, or that number if it is close enough.
+    """
+    narrow = found.dtype
+    values, rounded = found.double(), right.to(narrow).double()
+    slack = torch.as_tensor(answer.slack, dtype=torch.float64)
+    largest = float(torch.finfo(narrow).max)
+    allowed = answer.ulps * spacing(rounded.clamp(-largest, largest), narrow) + slack
+    if answer.ulps:
+        # What is computed may be flushed to zero below the normal numbers; float16's are large.
+        half = narrow == torch.float16
+        allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
+    same = (values == rounded) | (values.isnan() & rounded.isnan())
+    edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
+    limited = torch.where(values.isinf(), values.sign() * largest, values)
+    off = torch.where(edge, limited - right, values - rounded).abs()
+    off = torch.where(off.isnan() | (~edge & values.isinf()), torch.inf, off)
+    return torch.where(same, 0.0, off), allowed.expand_as(off)
+
+
+def _worst(answer: Answer, found: Tensor, right: Tensor, wrong: Tensor) -> str:
+    place = int(wrong.flatten().to(torch.uint8).argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(place), found.shape)]
+    gave, is_right = found.flatten()[place].item(), right.flatten()[place].item()
+    return (
+        f"{answer.label}: element {index} is {gave!r}, right is {is_right!r}"
+        f" ({int(wrong.sum())} of {found.numel()} are wrong)"
+    )
+
+
+def array(x: Tensor) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = x.detach().cpu().numpy()
+    return values

@@ -1,0 +1,204 @@
+"""The second part of the `operators` session: a check a class of hazards, each row in every dtype
+that the device computes.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.edge_cases.answers import (
+    USUAL,
+    CaseContext,
+    Hazard,
+    HazardClass,
+    answer_fault,
+    kind_of,
+)
+from warpfront_checks.edge_cases.hazard_table import HAZARDS
+from warpfront_checks.operators.trials import record_operators
+from warpfront_checks.operators.verdicts import lacks_kernel
+from warpfront_checks.parallel_checks import begin_checks, lanes_for
+from warpfront_checks.precision import (
+    computes_float64,
+    require_full_precision,
+    tested_dtypes,
+)
+from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder, failed, judged
+
+SHOWN = 20
+# What takes longest, each to begin in a lane of its own.
+LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
+
+
+@dataclass(kw_only=True)
+class ClassTally:
+    """What the rows of a class came to; grows."""
+
+    answers: int = 0
+    largest: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    too_large: list[str] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)
+
+    def finding(self) -> CheckFinding:
+        details: dict[str, object] = {
+            "answers": self.answers,
+            "budget_used": float(f"{self.largest:.4g}"),
+            "no such kernel": self.lacking,
+            "no memory": self.too_large,
+            "known defects of torch": self.known,
+        }
+        if self.faults:
+            details["faults"] = self.faults[:SHOWN]
+        elif not self.answers and self.too_large:
+            return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
+        elif not self.answers:
+            return failed("no row of it could be computed", **details)
+        said = "".join(f"; torch gets {thread} wrong" for thread in self.known)
+        return judged(self.faults, f"{self.answers} answers{said}", **details)
+
+
+def record_beside_operators(
+    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
+) -> None:
+    """The session `operators`: the classes of hazards are judged while the operations are, where
+    there are cores for both.
+    """
+    effort, device = effort or CheckOptions(), claims.device
+    lanes = lanes_for(device)
+    if not lanes:
+        record_operators(claims, recorder, effort)
+        record_hazards(claims, recorder, effort)
+        return
+    names = sorted(
+        (one.name for one in claimed_classes(device, recorder)),
+        key=lambda name: LONG.index(name) if name in LONG else len(LONG),
+    )
+    recorder.plan(names)
+    asked = {name: {"name": name, "device": device} for name in names}
+    begun = begin_checks("edge_cases.hazard_checks:find_class", asked, effort, lanes=lanes)
+    record_operators(claims, recorder, effort)
+    recorder.run(begun)
+
+
+def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+    """A check for each class that says anything about this device."""
+    effort = effort or CheckOptions()
+    recorder.run(
+        [
+            Check(name=one.name, find=partial(find_class, one.name, claims.device, effort))
+            for one in claimed_classes(claims.device, recorder)
+        ]
+    )
+
+
+def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
+    """Those that can be tried here; of the others the recorder is told why not."""
+    obstacles = {one.name: _obstacle(one, device) for one in HAZARDS}
+    for name, reason in obstacles.items():
+        if reason:
+            recorder.note_unclaimed(name, reason)
+    return [one for one in HAZARDS if not obstacles[one.name]]
+
+
+def find_class(name: str, device: str, effort: CheckOptions) -> CheckFinding:
+    require_full_precision()
+    dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))
+    if effort.quick:
+        dtypes = tuple(name for name in dtypes if name in USUAL)
+    own = class_named(name)
+    return judge_rows(own, rows_for(own, device), device, dtypes, effort).finding()
+
+
+def rows_for(one: HazardClass, device: str) -> list[Hazard]:
+    return [row for row in one.hazards if not row.devices or kind_of(device) in row.devices]
+
+
+def _obstacle(one: HazardClass, device: str) -> str:
+    """Why no row of a class can be tried here, or nothing."""
+    here = rows_for(one, device)
+    if not one.judges(device):
+        seen = ", ".join(one.seen_on)
+        return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
+    if not here:
+        return f"says nothing about {device}"
+    least, free = min(row.needed_bytes for row in here), free_bytes(device)
+    if least and least > free:
+        return f"needs {least / 2**30:.0f} GiB of the device's memory, {free / 2**30:.0f} are free"
+    return ""
+
+
+def free_bytes(device: str) -> int:
+    return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else 0
+
+
+def judge_rows(
+    own: HazardClass,
+    here: Sequence[Hazard],
+    device: str,
+    dtypes: Sequence[str],
+    effort: CheckOptions,
+) -> ClassTally:
+    """Rows of a class in their dtypes. One that raises is wrong, and the others go on."""
+    judged = ClassTally()
+    for row in here:
+        if row.needed_bytes > free_bytes(device) and row.needed_bytes:
+            judged.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
+            continue
+        for dtype in own.tried(row, dtypes, quick=effort.quick):
+            for seed in effort.seeds if row.each_seed else effort.seeds[:1]:
+                ground = CaseContext(
+                    device=device,
+                    dtype=getattr(torch, dtype),
+                    seed=seed,
+                    generator=torch.Generator().manual_seed(seed),
+                    quick=effort.quick,
+                )
+                _judge_row(row, ground, judged)
+    return judged
+
+
+def _judge_row(row: Hazard, ground: CaseContext, judged: ClassTally) -> None:
+    where = f"{row.name}, {str(ground.dtype).removeprefix('torch.')}, seed {ground.seed}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for answer in row.answers(ground):
+                fault, share = answer_fault(answer)
+                judged.answers += 1
+                thread = _known(row, answer.label, ground) if fault else ""
+                if thread:
+                    judged.known[thread] = judged.known.get(thread, 0) + 1
+                    continue
+                judged.largest = max(judged.largest, share if not fault else 0.0)
+                judged.faults += [f"{where}: {fault}"] if fault else []
+    except torch.OutOfMemoryError:
+        judged.too_large.append(f"{where}: the device's memory was taken meanwhile")
+    except Exception as error:  # noqa: BLE001 - a row that raises is a result; the rest go on
+        first = next(iter(str(error).strip().splitlines()), "")[:300]
+        if isinstance(error, (RuntimeError, NotImplementedError)) and lacks_kernel(error):
+            judged.lacking.append(f"{where}: {first}")
+        else:
+            judged.faults.append(f"{where}: raised {type(error).__name__}: {first}")
+    if row.needed_bytes:
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _known(row: Hazard, label: str, ground: CaseContext) -> str:
+    major, minor = torch.__version__.split(".")[:2]
+    here = (int(major), int(minor))
+    return next((d.thread for d in row.known if d.covers(label, ground.device, here)), "")
+
+
+def class_named(name: str) -> HazardClass:
+    return next(one for one in HAZARDS if one.name == name)

@@ -1,0 +1,206 @@
+"""More than 2^31 elements, more than 2^32 bytes: where 32 bits of an index come to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront_checks.edge_cases.answers import (
+    TRUE,
+    Answer,
+    CaseContext,
+    Hazard,
+    HazardClass,
+    array,
+)
+
+EDGE = 2**31
+COUNT = EDGE + 4099
+WIDTH = 4096
+GIB = 2**30
+# Around the edges of signed and unsigned indices of elements and bytes, and the very last.
+PLACES = (0, 1, EDGE // 2 - 1, EDGE // 2, EDGE - 2, EDGE - 1, EDGE, EDGE + 1, COUNT - 2, COUNT - 1)
+
+
+def _at(x: Tensor) -> Tensor:
+    return (
+        x.flatten()[torch.tensor(PLACES, device=x.device)]
+        if x.numel() < EDGE
+        else torch.stack([x.view(-1)[p] for p in PLACES])
+    )
+
+
+def _marks(ground: CaseContext, dtype: torch.dtype) -> Tensor:
+    """Zeros with a different number at each place."""
+    x = torch.zeros(COUNT, device=ground.device, dtype=dtype)
+    for number, place in enumerate(PLACES):
+        x[place] = number + 1
+    return x
+
+
+RIGHT = torch.arange(1, len(PLACES) + 1).double()
+
+
+def _elements(ground: CaseContext) -> Iterator[Answer]:
+    x = _marks(ground, torch.float16)
+    for label, found, right in (
+        ("add", lambda: x + 1, RIGHT + 1),
+        ("mul", lambda: x * 2, RIGHT * 2),
+        ("relu", lambda: functional.relu(x - 3), (RIGHT - 3).relu()),
+        ("clone", x.clone, RIGHT),
+        ("to uint8", lambda: x.to(torch.uint8), RIGHT),
+        ("where", lambda: torch.where(x > 5, x, -x), torch.where(RIGHT > 5, RIGHT, -RIGHT)),
+        ("exp2", lambda: torch.exp2(x), torch.exp2(RIGHT)),
+        ("in place", lambda: x.clone().add_(1), RIGHT + 1),
+        ("masked_fill", lambda: x.masked_fill(x > 8, 0), torch.where(RIGHT > 8, 0.0, RIGHT)),
+    ):
+        made = found()
+        yield Answer(
+            label,
+            _at(made).cpu().double(),
+            array(right),
+            slack=1e-2 * (label == "exp2"),
+        )
+        del made
+
+
+def _reduced(ground: CaseContext) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    total = int(RIGHT.sum())
+    yield Answer("sum", x.sum(), total)
+    yield Answer("count", x.count_nonzero(), len(PLACES))
+    yield Answer("amax", x.amax().long(), len(PLACES))
+    yield Answer("argmax", x.argmax(), COUNT - 1)
+    x[EDGE + 77] = 200
+    yield Answer("argmax beyond", x.argmax(), EDGE + 77)
+    yield Answer("max's index", x.max(0).indices, EDGE + 77)
+    yield Answer("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
+    yield Answer("any", (x == 200).any(), TRUE)
+    x[EDGE + 77] = 0
+    half = x.to(torch.float16)
+    yield Answer("float sum", half.sum(dtype=torch.float32), float(total))
+    del half
+    rows = x[: EDGE + WIDTH].view(-1, WIDTH)
+    yield Answer("rows", rows.sum(1).sum(), int(RIGHT[:-2].sum()))
+    yield Answer("columns", rows.sum(0).sum(), int(RIGHT[:-2].sum()))
+
+
+def _scanned(ground: CaseContext) -> Iterator[Answer]:
+    x = _marks(ground, torch.int8)
+    found = x.cumsum(0, dtype=torch.int32)
+    right = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
+    yield Answer("cumsum", _at(found).cpu().double(), array(right))
+
+
+def _gathered(ground: CaseContext) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    at = torch.tensor(PLACES, device=ground.device)
+    calls: dict[str, Callable[[], Tensor]] = {
+        "index": lambda: x[at],
+        "index_select": lambda: x.index_select(0, at),
+        "gather": lambda: x.gather(0, at),
+        "take": lambda: x.take(at),
+    }
+    for label, found in calls.items():
+        yield Answer(label, found().cpu().double(), array(RIGHT))
+    x.index_fill_(0, at, 9)
+    yield Answer("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
+    x.scatter_(0, at, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
+    yield Answer("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
+    x[at] = 5
+    yield Answer("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
+    table = x[: EDGE + WIDTH].view(-1, WIDTH)
+    table[-1] = 7
+    found = functional.embedding(
+        torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
+    )
+    yield Answer("embedding", found[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
+
+
+def _moved(ground: CaseContext) -> Iterator[Answer]:
+    x = _marks(ground, torch.uint8)
+    both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
+    yield Answer("cat", _at(both).cpu().double(), array(RIGHT))
+    del both
+    turned = x.flip(0)
+    ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
+    yield Answer("flip", ends.cpu().double(), array(RIGHT))
+    del turned
+    table = x[: EDGE + WIDTH].view(-1, WIDTH)
+    flat = table.mT.contiguous()
+    inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
+    found = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
+    yield Answer("transpose", found.double(), array(RIGHT[: len(inside)]))
+
+
+def _products(ground: CaseContext) -> Iterator[Answer]:
+    """A result of more than 2^31 elements; its last rows, and those about the edge."""
+    rows, columns = 2**16 + 3, 2**15
+    a = ground.send(ground.whole(rows, 16, most=2)).bfloat16()
+    b = ground.send(ground.whole(16, columns, most=2)).bfloat16()
+    found = a @ b
+    for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
+        right = a[row].double().cpu() @ b.double().cpu()
+        yield Answer(f"row {row}", found[row], array(right))
+    del found
+    wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
+    wide[:, 7] = 30
+    chosen = wide.softmax(1)
+    yield Answer("softmax", chosen[-5:, 7], array(torch.ones(5)))
+    del chosen
+    normal = functional.layer_norm(wide, (columns,))
+    yield Answer(
+        "layer_norm",
+        (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
+        TRUE,
+    )
+
+
+def _drawn(ground: CaseContext) -> Iterator[Answer]:
+    x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
+    yield Answer(
+        "all of it",
+        (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
+        TRUE,
+    )
+    beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
+    yield Answer("not the beginning again", beyond, TRUE)
+    x.fill_(3)
+    yield Answer("fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 3)))
+
+
+def _pictures(ground: CaseContext) -> Iterator[Answer]:
+    """One plane a picture, more pictures and places than 2^31 together."""
+    count = EDGE // 64 + 5
+    x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
+    x[-1, 0, 7, 7] = 4
+    pooled = functional.max_pool2d(x, 2)
+    yield Answer("max_pool2d", pooled[-1, 0, 3, 3], 4.0)
+    pooled = functional.avg_pool2d(x, 2)
+    yield Answer("avg_pool2d", pooled[-1, 0, 3, 3], 1.0)
+    del pooled
+    grown = functional.interpolate(x[:, :, 4:, 4:], scale_factor=2, mode="nearest")
+    yield Answer("nearest", grown[-1, 0, 7, 7], 4.0)
+
+
+TRIES = {
+    "elements": (_elements, 14 * GIB),
+    "reductions": (_reduced, 10 * GIB),
+    "scans": (_scanned, 20 * GIB),
+    "indices": (_gathered, 6 * GIB),
+    "moves": (_moved, 8 * GIB),
+    "products": (_products, 16 * GIB),
+    "random numbers": (_drawn, 8 * GIB),
+    "pictures": (_pictures, 12 * GIB),
+}
+VAST = HazardClass(
+    name="more than 2^31",
+    asks="do indices reach beyond 2^31 elements and 2^32 bytes",
+    hazards=tuple(
+        Hazard(name=name, answers=tried, devices=("cuda", "rocm"), needed_bytes=size)
+        for name, (tried, size) in TRIES.items()
+    ),
+)

@@ -1,0 +1,491 @@
+"""Random generators: mean, variance, range, independence, and that a seed repeats them.
+
+Every bound of a statistic is 6 of its standard deviations: a right generator is refused once in
+5 * 10^8 looks at one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront_checks.edge_cases.answers import (
+    TRUE,
+    USUAL,
+    Answer,
+    CaseContext,
+    Hazard,
+    HazardClass,
+    KnownDefect,
+    array,
+    rows,
+)
+
+SIGMAS = 6.0
+COUNT = 300_007
+Numbers = Any
+
+
+def _seeded(ground: CaseContext, offset: int = 0) -> None:
+    torch.manual_seed(ground.seed + offset)
+
+
+def _empty(ground: CaseContext, count: int = COUNT) -> Tensor:
+    return torch.empty(count, device=ground.device, dtype=ground.dtype)
+
+
+def _about(label: str, value: float, expected: float, deviation: float) -> Answer:
+    found = torch.tensor(value, dtype=torch.float64)
+    return Answer(label, found, expected, slack=SIGMAS * deviation)
+
+
+Draw = Callable[[CaseContext], Tensor]
+# What is drawn for each number of a tensor, of float32: mean and variance.
+PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
+    "randn_like": (torch.randn_like, 0.0, 1.0),
+    "rand_like": (torch.rand_like, 0.5, 1 / 12),
+    "randint_like": (lambda x: torch.randint_like(x, 0, 16), 7.5, 255 / 12),
+    "gamma": (lambda x: torch._standard_gamma(x + 2.5), 2.5, 2.5),
+    "binomial": (lambda x: torch.binomial(x + 10, x + 0.25), 2.5, 1.875),
+    "dirichlet": (
+        lambda x: torch._sample_dirichlet(x[:, None].expand(-1, 3) + 2)[:, 0],
+        1 / 3,
+        2 / 63,
+    ),
+    "log_normal_": (
+        lambda x: x.log_normal_(0.0, 0.5),
+        math.exp(1 / 8),
+        math.exp(1 / 4) * (math.exp(1 / 4) - 1),
+    ),
+    "log_normal_ about one": (
+        lambda x: x.log_normal_(1.0, 0.5),
+        math.exp(9 / 8),
+        math.exp(9 / 4) * (math.exp(1 / 4) - 1),
+    ),
+    # Other ways to draw, by how large the parameter is.
+    "gamma below one": (lambda x: torch._standard_gamma(x + 0.5), 0.5, 0.5),
+    "gamma of many": (lambda x: torch._standard_gamma(x + 30), 30.0, 30.0),
+    "binomial of many": (lambda x: torch.binomial(x + 100, x + 0.375), 37.5, 23.4375),
+    "poisson of many": (lambda x: torch.poisson(x + 40), 40.0, 40.0),
+    "poisson of billions": (lambda x: torch.poisson(x + 3e9), 3e9, 3e9),
+    "exponential_, slowly": (lambda x: x.exponential_(0.125), 8.0, 64.0),
+    "geometric_, rarely": (lambda x: x.geometric_(0.125), 8.0, 56.0),
+    "bernoulli_, mostly": (lambda x: x.bernoulli_(0.875), 0.875, 7 / 64),
+    "native_dropout": (lambda x: torch.native_dropout(x + 1, 0.25, True)[0], 1.0, 1 / 3),
+    "rrelu": (lambda x: functional.rrelu(x - 1, 0.125, 0.375, training=True), -0.25, 1 / 192),
+    "alpha_dropout": (lambda x: functional.alpha_dropout(x.normal_(), 0.25, training=True), 0, 1),
+    "feature_alpha_dropout": (
+        lambda x: functional.feature_alpha_dropout(x.normal_()[:, None], 0.5, training=True)[:, 0],
+        0,
+        1,
+    ),
+}
+
+
+# The CUDA kernel moves its generator on by less than it takes for large rates: half of what the
+# next call draws was drawn before (2.11 on an H200).
+REPEATED = KnownDefect(
+    thread="pytorch#136750", label="correlation with the next call", device="cuda", before=None
+)
+
+
+def _of_parameters(draw: Callable[[Tensor], Tensor], ground: CaseContext) -> Tensor:
+    return draw(torch.zeros(COUNT, device=ground.device))
+
+
+def _in_three(ground: CaseContext) -> Tensor:
+    return _empty(ground, 8 * 586 * 64).view(8, 586, 64)
+
+
+# How to draw, and mean and variance.
+DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
+    "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
+    "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
+    # Neighbours along the last of several axes may share what was drawn.
+    "uniform_ of three axes": (lambda g: _in_three(g).uniform_().flatten()[:COUNT], 0.5, 1 / 12),
+    "normal_ of three axes": (lambda g: _in_three(g).normal_(2.0, 3.0).flatten()[:COUNT], 2.0, 9.0),
+    "bernoulli_ of three axes": (
+        lambda g: _in_three(g).bernoulli_(0.5).flatten()[:COUNT],
+        0.5,
+        0.25,
+    ),
+    "uniform_ from -3 to 5": (lambda g: _empty(g).uniform_(-3, 5), 1.0, 64 / 12),
+    "randn": (lambda g: torch.randn(COUNT, device=g.device, dtype=g.dtype), 0.0, 1.0),
+    "normal_": (lambda g: _empty(g).normal_(2.0, 3.0), 2.0, 9.0),
+    "bernoulli_": (lambda g: _empty(g).bernoulli_(0.3), 0.3, 0.21),
+    "bernoulli of shares": (
+        lambda g: torch.bernoulli(torch.full((COUNT,), 0.25, device=g.device, dtype=g.dtype)),
+        0.25,
+        0.1875,
+    ),
+    "exponential_": (lambda g: _empty(g).exponential_(2.0), 0.5, 0.25),
+    "geometric_": (lambda g: _empty(g).geometric_(0.5), 2.0, 2.0),
+    "randint": (lambda g: torch.randint(0, 16, (COUNT,), device=g.device), 7.5, 255 / 12),
+    "random_": (lambda g: _empty(g).random_(0, 128), 63.5, (128**2 - 1) / 12),
+    "dropout": (
+        lambda g: functional.dropout(torch.ones(COUNT, device=g.device, dtype=g.dtype), 0.25),
+        1.0,
+        1 / 3,
+    ),
+    "dropout of pictures": (
+        lambda g: functional.dropout2d(
+            torch.ones(1000, 1000, 1, 1, device=g.device, dtype=g.dtype), 0.5
+        ).flatten(),
+        1.0,
+        1.0,
+    ),
+    **{
+        name: (partial(_of_parameters, draw), mean, variance)
+        for name, (draw, mean, variance) in PARAMETERS.items()
+    },
+    "poisson": (
+        lambda g: torch.poisson(torch.full((COUNT,), 3.0, device=g.device, dtype=g.dtype)),
+        3.0,
+        3.0,
+    ),
+    "multinomial": (
+        lambda g: torch.multinomial(
+            torch.tensor([1.0, 2.0, 3.0, 2.0], device=g.device), COUNT, replacement=True
+        ),
+        1.75,
+        0.9375,
+    ),
+}
+
+
+def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
+    draw, mean, variance = DISTRIBUTIONS[name]
+    _seeded(ground)
+    first, second = draw(ground), draw(ground)
+    _seeded(ground)
+    again = draw(ground)
+    yield Answer(
+        "the same seed",
+        again,
+        array(first.cpu().double() if first.is_floating_point() else first),
+    )
+    _seeded(ground, 1)
+    other = draw(ground)
+    a, b, c = (array(x.cpu().double()) for x in (first, second, other))
+    count = len(a)
+    # 16 bits round what is drawn.
+    coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
+    yield _about("mean", float(a.mean()), mean, math.sqrt(variance / count) + coarse / SIGMAS)
+    kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
+    yield _about(
+        "variance",
+        float(((a - mean) ** 2).mean()),
+        variance,
+        math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS,
+    )
+    if len(np.unique(a[:4096])) > 3000:
+        yield Answer(
+            "numbers that come again",
+            torch.tensor(np.isin(b[:4096], a).mean() < 0.5),
+            TRUE,
+        )
+    standard = [(x - mean) / math.sqrt(variance) for x in (a, b, c)]
+    yield from _independent(standard, coarse / math.sqrt(variance))
+
+
+def _independent(drawn: list[Numbers], coarse: float) -> Iterator[Answer]:
+    """Standardised numbers: uncorrelated among themselves, with the next call, and another seed."""
+    z, following, other = drawn
+    count = len(z)
+    for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536, count // 4, count // 3, count // 2):
+        yield _about(
+            f"correlation at {lag}",
+            float((z[:-lag] * z[lag:]).mean()),
+            0.0,
+            (count - lag) ** -0.5 * 1.2 + coarse,
+        )
+    for label, x in (("the next call", following), ("another seed", other)):
+        with_it = float((z * x).mean())
+        yield _about(f"correlation with {label}", with_it, 0.0, count**-0.5 * 1.2 + coarse)
+    halves = [
+        z[: count // 2].mean(),
+        z[count // 2 :].mean(),
+        z[::2].mean(),
+        z[1::2].mean(),
+        z[-5000:].mean(),
+    ]
+    sizes = [count // 2] * 4 + [5000]
+    for place, (half, size) in enumerate(zip(halves, sizes, strict=True)):
+        yield _about(f"mean of part {place}", float(half), 0.0, size**-0.5 + coarse)
+
+
+def _quartiles(ground: CaseContext) -> Iterator[Answer]:
+    """Of Cauchy's numbers, which have no mean."""
+    for median, sigma in ((0.0, 1.0), (2.0, 3.0)):
+        _seeded(ground)
+        x = array(_empty(ground).cauchy_(median, sigma).cpu().double())
+        for share, place in ((0.25, -1), (0.5, 0), (0.75, 1)):
+            below = float((x < median + place * sigma).mean())
+            deviation = math.sqrt(share * (1 - share) / COUNT)
+            yield _about(f"{share} of {median}, {sigma}", below, share, deviation)
+
+
+def _ranges(ground: CaseContext) -> Iterator[Answer]:
+    _seeded(ground)
+    x = torch.rand(4_000_000, device=ground.device, dtype=ground.dtype)
+    yield Answer("rand below 1", (x < 1).all(), TRUE)
+    yield Answer("rand not below 0", (x >= 0).all(), TRUE)
+    yield Answer("rand near 1", x.amax() > 0.99, TRUE)
+    y = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).uniform_(2, 3)
+    yield Answer("uniform_ in range", ((y >= 2) & (y <= 3)).all(), TRUE)
+    e = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).exponential_()
+    yield Answer("exponential_ above 0", (e > 0).all(), TRUE)
+    n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).cpu().double())
+    for bound, share in ((1.0, 0.3173105), (2.0, 0.0455003), (3.0, 0.0026998), (4.0, 6.334e-5)):
+        beyond = float((np.abs(n) > bound).mean())
+        coarse = 0.01 * share if ground.half else 0.0
+        yield _about(f"normal beyond {bound}", beyond, share, math.sqrt(share / len(n)) + coarse)
+    yield Answer("normal is finite", torch.tensor(np.isfinite(n).all()), TRUE)
+    yield _about(
+        "normal's skew",
+        float((n**3).mean()),
+        0.0,
+        math.sqrt(15 / len(n)) + (0.01 if ground.half else 0),
+    )
+
+
+def _integers(ground: CaseContext) -> Iterator[Answer]:
+    """Every bit of a whole number is fair, also for ranges that are no power of 2."""
+    _seeded(ground)
+    x = array(torch.randint(0, 2**31, (COUNT,), device=ground.device))
+    for bit in range(31):
+        yield _about(f"bit {bit}", float(((x >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
+    wide = array(torch.randint(-(2**62), 2**62, (COUNT,), device=ground.device))
+    for bit in (0, 7, 31, 32, 33, 61):
+        yield _about(f"bit {bit} of 64", float(((wide >> bit) & 1).mean()), 0.5, 0.5 * COUNT**-0.5)
+    for count in (3 * 2**20, 3 * 2**30, 3 * 2**40):
+        among = array(torch.randint(0, count, (COUNT,), device=ground.device))
+        for third in range(3):
+            share = float((among // (count // 3) == third).mean())
+            yield _about(f"part {third} of {count}", share, 1 / 3, math.sqrt(2 / 9 / COUNT))
+    odd = array(torch.randint(-3, 4, (COUNT,), device=ground.device))
+    for value in range(-3, 4):
+        yield _about(
+            f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT)
+        )
+    yield Answer("range", torch.tensor([odd.min(), odd.max()]), np.array([-3, 3]))
+    drawn = torch.multinomial(torch.ones(40, device=ground.device), 20)
+    yield Answer(
+        "without replacement",
+        (drawn.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
+        1,
+    )
+    never = torch.multinomial(
+        torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
+    )
+    yield Answer("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
+
+
+def _never_drawn(ground: CaseContext) -> Iterator[Answer]:
+    every_other = torch.arange(40, device=ground.device).remainder(2).float().expand(4096, 40)
+    for count in (1, 3):
+        drawn = every_other.multinomial(count)
+        yield Answer(f"what has no share, among {count}", (drawn % 2 == 0).sum(), 0)
+
+
+def _drawn_once(ground: CaseContext) -> Iterator[Answer]:
+    """One of four, and two of them, each once: how often each is among them, by its weight."""
+    weights = np.array([1.0, 2.0, 3.0, 2.0]) / 8
+    rows, places = 30_000, range(4)
+    of_two = [
+        weights[i] * (1 + sum(weights[j] / (1 - weights[j]) for j in places if j != i))
+        for i in places
+    ]
+    asked = torch.tensor(weights, device=ground.device, dtype=ground.dtype).expand(rows, 4)
+    for count, right in ((1, weights), (2, of_two)):
+        _seeded(ground)
+        drawn = array(torch.multinomial(asked, count))
+        for i in places:
+            share, sigma = right[i], math.sqrt(right[i] * (1 - right[i]) / rows)
+            found = float((drawn == i).any(1).mean())
+            yield _about(f"{i} among {count}", found, share, sigma)
+
+
+def _permutations(ground: CaseContext) -> Iterator[Answer]:
+    for count in (10, 1000, 30_011, 200_003):
+        _seeded(ground)
+        x = torch.randperm(count, device=ground.device)
+        yield Answer(f"each of {count} once", x.sort().values, np.arange(count))
+        a = array(x).astype(float)
+        z = (a - a.mean()) / a.std()
+        place = np.arange(count) - (count - 1) / 2
+        yield _about(
+            f"place and value of {count}", float((z * place / place.std()).mean()), 0.0, count**-0.5
+        )
+        yield _about(
+            f"neighbours of {count}", float((z[1:] * z[:-1]).mean()), -1 / count, count**-0.5
+        )
+    firsts = np.zeros(8)
+    for seed in range(800):
+        torch.manual_seed(ground.seed * 1000 + seed)
+        firsts[int(torch.randperm(8, device=ground.device)[0])] += 1
+    for value in range(8):
+        yield _about(f"{value} comes first", firsts[value] / 800, 1 / 8, math.sqrt(7 / 64 / 800))
+
+
+def _dropped(ground: CaseContext) -> Iterator[Answer]:
+    """What was dropped forward is dropped backward, and nothing else; survivors are scaled."""
+    for share in (0.1, 0.5, 0.9):
+        _seeded(ground)
+        x = ground.send(torch.ones(1025, 257)).requires_grad_()
+        y = functional.dropout(x, share)
+        y.backward(torch.ones_like(y))
+        yield Answer(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
+        kept = (y != 0).cpu().double()
+        right = kept / (1 - share)
+        yield Answer(f"survivors at {share}", y, array(right), ulps=2)
+        spread = math.sqrt(share * (1 - share))
+        yield _about(
+            f"kept at {share}", float(kept.mean()), 1 - share, spread * kept.numel() ** -0.5
+        )
+        for axis in (0, 1):
+            means = kept.mean(axis)
+            sigma = spread * kept.shape[axis] ** -0.5
+            yield _about(
+                f"spread along {axis} at {share}",
+                float(means.std()),
+                sigma,
+                sigma / math.sqrt(2 * len(means)) * 1.2,
+            )
+        other = functional.dropout(x.detach(), share) != 0
+        together = float((kept * other.cpu().double()).mean())
+        yield _about(
+            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5
+        )
+    y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
+    yield Answer("nothing in evaluation", y, np.ones(999))
+
+
+INTO: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "every second": lambda x: x[::2],
+    "turned": lambda x: x.view(100, 100).mT,
+    "a window": lambda x: x.view(100, 100)[3:90, 5:70],
+    "a column": lambda x: x.view(100, 100)[:, 7],
+}
+FILLS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "normal_": lambda x: x.normal_(),
+    "uniform_": lambda x: x.uniform_(),
+    "exponential_": lambda x: x.exponential_(),
+    "bernoulli_": lambda x: x.bernoulli_(0.5),
+    "bernoulli_ of shares": lambda x: x.bernoulli_(torch.full_like(x, 0.5)),
+    "random_": lambda x: x.random_(0, 64),
+    "geometric_": lambda x: x.geometric_(0.5),
+    "cauchy_": lambda x: x.cauchy_(),
+    "log_normal_": lambda x: x.log_normal_(),
+}
+
+
+def _into_views(ground: CaseContext) -> Iterator[Answer]:
+    """What is drawn lies where it was asked for, all of it, and nowhere else."""
+    for (name, fill), (where, view) in product(FILLS.items(), INTO.items()):
+        memory = torch.full((10_000,), -4096.0, device=ground.device, dtype=ground.dtype)
+        asked = torch.zeros(10_000, device=ground.device, dtype=torch.bool)
+        view(asked).fill_(True)
+        fill(view(memory))
+        drawn = memory != -4096
+        yield Answer(f"{name} into {where}", drawn, array(asked))
+        several = torch.tensor(memory[asked].unique().numel() > 1)
+        yield Answer(f"{name} into {where}, not one number", several, TRUE)
+
+
+def _spread_out(ground: CaseContext) -> Iterator[Answer]:
+    """Means and deviations that are one number for many, of which each draws for itself."""
+    mean = ground.send(torch.arange(4.0).double() * 64)
+    for where, (means, deviations) in {
+        "rows": (mean[:, None].expand(4, 4096), torch.ones_like(mean)[:, None].expand(4, 4096)),
+        "columns": (mean.expand(4096, 4), torch.ones_like(mean).expand(4096, 4)),
+    }.items():
+        for name, drawn in (
+            ("normal", torch.normal(means, deviations)),
+            ("normal of means", torch.normal(means, 1.0)),
+            ("normal of deviations", torch.normal(0.0, deviations) + means),
+            ("bernoulli", torch.bernoulli(deviations / 2)),
+            ("poisson", torch.poisson(deviations * 8)),
+        ):
+            axis = int(where == "rows")
+            several = drawn.std(axis, correction=0) > 0
+            yield Answer(f"{name} of {where}", several, np.ones(4, dtype=bool))
+
+
+def _states(ground: CaseContext) -> Iterator[Answer]:
+    """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
+    if ground.device == "cuda":
+        keep: Callable[[], Tensor] = torch.cuda.get_rng_state
+        give: Callable[[Tensor], None] = torch.cuda.set_rng_state
+    else:
+        keep, give = torch.get_rng_state, torch.set_rng_state
+    _seeded(ground)
+    torch.rand(1000, device=ground.device)
+    state = keep()
+    first = torch.rand(1000, device=ground.device)
+    give(state)
+    yield Answer(
+        "given back",
+        torch.rand(1000, device=ground.device),
+        array(first.cpu().double()),
+    )
+    own = torch.Generator(device=ground.device).manual_seed(ground.seed)
+    alone = torch.rand(1000, device=ground.device, generator=own)
+    own.manual_seed(ground.seed)
+    yield Answer(
+        "one's own",
+        torch.rand(1000, device=ground.device, generator=own),
+        array(alone.cpu().double()),
+    )
+    give(state)
+    with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
+        torch.rand(77, device=ground.device)
+    yield Answer("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
+    # In two calls what one call gives differs: but nothing of the first call is in the second.
+    give(state)
+    parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
+    yield Answer(
+        "all different",
+        (parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0),
+        1,
+    )
+
+
+RANDOM_NUMBERS = HazardClass(
+    name="random numbers",
+    asks="have they mean, variance and range, are they independent, and does a seed repeat them",
+    hazards=(
+        *(
+            Hazard(
+                name=name,
+                answers=partial(_distribution, name),
+                known=(REPEATED,) if name == "poisson of many" else (),
+                each_seed=True,
+            )
+            for name in DISTRIBUTIONS
+        ),
+        *rows({"quartiles": _quartiles}, each_seed=True),
+        *rows({"never drawn": _never_drawn}, each_seed=True),
+        *rows({"ranges": _ranges}, USUAL, each_seed=True),
+        *rows(
+            {
+                "whole numbers": _integers,
+                "drawn once": _drawn_once,
+                "permutations": _permutations,
+                "dropout's mask": _dropped,
+                "into views": _into_views,
+                "spread out": _spread_out,
+                "states": _states,
+            },
+            each_seed=True,
+        ),
+    ),
+)

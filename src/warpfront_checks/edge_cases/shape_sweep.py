@@ -1,0 +1,326 @@
+"""Products and convolutions of all kinds of shapes: by them a kernel is chosen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront_checks.edge_cases.answers import (
+    USUAL,
+    Answer,
+    CaseContext,
+    HazardClass,
+    KnownDefect,
+    array,
+    rows,
+)
+from warpfront_checks.edge_cases.lone_axes import LONE_AXES
+
+# Single numbers, vectors, around warps, wavefronts and tiles, and whole tiles.
+EDGES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 256, 257, 512)
+QUICK_EDGES = (1, 2, 4, 33, 64, 128, 256)
+# The rest of the shapes are drawn: other ones for each seed.
+DRAWN = 16
+# Beyond what a grid of blocks of rows may hold, by any of its dimensions.
+TALL = 2**19 + 70
+Numbers = Any
+
+
+def _shapes(ground: CaseContext) -> Iterator[tuple[int, int, int]]:
+    """Rows, terms and columns."""
+    for edge in QUICK_EDGES:
+        yield edge, edge, edge
+        yield edge, 33, 5
+        yield 5, edge, 33
+        yield 33, 5, edge
+    yield from ((70, 1, 5), (257, 1, 129), (5, 1, 300))
+    for _ in range(DRAWN):
+        drawn = ground.index(len(EDGES), 3).tolist()
+        yield EDGES[drawn[0]], EDGES[drawn[1]], EDGES[drawn[2]]
+
+
+def _turned(x: Tensor) -> Tensor:
+    return x.mT.contiguous().mT
+
+
+def _products(ground: CaseContext) -> Iterator[Answer]:
+    """Whole numbers, so that each product is exact: plain and turned, with a bias and without."""
+    for m, k, n in _shapes(ground):
+        a, b, c = ground.whole(m, k, most=2), ground.whole(k, n, most=2), ground.whole(n)
+        right = array(a @ b)
+        x, y, bias = ground.send(a), ground.send(b), ground.send(c)
+        where = f"{m} by {k} by {n}"
+        forms: tuple[Callable[[Tensor], Tensor], ...] = (torch.clone, _turned)
+        for one, other in itertools.product(forms, forms):
+            said = f"{one.__name__} and {other.__name__}, {where}".replace("_turned", "turned")
+            yield Answer(f"mm, {said}", one(x) @ other(y), right, ulps=1)
+            found = torch.addmm(bias, one(x), other(y), beta=-1, alpha=2)
+            yield Answer(f"addmm, {said}", found, 2 * right - array(c), ulps=2)
+        yield Answer(f"linear, {where}", functional.linear(x, y.mT, bias), right + array(c), ulps=1)
+        pair = torch.stack([x, x + 1]), torch.stack([y, y])
+        more = np.stack([right, right + array(b).sum(0)])
+        yield Answer(f"bmm, {where}", torch.bmm(*pair), more, ulps=1)
+        found = torch.baddbmm(bias.expand(2, m, n), *pair, beta=1, alpha=2)
+        yield Answer(f"baddbmm, {where}", found, array(c) + 2 * more, ulps=2)
+        yield Answer(f"mv, {where}", torch.mv(x, y[:, 0]), right[:, 0], ulps=1)
+        there = ground.send(torch.full((m, n), 9.0))
+        torch.mm(x, y, out=there)
+        yield Answer(f"mm over what was there, {where}", there, right, ulps=1)
+        rest = torch.outer(x[:, 0], y[0])
+        yield Answer(f"outer, {where}", rest, np.outer(array(a)[:, 0], array(b)[0]), ulps=1)
+
+
+def _repeated(ground: CaseContext) -> Iterator[Answer]:
+    """Operands that are one row or column again and again, and their gradients."""
+    for m, k, n in ((33, 65, 17), (2, 2, 2), (64, 64, 64)):
+        row, column, b = ground.whole(1, k), ground.whole(k, 1), ground.whole(k, n)
+        x, y = ground.send(row).expand(m, k), ground.send(column).expand(k, n)
+        ones = ground.whole(m, k)
+        yield Answer(f"one row, {m}", x @ ground.send(b), array(row.expand(m, k) @ b), ulps=1)
+        right = array(ones @ column.expand(k, n))
+        yield Answer(f"one column, {m}", ground.send(ones) @ y, right, ulps=1)
+        leaf, fed = ground.send(row).expand(m, k).clone().requires_grad_(), ground.whole(1, n)
+        (leaf @ ground.send(b)).backward(ground.send(fed).expand(m, n))
+        right = array(fed.expand(m, n) @ b.mT)
+        yield Answer(f"gradient, {m}", leaf.grad, right, ulps=1)
+
+
+def _reductions(ground: CaseContext) -> Iterator[Answer]:
+    """Of one number, of a few, of a row and of a column."""
+    for m, n in [(1, n) for n in EDGES] + [(n, 1) for n in EDGES] + [(4, 8), (2, 3), (70, 70)]:
+        x = ground.whole(m, n, most=1)
+        sent, a, where = ground.send(x), array(x), f"{m} by {n}"
+        for axis in (0, 1):
+            yield Answer(f"sum along {axis}, {where}", sent.sum(axis), a.sum(axis))
+            yield Answer(f"mean along {axis}, {where}", sent.mean(axis), a.mean(axis), ulps=2)
+            yield Answer(f"amax along {axis}, {where}", sent.amax(axis), a.max(axis))
+            yield Answer(f"prod along {axis}, {where}", sent.prod(axis), a.prod(axis))
+            yield Answer(f"any along {axis}, {where}", (sent > 0).any(axis), (a > 0).any(axis))
+            yield Answer(f"all along {axis}, {where}", (sent > -1).all(axis), (a > -1).all(axis))
+            yield Answer(f"cumsum along {axis}, {where}", sent.cumsum(axis), a.cumsum(axis))
+            yield Answer(f"sort along {axis}, {where}", sent.sort(axis).values, np.sort(a, axis))
+        yield Answer(f"sum, {where}", sent.sum(), a.sum())
+        yield Answer(f"mean, {where}", sent.mean(), a.mean(), ulps=2)
+        yield Answer(f"max, {where}", sent.max(), a.max())
+        yield Answer(f"all, {where}", (sent > -1).all(), (a > -1).all())
+        yield Answer(f"any, {where}", (sent > 0).any(), (a > 0).any())
+
+
+# More right sides than a launch takes are solved in parts, and those of the batch are mixed up.
+SIDES_IN_PARTS = KnownDefect(
+    thread="pytorch#187717", label="^sides of triangles$", device="cuda", before=None
+)
+
+
+def _tall(ground: CaseContext) -> Iterator[Answer]:
+    a, b = ground.whole(TALL, 5, most=2), ground.whole(5, 3, most=2)
+    right = array(a @ b)
+    x, y = ground.send(a), ground.send(b)
+    yield Answer("mm", x @ y, right, ulps=1)
+    found = functional.linear(x, y.mT, ground.send(torch.ones(3)))
+    yield Answer("linear", found, right + 1, ulps=1)
+    yield Answer("wide", (y.mT @ x.mT).mT, right, ulps=1)
+    yield Answer("sums", x.sum(1), array(a.sum(1)), ulps=1)
+    if ground.half:
+        return
+    sides = ground.whole(2, 2, TALL)
+    lower = torch.tensor([[[1.0, 0.0], [3.0, 2.0]], [[2.0, 0.0], [-1.0, 4.0]]]).double()
+    found = torch.linalg.solve_triangular(ground.send(lower), ground.send(sides), upper=False)
+    yield Answer("sides of triangles", found, array(lower.inverse() @ sides), ulps=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A convolution: places, channels in and out, and torch's own arguments."""
+
+    places: tuple[int, ...]
+    kernel: tuple[int, ...]
+    channels: tuple[int, int] = (3, 5)
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    count: int = 2
+    turned: bool = False
+
+
+def _windows() -> Iterator[Window]:
+    for size in (1, 2, 3, 4, 5, 7, 11, 16):
+        for stride in (1, 2, 10):
+            yield Window(places=(33, 35), kernel=(size, size), stride=stride)
+    for channels in ((1, 1), (1, 32), (4, 4), (8, 16), (16, 32), (32, 32), (33, 17), (64, 96)):
+        yield Window(places=(16, 16), kernel=(3, 3), channels=channels, padding=1)
+        yield Window(places=(9, 9), kernel=(1, 1), channels=channels)
+        yield Window(places=(14, 15), kernel=(3, 3), channels=channels, padding=1, stride=2)
+    for dilation in (2, 3):
+        yield Window(places=(17, 19), kernel=(3, 3), channels=(7, 4), dilation=dilation, padding=2)
+    for alone, stride in itertools.product((1, 16, 24, 33), (1, 2)):
+        yield Window(
+            places=(6, 7),
+            kernel=(3, 3),
+            channels=(alone, alone),
+            groups=alone,
+            stride=stride,
+            padding=1,
+        )
+    for groups in (2, 8):
+        yield Window(places=(9, 8), kernel=(3, 3), channels=(8, 16), groups=groups)
+    yield Window(places=(65,), kernel=(5,), channels=(4, 6), padding=2)
+    yield Window(places=(64,), kernel=(3,), channels=(4, 6), stride=3, dilation=2)
+    for kernel in ((1, 3, 3), (3, 1, 1), (3, 3, 3)):
+        yield Window(places=(6, 9, 7), kernel=kernel, channels=(3, 4))
+        yield Window(places=(7, 8, 9), kernel=kernel, channels=(16, 16), stride=2, padding=1)
+    for stride in (1, 2, 3):
+        yield Window(places=(7, 9), kernel=(3, 3), stride=stride, turned=True)
+        yield Window(places=(5, 6, 4), kernel=(2, 3, 1), stride=stride, turned=True)
+    yield Window(places=(2, 2), kernel=(3, 3), count=70, padding=1)
+
+
+def _pixels_and_taps() -> Iterator[Window]:
+    """Pictures that are one pixel wide, and filters longer than a wavefront has lanes."""
+    for places in ((1, 1), (1, 7), (7, 1)):
+        yield Window(places=places, kernel=(3, 3), padding=1)
+    for groups in (1, 2):
+        yield Window(places=(150,), kernel=(71,), channels=(4, 6), groups=groups)
+        yield Window(places=(2, 80), kernel=(1, 67), channels=(4, 6), groups=groups)
+
+
+def _named(one: Window) -> str:
+    said = "transposed " if one.turned else ""
+    how = f"stride {one.stride}, padding {one.padding}, dilation {one.dilation}"
+    return f"{said}{one.channels} {one.kernel} over {one.places}, {how}, groups {one.groups}"
+
+
+_TURNS = 3
+
+
+def _convolved(ground: CaseContext) -> Iterator[Answer]:
+    """Forward and both gradients, in both formats, by sums over windows in float64."""
+    formats = (torch.contiguous_format, torch.channels_last)
+    turn = itertools.islice(_windows(), ground.seed % _TURNS, None, _TURNS)
+    for one in itertools.chain(turn, _pixels_and_taps()):
+        inside = one.channels[1] if one.turned else one.channels[0]
+        first, last = one.channels[0] // one.groups, one.channels[1]
+        x = ground.whole(one.count, inside, *one.places, most=2)
+        w = ground.whole(last, first, *one.kernel, most=2)
+        size = np.prod(one.kernel) * max(one.channels)
+        right, fed, slopes = _summed(one, x, w, ground)
+        for form in formats if len(one.places) == 2 else formats[:1]:
+            leaves = [
+                ground.send(t).contiguous(memory_format=form).requires_grad_() for t in (x, w)
+            ]
+            found = _call(one)(*leaves)
+            # A transform's rounding, where that is how it is done; a fault is at least 1.
+            slack = 0.01 + (2 * ground.eps * size if ground.half else 0.0)
+            label = f"{_named(one)}, {str(form).removeprefix('torch.')}"
+            yield Answer(label, found, right, ulps=1, slack=slack)
+            gradients = torch.autograd.grad(found, leaves, ground.send(fed))
+            for name, mine, slope in zip(("input", "weight"), gradients, slopes, strict=True):
+                off = 2 * ground.eps * np.abs(slope).max() if ground.half else 0.0
+                yield Answer(f"gradient of {name}, {label}", mine, slope, ulps=1, slack=slack + off)
+
+
+def _call(one: Window) -> Callable[[Tensor, Tensor], Tensor]:
+    axes, how = len(one.places), {"stride": one.stride, "padding": one.padding}
+    name = f"conv_transpose{axes}d" if one.turned else f"conv{axes}d"
+    call = getattr(functional, name)
+    return lambda x, w: call(x, w, dilation=one.dilation, groups=one.groups, **how)
+
+
+def _summed(
+    one: Window, x: Tensor, w: Tensor, ground: CaseContext
+) -> tuple[Numbers, Tensor, list[Numbers]]:
+    """The result, what is fed back, and both gradients: a convolution is a product with columns,
+    and its transposed the gradient of one.
+    """
+    big = _grown(one) if one.turned else tuple(x.shape[2:])
+    start = torch.zeros(one.count, one.channels[0], *big).double() if one.turned else x
+    columns, back = _columns(one, start, w)
+    if not one.turned:
+        right = columns(x, w)
+        fed = ground.few(*right.shape)
+        return array(right), fed, [array(back(fed, w)), array(_of_weight(columns, x, w, fed))]
+    right = back(x, w)
+    fed = ground.few(*right.shape)
+    return array(right), fed, [array(columns(fed, w)), array(_of_weight(columns, fed, w, x))]
+
+
+def _grown(one: Window) -> tuple[int, ...]:
+    return tuple(
+        (place - 1) * one.stride - 2 * one.padding + one.dilation * (size - 1) + 1
+        for place, size in zip(one.places, one.kernel, strict=True)
+    )
+
+
+Step = Callable[[Tensor, Tensor], Tensor]
+
+
+def _columns(one: Window, x: Tensor, w: Tensor) -> tuple[Step, Step]:
+    """What each place of a window sees, as slices: its sum over them, and the way back."""
+    pad = [one.padding] * 2 * len(one.kernel)
+    padded = tuple(n + 2 * one.padding for n in x.shape[2:])
+    out = [
+        (n - one.dilation * (size - 1) - 1) // one.stride + 1
+        for n, size in zip(padded, one.kernel, strict=True)
+    ]
+    slices = [
+        tuple(
+            slice(at * one.dilation, at * one.dilation + (count - 1) * one.stride + 1, one.stride)
+            for at, count in zip(place, out, strict=True)
+        )
+        for place in itertools.product(*(range(size) for size in one.kernel))
+    ]
+    places = list(itertools.product(*(range(size) for size in one.kernel)))
+
+    def forward(x: Tensor, w: Tensor) -> Tensor:
+        wide = functional.pad(x, pad)
+        total = torch.zeros(len(x), one.groups, len(w) // one.groups, *out).double()
+        for place, cut in zip(places, slices, strict=True):
+            seen = wide[(slice(None), slice(None), *cut)].unflatten(1, (one.groups, -1))
+            total += torch.einsum("ngc...,goc->ngo...", seen, _at(one, w, place))
+        return total.flatten(1, 2)
+
+    def backward(fed: Tensor, w: Tensor) -> Tensor:
+        wide = torch.zeros(len(fed), one.groups, one.channels[0] // one.groups, *padded).double()
+        parts = fed.unflatten(1, (one.groups, -1))
+        for place, cut in zip(places, slices, strict=True):
+            seen = torch.einsum("ngo...,goc->ngc...", parts, _at(one, w, place))
+            wide[(slice(None), slice(None), slice(None), *cut)] += seen
+        inner = tuple(slice(one.padding, n - one.padding) for n in padded)
+        return wide[(slice(None), slice(None), slice(None), *inner)].flatten(1, 2)
+
+    return forward, backward
+
+
+def _at(one: Window, w: Tensor, place: tuple[int, ...]) -> Tensor:
+    return w[(slice(None), slice(None), *place)].unflatten(0, (one.groups, -1))
+
+
+def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:
+    """The result is linear in the weight, so its gradient is what each of its numbers adds."""
+    leaf = w.clone().requires_grad_()
+    (forward(x, leaf) * fed).sum().backward()
+    return leaf.grad
+
+
+SHAPES = HazardClass(
+    name="shapes",
+    narrow=("windows",),
+    asks="are products, windows and lone axes right whatever the shape that a kernel is chosen by",
+    hazards=(
+        *rows(
+            {"products": _products, "repeated operands": _repeated, "reductions": _reductions},
+            USUAL,
+        ),
+        *rows({"tall": _tall}, known=(SIDES_IN_PARTS,)),
+        *rows({"windows": _convolved}, USUAL, turns=_TURNS),
+        *LONE_AXES,
+    ),
+)

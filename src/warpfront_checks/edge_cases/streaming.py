@@ -1,0 +1,127 @@
+"""Streams, events, pinned copies and captured graphs: results that are read when they are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpfront_checks.edge_cases.answers import TRUE, Answer, CaseContext, HazardClass, array, rows
+
+SIZE, ROUNDS = 1500, 40
+
+
+def _slow(x: Tensor) -> Tensor:
+    """Milliseconds of work that end in what they began with: cyclic shifts by a permutation."""
+    shift = torch.eye(SIZE, device=x.device, dtype=x.dtype).roll(1, 0)
+    for _ in range(ROUNDS):
+        x = shift @ x
+    return x
+
+
+def _right(x: Tensor) -> Tensor:
+    return x.roll(ROUNDS, 0)
+
+
+def _waits(ground: CaseContext) -> Iterator[Answer]:
+    x = ground.whole(SIZE, SIZE)
+    sent = ground.send(x)
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        made = _slow(sent)
+        event = side.record_event()
+    torch.cuda.current_stream().wait_event(event)
+    yield Answer("event", made + 1, array(_right(x) + 1))
+    made.record_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        again = _slow(sent)
+    torch.cuda.current_stream().wait_stream(side)
+    yield Answer("stream", again * 2, array(_right(x) * 2))
+    yield Answer("item", torch.tensor(_slow(sent)[ROUNDS, 0].item()), float(x[0, 0]))
+    default = _slow(sent).cpu()
+    yield Answer("copy to the CPU", default, array(_right(x)))
+
+
+def _pinned(ground: CaseContext) -> Iterator[Answer]:
+    x = ground.whole(SIZE, SIZE)
+    pinned = x.float().pin_memory()
+    back = torch.empty(SIZE, SIZE).pin_memory()
+    sent = pinned.to(ground.device, non_blocking=True)
+    made = _slow(sent)
+    back.copy_(made, non_blocking=True)
+    torch.cuda.current_stream().synchronize()
+    yield Answer("there and back", back, array(_right(x)))
+    # What is freed and taken again while a copy is on its way must not be what is copied.
+    copies = []
+    for step in range(8):
+        part = (sent + step).to("cpu", non_blocking=True)
+        copies.append(part)
+        del part
+    torch.cuda.synchronize()
+    for step, copy in enumerate(copies):
+        yield Answer(f"copy {step}", copy, array(x + step))
+
+
+def _reused(ground: CaseContext) -> Iterator[Answer]:
+    """Memory that a side stream still reads is not given to another."""
+    x = ground.whole(SIZE, SIZE)
+    side = torch.cuda.Stream()
+    results = []
+    for step in range(6):
+        source = ground.send(x + step)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            results.append(_slow(source))
+        source.record_stream(side)
+        del source
+        torch.full((SIZE, SIZE), 99.0, device=ground.device)
+    torch.cuda.current_stream().wait_stream(side)
+    for step, found in enumerate(results):
+        yield Answer(f"step {step}", found, array(_right(x + step)))
+
+
+def _graphs(ground: CaseContext) -> Iterator[Answer]:
+    """A captured graph computes from what is in its inputs now, and draws anew each time."""
+    x, weight = ground.send(ground.whole(65, 33)), ground.send(ground.whole(17, 33))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            functional.linear(x, weight).relu().cumsum(0)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = functional.linear(x, weight).relu().cumsum(0)
+        drawn = functional.dropout(torch.ones(100_000, device=x.device), 0.5)
+        numbers = torch.rand(100_000, device=x.device)
+    seen, masks = [], []
+    for step in range(4):
+        now = ground.whole(65, 33) + step
+        x.copy_(ground.send(now))
+        graph.replay()
+        right = (
+            (now @ array(weight.cpu().double()).T).clip(min=0).cumsum(0)
+            if isinstance(now, float)
+            else (now @ weight.cpu().double().mT).relu().cumsum(0)
+        )
+        yield Answer(f"replay {step}", y, array(right))
+        seen.append(numbers.clone())
+        masks.append(drawn.clone() != 0)
+    for step in range(3):
+        alike = (seen[step] == seen[step + 1]).float().mean() < 0.01
+        yield Answer(f"numbers of replay {step}", alike, TRUE)
+        shared = (masks[step] == masks[step + 1]).float().mean()
+        yield Answer(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
+
+
+STREAMING = HazardClass(
+    name="streams",
+    asks="are results waited for across streams, copies and captured graphs",
+    hazards=rows(
+        {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
+        devices=("cuda", "rocm"),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Children that begin as forks of a process that has imported torch and done nothing else with it:
+who computes on a GPU cannot fork them itself, for no driver lives on in a fork. Edge.
+
+The nursery is forked while its session has touched no driver yet. What it forks is handed on to the
+session (`PR_SET_CHILD_SUBREAPER`: whose parent ends is the child of its nearest ancestor that asked
+for that), which waits for it as for any child of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.forks import fork
+
+_CHILD_SUBREAPER, _DIE_WITH_PARENT = 36, 1
+_LONGEST_BYTES = 1 << 20
+_OPEN: list[Nursery] = []
+
+
+class Nursery:
+    """This process's side: asks for children, one after the other."""
+
+    def __init__(self) -> None:
+        self._asking = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        pid = os.getpid()
+
+        def serve() -> int:
+            self._socket.close()
+            _serve(theirs, pid)
+            return 0
+
+        fork(serve)
+        theirs.close()
+
+    def begin(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> Any:
+        asked = {
+            "module": module,
+            "environment": dict(environment),
+            "job": str(job),
+            "said": said.name,
+        }
+        with self._asking:
+            self._socket.sendall(json.dumps(asked).encode() + b"\n")
+            answer = self._socket.recv(64)
+        if not answer:
+            raise OSError("the process that begins children has ended")
+        return Adopted(int(answer))
+
+
+class Adopted:
+    """What is used of `subprocess.Popen`, of a process that another one began."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        return self._reap(0) or 0
+
+    def _reap(self, how: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, how)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+def open_nursery() -> None:
+    """For the rest of this process, which has used no driver yet; where the system hands no
+    orphans on, children are begun as before.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
+            _OPEN.append(Nursery())
+
+
+def nursery() -> Nursery | None:
+    return _OPEN[-1] if _OPEN else None
+
+
+def run_job(module: str, environment: Mapping[str, str], job: str, said: int) -> int:
+    """What a fork does as a Python of its own would: the module's `main` with its job."""
+    os.setsid()
+    for stream in (1, 2):
+        os.dup2(said, stream)
+    os.environ.update(environment)
+    sys.argv = [module, job]
+    importlib.import_module(module).main()
+    return 0
+
+
+def _serve(asking: socket.socket, session: int) -> None:
+    """Until the session closes its end, or is gone."""
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != session:
+        return
+    with asking, asking.makefile("rb") as lines:
+        while line := lines.readline(_LONGEST_BYTES):
+            asking.sendall(b"%d" % _orphan(json.loads(line), asking))
+
+
+def _orphan(asked: Mapping[str, Any], asking: socket.socket) -> int:
+    """A grandchild, whose parent has ended when this returns."""
+    reading, writing = os.pipe()
+
+    def child() -> int:
+        for one in (reading, writing, asking.fileno()):
+            os.close(one)
+        with open(os.devnull, "rb") as nothing, open(asked["said"], "ab") as said:  # noqa: PTH123
+            os.dup2(nothing.fileno(), 0)
+            return run_job(asked["module"], asked["environment"], asked["job"], said.fileno())
+
+    def between() -> int:
+        os.write(writing, b"%d" % fork(child))
+        return 0
+
+    pid = fork(between)
+    os.waitpid(pid, 0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        return int(told.read())

@@ -1,0 +1,143 @@
+"""Checks golden files here: each side against its own float64 first, then one against the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.golden.files import Golden, GoldenError
+from warpfront_checks.golden.suite import BY_NAME, Compute, compute
+from warpfront_checks.operations import Budgeted
+from warpfront_checks.results import CheckFinding, failed, passed
+from warpfront_checks.tolerance_profiles import document, opinions, tally, total
+
+# Two machines' float64 references: sums of some hundred terms in another order.
+_REFERENCE_SLACK = 1e-11
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One tensor, three ways: shares of the budget that the maker and this device used against
+    float64, and the share of both budgets' sum between the two.
+    """
+
+    tensor: str
+    maker: float
+    here: float
+    apart: float
+    said: Mapping[str, bool | None]
+
+
+def check_case(
+    golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
+) -> CheckFinding:
+    """One case of a golden file on this device. Raises `GoldenError` where the file has a case that
+    this suite does not know, or lacks one of its tensors.
+    """
+    case = BY_NAME.get(case_name)
+    if case is None:
+        raise GoldenError(f"{golden.name}: this suite has no case {case_name!r}")
+    inputs, cotangent = golden.inputs(case_name, dtype)
+    ours = case.expect(inputs, cotangent, device)
+    theirs = case.expect(inputs, cotangent, golden.device)
+    made, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
+    _require_same_tensors(golden.name, ours, made, stored)
+    found = run(case.operation, inputs, cotangent, device)
+    faults = list(_reference_faults(ours, stored))
+    faults += _placement_faults(found, made, device)
+    ways = [] if faults else [_way(n, ours[n], theirs[n], found[n], made[n]) for n in ours]
+    faults += [fault for way in ways for fault in _faults_of(way, golden)]
+    details: dict[str, object] = {
+        "maker": f"{golden.vendor} {golden.arch}",
+        "three_ways": {
+            way.tensor: {"maker": way.maker, "here": way.here, "apart": way.apart} for way in ways
+        },
+        "profiles": document(total(tally(way.said) for way in ways)),
+        "faults": faults,
+    }
+    if faults:
+        return failed(f"{case_name} in {dtype}: {faults[0]}", **details)
+    largest = max(way.here for way in ways)
+    apart = max(way.apart for way in ways)
+    return passed(f"here {largest:.2f} of the budget, apart {apart:.2f} of both", **details)
+
+
+def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
+    """Shares of budgets: the maker's and ours against float64, and one against the other."""
+    maker = f"{golden.vendor} {golden.arch}"
+    lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]
+    for name, finding in findings:
+        ways = finding.details.get("three_ways")
+        for tensor, shares in (ways if isinstance(ways, dict) else {}).items():
+            numbers = (shares["maker"], shares["here"], shares["apart"])
+            cells = [f"{number:.3f}" for number in numbers]
+            lines.append(f"{name + ' ' + tensor:<36}{cells[0]:>20}{cells[1]:>14}{cells[2]:>22}")
+    return "\n".join(lines) + "\n"
+
+
+def _require_same_tensors(name: str, ours: dict[str, Budgeted], *parts: dict[str, Tensor]) -> None:
+    for part in parts:
+        missing = sorted(set(ours) ^ set(part))
+        if missing:
+            raise GoldenError(f"{name}: {missing[0]} is missing or not known")
+
+
+def _reference_faults(ours: dict[str, Budgeted], stored: dict[str, Tensor]) -> Iterator[str]:
+    """This CPU's float64 and the maker's are the same but for the order of sums."""
+    for name, budgeted in ours.items():
+        size = float(budgeted.reference.abs().max()) + 1
+        if stored[name].shape != budgeted.reference.shape:
+            yield f"{name}: float64 reference of shape {tuple(stored[name].shape)}"
+        elif not float((stored[name] - budgeted.reference).abs().max()) <= _REFERENCE_SLACK * size:
+            yield f"{name}: the float64 references differ: this CPU or the maker's computes wrong"
+
+
+def _placement_faults(
+    found: Mapping[str, Tensor], made: Mapping[str, Tensor], device: str
+) -> Iterator[str]:
+    for name, expected in made.items():
+        value = found.get(name)
+        if value is None:
+            yield f"{name}: missing"
+        elif value.device.type != device:
+            yield f"{name}: computed on {value.device.type}, not on {device}"
+        elif value.dtype != expected.dtype or value.shape != expected.shape:
+            yield (
+                f"{name}: {value.dtype} {tuple(value.shape)}, expected {expected.dtype}"
+                f" {tuple(expected.shape)}"
+            )
+
+
+def _way(name: str, ours: Budgeted, theirs: Budgeted, found: Tensor, made: Tensor) -> Way:
+    here, maker = found.detach().cpu().double(), made.double()
+    used = _share(here - ours.reference, ours.bound)
+    return Way(
+        tensor=name,
+        maker=_share(maker - ours.reference, theirs.bound),
+        here=used,
+        apart=_share(here - maker, ours.bound + theirs.bound),
+        said=opinions(here, ours.reference.expand_as(here), found.dtype, strict=used <= 1),
+    )
+
+
+def _share(error: Tensor, bound: Tensor) -> float:
+    """The largest share of its bound that any element uses; what is not finite uses all of it."""
+    tiny = torch.finfo(torch.float64).smallest_normal
+    shares = error.abs() / bound.expand_as(error).clamp(min=tiny)
+    return float(f"{float(shares.nan_to_num(nan=1e300, posinf=1e300).max()):.4g}")
+
+
+def _faults_of(way: Way, golden: Golden) -> Iterator[str]:
+    """The two against float64 decide. Apart by more than both budgets while each is within its own
+    cannot be: the sum is the triangle's.
+    """
+    if way.here > 1:
+        yield f"{way.tensor}: this device is off by {way.here:.3g} times its budget"
+    if way.maker > 1:
+        yield (
+            f"{way.tensor}: the maker ({golden.vendor} {golden.arch}) is off by {way.maker:.3g}"
+            " times its budget"
+        )

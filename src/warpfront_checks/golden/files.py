@@ -1,0 +1,191 @@
+"""Golden files: what one maker computed, with its inputs, hashes and where it comes from.
+
+`NAME.safetensors` holds tensors, `NAME.json` beside it the manifest. Inputs travel as tensors: two
+machines' generators differ, and so might two versions of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.claims import Claims
+from warpfront_checks.golden.suite import CASES, compute
+from warpfront_checks.golden.tensors import TensorsError, from_bytes, raw, to_bytes
+from warpfront_checks.hardware import Hardware
+from warpfront_checks.precision import DTYPES, precision_settings, require_full_precision
+from warpfront_checks.results import write_json
+from warpfront_checks.torch_devices import read_arch_list, read_facts, telling_variables
+
+SCHEMA = 1
+SHIPPED = Path(__file__).with_name("files")
+# Not what it computes with, but where things are on the machine, or what a container asks for.
+_PRIVATE = re.compile(r".*(HOME|PATH|DIR|ROOT|CACHE|TOKEN|KEY|FILE|URL|HOST|REQUIRE)")
+
+
+class GoldenError(Exception):
+    """A golden file cannot be used; the message names it and what is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """A golden file that is what its manifest says. `device` is the maker's torch device type."""
+
+    name: str
+    vendor: str
+    arch: str
+    device: str
+    tensors: Mapping[str, Tensor]
+    provenance: Mapping[str, Any]
+
+    def entries(self) -> tuple[tuple[str, str], ...]:
+        """(case, dtype) of everything in the file."""
+        keys = (name.split("/")[:2] for name in self.tensors)
+        return tuple(dict.fromkeys((case, dtype) for case, dtype in keys))
+
+    def inputs(self, case: str, dtype: str) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Inputs and cotangent. Raises `GoldenError` where one is missing."""
+        key = f"{case}/{dtype}"
+        count = sum(name.startswith(f"{key}/in/") for name in self.tensors)
+        try:
+            inputs = tuple(self.tensors[f"{key}/in/{n}"] for n in range(count))
+            return inputs, self.tensors[f"{key}/cotangent"]
+        except KeyError as error:
+            raise GoldenError(f"{self.name}: {error.args[0]} is missing") from None
+
+    def part(self, case: str, dtype: str, kind: str) -> dict[str, Tensor]:
+        """The tensors of `ref64` or `made`, by `out` and `grad/N`."""
+        prefix = f"{case}/{dtype}/{kind}/"
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in self.tensors.items()
+            if name.startswith(prefix)
+        }
+
+
+def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[str, ...]) -> Path:
+    """Compute the suite on the claimed device and write file and manifest; returns the manifest."""
+    require_full_precision()
+    tensors: dict[str, Tensor] = {}
+    for number, case in enumerate(CASES):
+        for dtype in dtypes:
+            inputs, cotangent = case.make(DTYPES[dtype], seed=number)
+            key = f"{case.name}/{dtype}"
+            tensors.update({f"{key}/in/{n}": x for n, x in enumerate(inputs)})
+            tensors[f"{key}/cotangent"] = cotangent
+            expected = case.expect(inputs, cotangent, claims.device)
+            tensors.update({f"{key}/ref64/{n}": b.reference for n, b in expected.items()})
+            made = compute(case.operation, inputs, cotangent, claims.device)
+            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in made.items()})
+    data = to_bytes(tensors, {"format": "pt", "warpfront": f"golden {SCHEMA}"})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    manifest = path.with_suffix(".json")
+    write_json(
+        manifest,
+        {
+            "schema": SCHEMA,
+            "file": path.name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "tensors": {name: _hash(tensor) for name, tensor in tensors.items()},
+            "vendor": claims.vendor,
+            "arch": claims.target,
+            "device": claims.device,
+            "provenance": _provenance(hardware),
+        },
+    )
+    return manifest
+
+
+def read_golden(path: Path) -> Golden:
+    """A golden file by the path of its tensors. Raises `GoldenError` unless every hash is right."""
+    manifest = _read_manifest(path.with_suffix(".json"))
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise GoldenError(f"{path}: {error.strerror}") from error
+    found = hashlib.sha256(data).hexdigest()
+    if found != manifest["sha256"]:
+        raise GoldenError(
+            f"{path}: wrong hash: sha256 is {found}, its manifest says {manifest['sha256']}"
+        )
+    try:
+        tensors = from_bytes(data)
+    except TensorsError as error:
+        raise GoldenError(f"{path}: {error}") from error
+    listed = manifest["tensors"]
+    for name in sorted({*tensors, *listed}):
+        if name not in tensors or _hash(tensors[name]) != listed.get(name):
+            raise GoldenError(f"{path}: wrong hash: {name} is not what its manifest lists")
+    return Golden(
+        name=path.stem,
+        vendor=manifest["vendor"],
+        arch=manifest["arch"],
+        device=manifest["device"],
+        tensors=tensors,
+        provenance=manifest["provenance"],
+    )
+
+
+def shipped() -> tuple[Path, ...]:
+    """The golden files of this package."""
+    return tuple(sorted(SHIPPED.glob("*.safetensors")))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GoldenError(f"{path}: the manifest cannot be read: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise GoldenError(f"{path}: the manifest is not of schema {SCHEMA}")
+    kinds = {"sha256": str, "tensors": dict, "vendor": str, "arch": str, "device": str}
+    for field, kind in {**kinds, "provenance": dict}.items():
+        if not isinstance(document.get(field), kind):
+            raise GoldenError(f"{path}: {field} is missing or not of its type")
+    return document
+
+
+def _hash(tensor: Tensor) -> str:
+    """Of dtype, shape and numbers."""
+    head = f"{tensor.dtype} {list(tensor.shape)} ".encode()
+    return hashlib.sha256(head + raw(tensor)).hexdigest()
+
+
+def _provenance(hardware: Hardware) -> dict[str, object]:
+    """What decides about numbers, and when they were made. No host names, no paths."""
+    facts = read_facts(torch)
+    version: Any = torch.version
+    names = ("cuda", "hip", "rocm", "xpu", "git_version")
+    return {
+        "made_utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "torch_version": {name: getattr(version, name, None) for name in names},
+        "arch_list": list(read_arch_list(torch)),
+        "device_names": [device.name for device in facts.devices],
+        "processor": hardware.processor.name,
+        "features": list(hardware.processor.features),
+        "drivers": dict(hardware.drivers),
+        "toolkits": dict(hardware.toolkits),
+        "cudnn": torch.backends.cudnn.version() if facts.devices else None,
+        "precision": precision_settings(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "environment": {
+            name: value
+            for name, value in telling_variables(os.environ).items()
+            if not _PRIVATE.match(name) and "/" not in value
+        },
+    }

@@ -1,0 +1,399 @@
+"""What happens when a protected package is imported in an image."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from . import startup
+from .interpreter import interpreter_problems
+from .libraries import mapped, sealed_libraries, shadows
+from .loading import NAME, other_guards
+from .machinery import machinery_problems, replaced_builtins
+from .manifest import Manifest
+from .origins import Stack, read_stack
+from .plugins import is_loaded_by, plugin_problems
+from .policy import GuardError, Policy, normalized
+
+_SHOWN = 3
+_METADATA = ("dist-info", "egg-info")
+_OURS = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every import of torch
+_AGAIN = "Start from the image again"
+_UNSHADOWED = "Start Python without that library"
+# Distributions whose files this process has looked at: torchvision's import need not do torch's
+# again. What is imported is looked at each time.
+_seen: set[str] = set()
+# The packages of the manifest, once it was read: libraries ask for an absent triton repeatedly.
+_sealed_packages: set[str] = set()
+
+
+# What was sealed by the names that a dynamic loader looks for, once the manifest was read.
+_libraries: dict[str, list[str]] = {}
+# Packages whose import has begun in this process: what it leaves behind is no intruder.
+_begun: set[str] = set()
+# The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
+_stacks: dict[tuple[int, ...], Stack] = {}
+# Packages that come from the image, so that each module below them has to.
+_guarded: dict[str, Stack] = {}
+# Package -> why it was refused after it had run: it must not run twice.
+_shadowed: dict[str, str] = {}
+_told: set[str] = set()
+
+
+class Refusal:
+    """The loader of a package that is not there and should be. A refusal by the finder would also
+    hit whoever asks only whether torch is there (`importlib.util.find_spec`).
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        _refuse(spec.name, self._text)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Reached by `importlib.reload`."""
+        _refuse(module.__name__, self._text)
+
+
+def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[str] = ()) -> None:
+    """Raises `ImportError` that names what changed, and which path won, if the protected package
+    that would come from `spec` is not what was sealed, or has modules before it is there (`early`).
+    """
+    early = () if name in _begun else early
+    text = _shadowed.get(name) or _refusal_of(name, spec, Path(home) / "guard", early)
+    if text:
+        _refuse(name, text)
+    _begun.add(name)
+
+
+def look_after(name: str) -> None:
+    """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
+    if name in _guarded:
+        _guarded[name].remember()
+    if not _libraries:
+        return
+    # triton is imported without torch, too.
+    with_torch = name == "torch" or "torch._C" in sys.modules
+    intruders = shadows(_libraries, mapped(), with_torch=with_torch)
+    found = [one.words(os.environ) for one in intruders]
+    if found:
+        what = "runs other code"
+        _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
+        _refuse(name, _shadowed[name])
+
+
+def judge(spec: ModuleSpec, *, home: str) -> None:
+    """Raises `ImportError` if a module of a protected package is not what was sealed. The sealed
+    file, loaded by somebody else (a test runner, a profiler), is said.
+    """
+    name = spec.name
+    top = name.partition(".")[0]
+    stack = _guarded.get(top) if top in _guarded or top in _begun else _planted(top, Path(home))
+    problem = stack.module_problem(spec) if stack is not None else ""
+    if problem is None:
+        kind = type(spec.loader)
+        who = f"{kind.__module__}.{kind.__qualname__}"
+        if who not in _told:
+            _told.add(who)
+            _say(f"{name} is loaded by {who}, not by Python's own loader")
+    if problem and stack is not None:
+        _refuse(name, _refusal(name, [problem], stack.policy.holds()))
+
+
+def _planted(top: str, home: Path) -> Stack | None:
+    """The stack, for a package whose own import nobody has looked at."""
+    try:
+        stack = _stack(home / "guard")
+    except GuardError:
+        return None
+    return stack if _is_guarded(top, stack) else None
+
+
+def _is_guarded(top: str, stack: Stack) -> bool:
+    distribution = stack.manifest.packages().get(top)
+    if distribution is None or stack.policy.is_relaxed(distribution):
+        return False
+    return not _is_elsewhere(stack.manifest)
+
+
+def _stack(folder: Path) -> Stack:
+    files = (folder / name for name in ("policy.json", "stack.json", "at-import.bin"))
+    try:
+        times = tuple(file.stat().st_ctime_ns for file in files)
+    except OSError:
+        return read_stack(folder)  # which says what is missing
+    if times not in _stacks:
+        _stacks[times] = read_stack(folder)
+    return _stacks[times]
+
+
+def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
+    """For a package of which there is nothing to run, a spec whose import is refused, if it should
+    be there; else None.
+    """
+    text = _refusal_of(name, spec, Path(home) / "guard")
+    if not text:
+        return None
+    loader: Any = Refusal(text)  # not a subclass of importlib.abc.Loader, which is slow to load
+    return ModuleSpec(name, loader, origin=spec.origin if spec else None, is_package=True)
+
+
+def _refuse(name: str, text: str) -> NoReturn:
+    """On stderr too: many programs take a failing `import torch` for "no torch here"."""
+    _say(f"{name} is not imported: it was changed")
+    raise ImportError(text, name=name)
+
+
+def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
+    """Why `name` must not be imported, "" if it may be."""
+    if spec is None and _sealed_packages and name not in _sealed_packages:
+        return ""
+    try:
+        stack = _stack(folder)
+    except GuardError as error:
+        return _refusal(name, [str(error)], "")
+    policy, manifest = stack.policy, stack.manifest
+    _sealed_packages.update(manifest.packages())
+    building = spec is not None and _in_isolated_build(spec.origin or "")
+    if _is_elsewhere(manifest) and not building:
+        _tell_of_another(name, spec, policy, manifest)
+        return ""
+    problems = list(import_problems(name, spec, stack))
+    if not policy.is_relaxed(name):
+        problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
+    if not building:  # which runs the libraries of its own torch
+        _libraries.update(sealed_libraries(manifest, stack.names()))
+        if _is_guarded(name, stack):
+            _guarded[name] = stack
+    _tell_of_needs(stack)
+    return _refusal(name, problems, policy.holds()) if problems else ""
+
+
+def _say(text: str) -> None:
+    """On stderr or nowhere: `print` would take stdout in the place of a stderr that is None."""
+    if sys.stderr is not None:
+        print(f"warpfront guard: {text}", file=sys.stderr)
+
+
+def _is_elsewhere(manifest: Manifest) -> bool:
+    """Whether this is an environment that does not see the image's packages: somebody's own."""
+    location = os.path.realpath(manifest.location)
+    return all(os.path.realpath(entry) != location for entry in sys.path)
+
+
+def _tell_of_another(
+    name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
+) -> None:
+    """A torch of somebody's own environment is theirs to have, and not the image's:
+    said, not refused.
+    """
+    sealed = manifest.versions.get(manifest.packages().get(name, ""))
+    if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
+        return
+    found = _version_beside(name, spec.origin)
+    if found != sealed:
+        _say(
+            f"{name} {found} of {sys.prefix} is not this image's {name} {sealed}"
+            f" in {manifest.location}, which this environment does not see"
+        )
+
+
+def _version_beside(name: str, origin: str) -> str:
+    """The version that the metadata beside a package says, without importing it."""
+    beside = Path(origin).parents[1].glob(f"{name}-*.dist-info")
+    found = [folder.name.removesuffix(".dist-info").partition("-")[2] for folder in beside]
+    return " and ".join(sorted(found)) or "of unknown version"
+
+
+def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterator[str]:
+    """What is wrong with the package `name`, which would come from `spec`, with everything sealed
+    beside it, and with what imports it, worst first.
+    """
+    policy, manifest = stack.policy, stack.manifest
+    packages = manifest.packages()
+    if policy.is_relaxed(packages.get(name, "")):
+        return
+    if name not in packages:
+        yield from _external_problems(name, policy)
+        return
+    expected = manifest.location / name / "__init__.py"
+    if spec is None:
+        yield f"{name} was removed from {manifest.location}"
+        return
+    problem = stack.module_problem(spec)
+    if spec.origin is None or not _same_file(spec.origin, str(expected)):
+        won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
+        if _in_isolated_build(won):
+            yield from _isolated_build_problems(name, won, manifest.versions[packages[name]])
+            return
+        yield f"{name} would come from {won}, the image's is {expected.parent}"
+    elif problem:
+        yield problem
+    yield from _version_problems(stack)
+    yield from _file_problems(packages[name], stack)
+    yield from _intruder_problems(name, policy, manifest)
+    yield from _interpreter_problems(stack)
+
+
+def _interpreter_problems(stack: Stack) -> Iterator[str]:
+    """What imports the stack: the interpreter, its import system, and the guard itself."""
+    if "interpreter" in _seen:
+        return
+    file = stack.folder / "interpreter.json"
+    found = [f"{path}: {what}" for path, what in interpreter_problems(file, stack.since)]
+    changed = [*machinery_problems(), *startup.replaced]
+    found += [f"{one} is not the interpreter's own" for one in _shortened(changed)]
+    found += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
+    yield from found
+    late = [one for one in replaced_builtins() if one not in startup.replaced]
+    if late:  # a debugger
+        _say(f"{', '.join(late)} was replaced since Python started")
+    if not found:
+        _seen.add("interpreter")
+
+
+def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
+    """Code of others that would run as part of the package, which loads it by itself."""
+    for distribution, group, folder in plugin_problems(policy, manifest):
+        if is_loaded_by(group, name, os.environ):
+            yield (
+                f"{distribution} has it load its own code ({group} in {folder}): if that is meant,"
+                f" `warpfront-guard relax {distribution} --reason TEXT`"
+            )
+
+
+def sealed_names(policy: Policy, manifest: Manifest) -> list[str]:
+    """The distributions that still have to be as they were."""
+    return [name for name in manifest.files if not policy.is_relaxed(name)]
+
+
+def _file_problems(distribution: str, stack: Stack) -> Iterator[str]:
+    names = {*stack.names()} - _seen | {distribution}
+    changed = list(stack.file_problems(names))
+    if not changed:
+        _seen.update(names)
+    yield from _shortened(changed)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _SHOWN
+    return [*lines[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
+
+
+def _tell_of_needs(stack: Stack) -> None:
+    """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
+    policy, needed = stack.policy, stack.policy.needed()
+    there = _versions_beside(stack.manifest)
+    changed = [one for one in there if one[0] in needed and stack.met.get(one[0]) != one[1]]
+    if not changed:
+        return
+    from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
+
+    for name, version in changed:
+        accepted = needed[name]
+        try:
+            if read_requirement(name + accepted).accepts(version):
+                continue
+        except UnreadableError:
+            continue
+        words = f"{name} {version} was installed; {policy.holds()} needs {name}{accepted}"
+        if words not in _told:
+            _told.add(words)
+            _say(words)
+
+
+def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
+    """(name, version) of what has its metadata beside the stack, by the folders' names. One name
+    may be there twice: conda leaves the metadata of what it writes over.
+    """
+    try:
+        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
+    except OSError:
+        return []
+    return [found for found in map(_said_by, there) if found is not None]
+
+
+def _said_by(entry: str) -> tuple[str, str] | None:
+    """Name and version of a folder of metadata: `sympy-1.5.dist-info`, and as conda's older
+    packages have it, `sympy-1.5-py3.11.egg-info`.
+    """
+    stem, _, kind = entry.rpartition(".")
+    name, _, rest = stem.partition("-")
+    return (normalized(name), rest.partition("-")[0]) if kind in _METADATA else None
+
+
+def _same_file(one: str, other: str) -> bool:
+    return one == other or os.path.realpath(one) == os.path.realpath(other)
+
+
+def _external_problems(name: str, policy: Policy) -> Iterator[str]:
+    """A watched package that the image did not have: it has to be the one that fits its torch."""
+    wanted = policy.companions.get(name)
+    if wanted is None or policy.is_relaxed(name):
+        return
+    from importlib.metadata import distributions  # noqa: PLC0415 - slow to load
+
+    every = list(distributions(name=name))
+    for one in every:
+        beside = str(one.locate_file("")) == str(every[0].locate_file(""))
+        if beside and one.version != wanted:  # in a folder further on it is not what is imported
+            yield f"{name} {one.version} was installed; with {policy.holds()} goes {wanted}"
+
+
+def _version_problems(stack: Stack) -> Iterator[str]:
+    """Metadata beside the sealed one: an install that went over it, or half of one."""
+    manifest = stack.manifest
+    sealed = {
+        path.partition("/")[0]
+        for name in stack.names()
+        for path in manifest.files[name]
+        if path.endswith(".dist-info/METADATA")
+    }
+    names = {normalized(folder.partition("-")[0]) for folder in sealed}
+    try:
+        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
+    except OSError as error:
+        yield f"{manifest.location}: {error.strerror}"
+        return
+    for entry in there:
+        said = _said_by(entry)
+        if said is not None and entry not in sealed and said[0] in names:
+            yield f"{said[0]} {said[1]} was installed over it"
+
+
+def _in_isolated_build(path: str) -> bool:
+    return "pip-build-env" in path
+
+
+def _isolated_build_problems(name: str, won: str, version: str) -> Iterator[str]:
+    """pip builds in a folder with a torch of its own, which newer pips take without our
+    constraints. The same one is as good as the image's.
+    """
+    found = _version_beside(name, won)
+    if found != version:
+        yield (
+            f"this isolated build has {name} {found}, the image's is {version}:"
+            " build with --no-build-isolation"
+        )
+
+
+def _refusal(
+    name: str,
+    problems: list[str],
+    holds: str,
+    *,
+    what: str = "was changed",
+    back: str = _AGAIN,
+) -> str:
+    which = f" ({holds})" if holds else ""
+    return (
+        f"warpfront guard: {name}: the torch stack of this image{which} {what}: "
+        f"{'; '.join(problems)}. See `warpfront-guard verify` for all of it. {back} to have it "
+        "back; a change that is meant: `warpfront-guard relax NAME --reason TEXT`."
+    )

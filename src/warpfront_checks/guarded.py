@@ -1,0 +1,97 @@
+"""The guard of an image, looked at from outside it: by the code that was mounted, not by
+the image's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import warpfront_checks.guard
+from warpfront_checks.guard.imports import read_start
+from warpfront_checks.guard.measuring import installed
+from warpfront_checks.guard.needs import needs_of
+from warpfront_checks.guard.places import Places, places_of_this_python
+from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
+from warpfront_checks.guard.standing import sentence
+from warpfront_checks.guard.verification import verify
+from warpfront_checks.results import CheckFinding, failed, passed
+
+_SHOWN = 3
+PACKAGE = "warpfront_guard"
+
+
+def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
+    """The stack is as it was sealed, the guard is ours, and protects what `claimed` (a
+    policy's document) says.
+    """
+    places = places or places_of_this_python()
+    try:
+        found = read_policy(places.policy)
+        wrong = policy_differences(found, policy_from(claimed))
+    except GuardError as error:
+        return failed(f"no guard to speak of: {error}")
+    there = installed(places.site_packages)
+    if found.needs != needs_of(there, found.protected):
+        wrong.append("the policy's needs are not what the sealed distributions ask for")
+    wrong += _foreign_files(places)
+    start = read_start(places)
+    wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
+    details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
+    if wrong:
+        more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
+        return failed("; ".join(wrong[:_SHOWN]) + more, **details)
+    here = sentence(found, there)
+    return passed(f"{here}; {len(found.pinned())} names protected", **details)
+
+
+def policy_differences(found: Policy, claimed: Policy) -> list[str]:
+    """Where the image's policy is not the claimed one. What was adopted from a base is known by
+    its patterns only.
+    """
+    wrong = []
+    if claimed.adopt:
+        strangers = [
+            name
+            for name in found.protected
+            if not any(fnmatchcase(name, pattern) for pattern in claimed.adopt)
+        ]
+        if strangers or "torch" not in found.protected:
+            wrong.append(f"the policy protects {', '.join(found.protected) or 'nothing'}")
+        lost = set(claimed.sentinels) - set(found.sentinels) - set(found.protected)
+        wrong += [f"the policy lets {name} come" for name in sorted(lost)]
+        found = replace(
+            found, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
+        )
+    found = replace(found, needs=claimed.needs)  # they are read where the stack is sealed
+    ours, theirs = claimed.document(), found.document()
+    return wrong + [
+        f"the policy's {name} is {theirs[name]!r}, claimed is {ours[name]!r}"
+        for name in ours
+        if ours[name] != theirs[name]
+    ]
+
+
+def _foreign_files(places: Places) -> list[str]:
+    """The guard's files in the image that are not this warpfront's."""
+    ours = Path(warpfront_checks.guard.__file__).parent
+    theirs = places.library / PACKAGE
+    names = sorted({path.name for path in [*ours.iterdir(), *theirs.glob("*")] if path.is_file()})
+    return [
+        f"the guard's {name} is not the one this image was built with"
+        for name in names
+        if _bytes(ours / name) != _bytes(theirs / name)
+    ]
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _given_environment() -> dict[str, str]:
+    """What this process was started with; the image's .pth has put channels back since."""
+    started = sys.modules.get(f"{PACKAGE}.startup")
+    return {**os.environ, **getattr(started, "given", {})}

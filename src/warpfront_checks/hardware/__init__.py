@@ -1,0 +1,53 @@
+"""The machine without torch: what accelerators it has, by every source that can be asked.
+
+`read_hardware(Machine())` is this machine; `read_hardware(Recorded(folder))` a recorded one.
+"""
+
+from __future__ import annotations
+
+from warpfront_checks.hardware.amd_devices import read_amd
+from warpfront_checks.hardware.gaudi_devices import read_gaudi
+from warpfront_checks.hardware.intel_devices import read_intel
+from warpfront_checks.hardware.kernel_view import read_kernel
+from warpfront_checks.hardware.machine_reader import Machine, MachineReader, RecordingReader
+from warpfront_checks.hardware.nvidia_devices import read_nvidia
+from warpfront_checks.hardware.processor import read_processor
+from warpfront_checks.hardware.values import Accelerator, Hardware, Processor, Visibility
+from warpfront_checks.hardware.visibility import resolve_visibility
+
+__all__ = [
+    "Accelerator",
+    "Hardware",
+    "Machine",
+    "MachineReader",
+    "Processor",
+    "Visibility",
+    "read_hardware",
+]
+
+_VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
+
+
+def read_hardware(reader: MachineReader) -> Hardware:
+    """One answer about a machine. Nothing raises: what cannot be read is missing, or a problem."""
+    noting = RecordingReader(reader)
+    found = {vendor: read(noting) for vendor, read in _VENDORS.items()}
+    present = {vendor: one for vendor, one in found.items() if one.accelerators}
+    visibility = {
+        vendor: resolve_visibility(vendor, noting.environment, len(one.accelerators))
+        for vendor, one in present.items()
+    }
+    problems = [problem for one in found.values() for problem in one.problems]
+    problems += [problem for one in visibility.values() for problem in one.problems]
+    if len(present) > 1:
+        problems.append(f"devices of more than one vendor: {', '.join(present)}")
+    return Hardware(
+        accelerators=tuple(device for one in present.values() for device in one.accelerators),
+        processor=read_processor(noting),
+        drivers={name: text for one in found.values() for name, text in one.drivers.items()},
+        toolkits={name: text for one in found.values() for name, text in one.toolkits.items()},
+        visibility=visibility,
+        problems=tuple(problems),
+        evidence=noting.evidence,
+        kernel={vendor: read_kernel(reader, vendor) for vendor in _VENDORS},
+    )

@@ -1,0 +1,227 @@
+"""AMD without torch: the kernel's KFD topology, then amd-smi, rocm-smi and rocminfo for names.
+
+KFD is asked first: it needs no program and no permission, and it is what the runtime itself reads
+(Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c). It is visible in containers that were given no
+device, so whether the nodes may be opened is a question of its own. rocm-smi is gone from ROCm 10.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.values import Accelerator, Detected, device_table, gfx_family
+
+_TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+# heap_type of a memory bank: 0 is the system's, 1 and 2 are the device's own.
+_DEVICE_HEAPS = {"1", "2"}
+
+
+def read_amd(reader: MachineReader) -> Detected:
+    """Devices in the kernel's order, which is the runtime's; where KFD shows none, the tools'."""
+    devices = _kfd_devices(reader)
+    source, named = _ask_tools(reader)
+    problems = []
+    if devices and named and len(devices) != len(named):
+        problems.append(f"KFD shows {len(devices)} GPUs, {source} {len(named)}")
+    elif devices and named:
+        problems += [
+            f"GPU {kfd.index}: KFD says {kfd.arch}, {source} says {tool.arch}"
+            for kfd, tool in zip(devices, named, strict=True)
+            if tool.arch and tool.arch != kfd.arch
+        ]
+        devices = tuple(
+            replace(
+                kfd, name=kfd.name or tool.name, memory_bytes=kfd.memory_bytes or tool.memory_bytes
+            )
+            for kfd, tool in zip(devices, named, strict=True)
+        )
+    if devices and not all(one.usable for one in devices):
+        problems.append(_locked_out(reader))
+    module = (reader.text("/sys/module/amdgpu/version") or "").strip()
+    loaded = bool(reader.names("/sys/module/amdgpu"))
+    return Detected(
+        accelerators=devices or named,
+        drivers={"amdgpu": module or "the kernel's own"} if module or loaded else {},
+        toolkits=_toolkits(reader),
+        problems=tuple(problems),
+    )
+
+
+def decode_gfx(version: int) -> str:
+    """`gfx90a` of 90010, `gfx942` of 90402, `gfx1100` of 110000: major, minor and stepping in steps
+    of 100, the last two written in hexadecimal.
+    """
+    major, minor, stepping = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def read_properties(text: str) -> dict[str, int]:
+    """The numbers of a KFD `properties` file: one `key value` a line; other lines are left out."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
+def _kfd_devices(reader: MachineReader) -> tuple[Accelerator, ...]:
+    devices: list[Accelerator] = []
+    numbers = [name for name in reader.names(_TOPOLOGY) if name.isdecimal()]
+    for node in sorted(numbers, key=int):
+        properties = read_properties(reader.text(f"{_TOPOLOGY}/{node}/properties") or "")
+        if properties.get("simd_count") and properties.get("gfx_target_version"):
+            devices.append(_kfd_device(reader, node, properties, len(devices)))
+    return tuple(devices)
+
+
+def _kfd_device(
+    reader: MachineReader, node: str, properties: Mapping[str, int], index: int
+) -> Accelerator:
+    arch = decode_gfx(properties["gfx_target_version"])
+    per_unit = properties.get("simd_per_cu", 0)
+    units = properties["simd_count"] // per_unit if per_unit else None
+    lanes = device_table()["amd"]["lanes"].get(gfx_family(arch))
+    known_wave = device_table()["amd"]["wave"].get(gfx_family(arch))
+    render = f"/dev/dri/renderD{properties.get('drm_render_minor', 0)}"
+    return Accelerator(
+        vendor="amd",
+        index=index,
+        arch=arch,
+        memory_bytes=_bank_bytes(reader, node) or properties.get("local_mem_size") or None,
+        units=units,
+        cores=units * lanes if units and lanes else None,
+        wave=properties.get("wave_front_size") or known_wave,
+        usable=bool(reader.access("/dev/kfd")) and bool(reader.access(render)),
+    )
+
+
+def _bank_bytes(reader: MachineReader, node: str) -> int:
+    """The device's own memory. `local_mem_size` is 0 in newer kernels."""
+    total = 0
+    for bank in reader.names(f"{_TOPOLOGY}/{node}/mem_banks"):
+        text = reader.text(f"{_TOPOLOGY}/{node}/mem_banks/{bank}/properties") or ""
+        pairs = dict(line.split(maxsplit=1) for line in text.splitlines() if len(line.split()) > 1)
+        if pairs.get("heap_type") in _DEVICE_HEAPS:
+            total += int(pairs.get("size_in_bytes", "0"))
+    return total
+
+
+def _locked_out(reader: MachineReader) -> str:
+    if reader.access("/dev/kfd") is None:
+        return (
+            "the kernel has AMD GPUs, but there is no /dev/kfd here: the container was given none"
+        )
+    if not reader.access("/dev/kfd"):
+        return "/dev/kfd may not be opened by this user: add its owning group"
+    return "a render node below /dev/dri is missing or may not be opened by this user"
+
+
+def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
+    """The first tool that lists devices. They are slow: no more are asked than needed."""
+    source = ""
+    devices: tuple[Accelerator, ...] = ()
+    for argv, read in _TOOLS.items():
+        source, rows = argv[0], read(reader.run(argv).text)
+        devices = tuple(_named(index, *row) for index, row in enumerate(rows))
+        if devices:
+            break
+    return source, devices
+
+
+# Of a device: architecture, name, bytes of memory, compute units; what is not told is empty or 0.
+_Row = tuple[str, str, int, int]
+
+
+def _read_amd_smi(text: str) -> Iterator[_Row]:
+    """A list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
+    document = _json(text)
+    rows = document.get("gpu_data", []) if isinstance(document, dict) else document
+    for row in rows if isinstance(rows, list) else []:
+        asic, vram = (_fields(row, name) for name in ("asic", "vram"))
+        size = vram.get("size")
+        size = size if isinstance(size, dict) else {"value": size}
+        arch, name = (str(asic.get(key, "")) for key in ("target_graphics_version", "market_name"))
+        units = _number(asic.get("num_compute_units"))
+        yield arch.lower(), name, _number(size.get("value")) * 2**20, units
+
+
+def _read_rocm_smi(text: str) -> Iterator[_Row]:
+    """`{"card0": {"Card Series": ..., "GFX Version": ..., "VRAM Total Memory (B)": ...}}`; the case
+    of the keys changed between releases.
+    """
+    document = _json(text)
+    for card in sorted(document if isinstance(document, dict) else {}, key=_trailing_number):
+        if not re.fullmatch(r"card[0-9]+", card):
+            continue
+        row = {str(key).lower(): value for key, value in _fields(document, card).items()}
+        name = str(row.get("card series") or row.get("card model") or "")
+        memory = _number(row.get("vram total memory (b)"))
+        yield str(row.get("gfx version", "")).lower(), name, memory, 0
+
+
+def _read_rocminfo(text: str) -> Iterator[_Row]:
+    """The agents whose device type is GPU. Only `Name:` is an arch: ISA lines say `gfx` too."""
+    for agent in re.split(r"(?m)^Agent \d+", text)[1:]:
+        fields: dict[str, str] = {}
+        for key, value in re.findall(r"(?m)^  ([A-Z][A-Za-z ]+?):[ \t]*(.*)$", agent):
+            fields.setdefault(key, value.strip())
+        if fields.get("Device Type") == "GPU":
+            units = _number(fields.get("Compute Unit"))
+            yield fields.get("Name", ""), fields.get("Marketing Name", ""), 0, units
+
+
+_TOOLS: Mapping[tuple[str, ...], Callable[[str], Iterator[_Row]]] = {
+    ("amd-smi", "static", "--json"): _read_amd_smi,
+    ("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json"): _read_rocm_smi,
+    ("rocminfo",): _read_rocminfo,
+}
+
+
+def _named(index: int, arch: str, name: str, memory: int, units: int) -> Accelerator:
+    arch = arch.partition(":")[0]
+    table, family = device_table()["amd"], gfx_family(arch)
+    lanes = table["lanes"].get(family)
+    return Accelerator(
+        vendor="amd",
+        index=index,
+        name="" if name in {"N/A", "None"} else name,
+        arch=arch if family else "",
+        memory_bytes=memory or None,
+        units=units or None,
+        cores=units * lanes if units and lanes else None,
+        wave=table["wave"].get(family),
+    )
+
+
+def _toolkits(reader: MachineReader) -> dict[str, str]:
+    """ROCm's release; HIP's version is another number."""
+    release = (reader.text("/opt/rocm/.info/version") or "").strip()
+    if release:
+        return {"rocm": release.split("-")[0]}
+    hip = reader.run(("hipconfig", "--version")).text.strip()
+    return {"hip": hip.split("-")[0]} if hip else {}
+
+
+def _json(text: str) -> Any:
+    """A tool's JSON; some print warnings before it."""
+    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
+    try:
+        return json.loads(text[start:]) if text.strip() else None
+    except ValueError:
+        return None
+
+
+def _fields(row: Any, name: str) -> dict[str, Any]:
+    value = row.get(name) if isinstance(row, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int:
+    found = re.match(r"[0-9]+", str(value))
+    return int(found[0]) if found else 0
+
+
+def _trailing_number(card: str) -> int:
+    return _number(card.removeprefix("card"))

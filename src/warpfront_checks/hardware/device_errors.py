@@ -1,0 +1,78 @@
+"""What went wrong with a machine's devices while something ran on them: a device that is gone, an
+Xid, an uncorrected error. A check that fails beside one says nothing of the image.
+
+Xids are NVIDIA's, in the kernel's log (https://docs.nvidia.com/deploy/xid-errors/); only those that
+no program can bring about count: a wrong kernel has 13, 31 and 43 of its own. AMD's kernel module
+counts errors for each block of a device (RAS; Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront_checks.hardware.amd_devices import read_amd
+from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.nvidia_devices import read_nvidia
+
+_READERS = {"nvidia": read_nvidia, "amd": read_amd}
+# Memory (48, 64, 94, 95), links (74), the bus (79), the device's own processor (119, 120, 140).
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?[^)]*\): (?:48|64|74|79|94|95|119|120|140)\b.*")
+_CARDS = "/sys/class/drm"
+_UNCORRECTED = re.compile(r"(?m)^ue: *([0-9]+)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceHealth:
+    """How many devices answer; lines of the kernel's log, with their time where it has one; and
+    the uncorrected errors of each block.
+    """
+
+    answering: int
+    xids: frozenset[str]
+    uncorrected: Mapping[str, int]
+
+
+def read_health(reader: MachineReader, vendor: str) -> DeviceHealth | None:
+    """Of the devices of a vendor; None for one whose drivers do not tell."""
+    read = _READERS.get(vendor)
+    if read is None:
+        return None
+    devices = read(reader).accelerators
+    is_nvidia = vendor == "nvidia"
+    log = reader.run(("dmesg",)).text.splitlines() if is_nvidia else []
+    return DeviceHealth(
+        # One that only the kernel's list of boards still has, has no architecture.
+        answering=sum(one.usable and bool(one.arch) for one in devices),
+        xids=frozenset(line for line in log if _XID.search(line)),
+        uncorrected={} if is_nvidia else dict(_uncorrected(reader)),
+    )
+
+
+def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[str, ...]:
+    """What happened in between."""
+    if before is None or after is None:
+        return ()
+    found = []
+    if after.answering < before.answering:
+        lost = before.answering - after.answering
+        found.append(f"{lost} of {before.answering} devices no longer answers")
+    for line in sorted(after.xids - before.xids):
+        known = _XID.search(line)
+        assert known
+        found.append(known[0].removeprefix("NVRM: "))
+    for block, count in after.uncorrected.items():
+        more = count - before.uncorrected.get(block, 0)
+        if more > 0:
+            found.append(f"{more} uncorrected errors in {block}")
+    return tuple(found)
+
+
+def _uncorrected(reader: MachineReader) -> Iterator[tuple[str, int]]:
+    for card in reader.names(_CARDS):
+        folder = f"{_CARDS}/{card}/device/ras"
+        for name in reader.names(folder):
+            count = _UNCORRECTED.search(reader.text(f"{folder}/{name}") or "")
+            if name.endswith("_err_count") and count:
+                yield f"{card} {name.removesuffix('_err_count')}", int(count[1])

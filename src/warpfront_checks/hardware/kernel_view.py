@@ -1,0 +1,137 @@
+"""The kernel's own traces of a vendor's devices: nodes, drivers, boards; by plain file reads.
+
+`main` prints them as JSON: a second process, started without preloaded libraries, is compared with
+this one.
+
+Places: Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c; NVIDIA's driver README, "/proc interface";
+drivers/accel; WSL2 serves GPUs by /dev/dxg (drivers/hv/dxgkrnl), and Jetson by /dev/nvhost-*.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from warpfront_checks.hardware.machine_reader import Machine, MachineReader
+
+_PCI = "/sys/bus/pci/devices"
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
+# PCI base class 03 is a display controller, 12 a processing accelerator (MI300X, Gaudi).
+_PCI_CLASSES = ("0x03", "0x12")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelView:
+    """What files show. `nodes` are device nodes of the vendor's own kernel driver, `shared` those
+    of another system's (WSL2), `drivers` files of a loaded driver, `boards` one line a device with
+    its arch or PCI id; `unseen` are the places that this process cannot read at all, `lists_pci`
+    is whether PCI devices of any vendor are listed.
+    """
+
+    nodes: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    boards: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    lists_pci: bool = False
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    nodes: str
+    drivers: Sequence[str]
+    pci: str
+    listed: Sequence[str] = field(default=("/dev",))
+
+
+_PLACES = {
+    "nvidia": _Places(
+        nodes=r"/dev/(nvidia[0-9]+|nvhost-[a-z0-9-]+|nvgpu/.+)",
+        drivers=("/proc/driver/nvidia/version", "/sys/module/nvidia", "/sys/module/nvgpu"),
+        pci="0x10de",
+    ),
+    "amd": _Places(nodes=r"/dev/kfd", drivers=("/sys/module/amdgpu",), pci="0x1002"),
+    "gaudi": _Places(
+        nodes=r"/dev/(accel/accel|hl)[0-9]+",
+        drivers=("/sys/module/habanalabs",),
+        pci="0x1da3",
+        listed=("/dev", "/dev/accel"),
+    ),
+    "intel": _Places(
+        nodes=r"/dev/dri/renderD[0-9]+",
+        drivers=("/sys/module/xe", "/sys/module/i915"),
+        pci="0x8086",
+        listed=("/dev/dri",),
+    ),
+}
+
+
+def read_kernel(reader: MachineReader, vendor: str) -> KernelView:
+    """Return what the kernel shows of a vendor's devices. A missing place raises nothing."""
+    places = _PLACES[vendor]
+    there = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
+    nodes = [one for one in there if re.fullmatch(places.nodes, one)]
+    boards = {"nvidia": _nvidia_boards, "amd": _amd_boards}.get(vendor, _no_boards)
+    return KernelView(
+        nodes=tuple(one for one in nodes if reader.access(one) is not None),
+        shared=tuple(one for one in ("/dev/dxg",) if reader.access(one) is not None),
+        drivers=tuple(one for one in places.drivers if _is_there(reader, one)),
+        boards=(*boards(reader), *_pci_boards(reader, places.pci)),
+        unseen=tuple(one for one in ("/dev", "/sys/bus", "/proc") if not reader.names(one)),
+        lists_pci=bool(reader.names(_PCI)),
+    )
+
+
+def view_of(document: Mapping[str, Any]) -> KernelView:
+    """Return the view that `document` describes."""
+    texts = {name: tuple(one) for name, one in document.items() if isinstance(one, list)}
+    return KernelView(**texts, lists_pci=document["lists_pci"] is True)
+
+
+def _is_there(reader: MachineReader, path: str) -> bool:
+    return bool(reader.names(path)) or reader.text(path) is not None
+
+
+def _nvidia_boards(reader: MachineReader) -> Iterator[str]:
+    for place in reader.names("/proc/driver/nvidia/gpus"):
+        text = reader.text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+        model = re.search(r"(?m)^Model:\s*(.*)$", text)
+        yield f"{place} {model[1].strip() if model else ''}".strip()
+
+
+def _amd_boards(reader: MachineReader) -> Iterator[str]:
+    # Imported here: amd_devices reads tables that a second process has no use for otherwise.
+    from warpfront_checks.hardware.amd_devices import (  # noqa: PLC0415
+        decode_gfx,
+        read_properties,
+    )
+
+    for node in reader.names(_KFD):
+        properties = read_properties(reader.text(f"{_KFD}/{node}/properties") or "")
+        if properties.get("simd_count") and properties.get("gfx_target_version"):
+            yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
+
+
+def _no_boards(_reader: MachineReader) -> Iterator[str]:
+    return iter(())
+
+
+def _pci_boards(reader: MachineReader, vendor: str) -> Iterator[str]:
+    for place in reader.names(_PCI):
+        kind = (reader.text(f"{_PCI}/{place}/class") or "").strip()
+        found = (reader.text(f"{_PCI}/{place}/vendor") or "").strip()
+        if found == vendor and kind.startswith(_PCI_CLASSES):
+            device = (reader.text(f"{_PCI}/{place}/device") or "").strip()
+            yield f"pci {place} {found}:{device}"
+
+
+def main(vendor: str) -> None:
+    """Print this process's view as JSON."""
+    sys.stdout.write(json.dumps(read_kernel(Machine(), vendor).document()) + "\n")

@@ -1,0 +1,162 @@
+"""The one way detection looks at a machine: files, device nodes, programs and the environment.
+
+Everything that detection knows without torch comes through a `MachineReader`, so a recorded machine
+(`recording.py`) is detected by the same code as this one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+# Tools ask drivers, and a broken driver does not answer; rocminfo also queues behind other users.
+PATIENCE_SECONDS = 20.0
+# Ours, by the name that recordings know it by.
+_OWN_PROGRAMS = {"warpfront-nvml": (sys.executable, str(Path(__file__).with_name("nvml.py")))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOutput:
+    """What a program came to. `status` is None if it could not be run or did not end in time, and
+    `complaint` then says which.
+    """
+
+    status: int | None
+    output: str = ""
+    complaint: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it printed, if it says that it succeeded; else nothing."""
+        return self.output if self.status == 0 else ""
+
+
+class MachineReader(Protocol):
+    """A machine to be looked at. Nothing here changes it or raises for what is missing."""
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    def text(self, path: str) -> str | None:
+        """A file's text, or None where it cannot be read."""
+        ...
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted; none where there is no such folder."""
+        ...
+
+    def access(self, path: str) -> bool | None:
+        """Whether we may read and write a device node; None where there is none."""
+        ...
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        """What a program prints."""
+        ...
+
+
+class Machine:
+    """This machine."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return dict(os.environ)
+
+    def text(self, path: str) -> str | None:
+        try:
+            return Path(path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(entry.name for entry in Path(path).iterdir()))
+        except OSError:
+            return ()
+
+    def access(self, path: str) -> bool | None:
+        """By permission bits only: opening a Gaudi's node would take it from another process. A
+        file that is no character device is no node.
+        """
+        place = Path(path)
+        return os.access(path, os.R_OK | os.W_OK) if place.is_char_device() else None
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        program = (*_OWN_PROGRAMS.get(argv[0], argv[:1]), *argv[1:])
+        try:
+            ended = subprocess.run(
+                program,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE_SECONDS,
+                check=False,
+            )
+        except FileNotFoundError:
+            return ProgramOutput(status=None, complaint="not found")
+        except OSError as error:
+            return ProgramOutput(status=None, complaint=f"cannot be run: {error.strerror}")
+        except subprocess.TimeoutExpired:
+            return ProgramOutput(status=None, complaint=f"no answer in {PATIENCE_SECONDS:g} s")
+        return ProgramOutput(
+            status=ended.returncode, output=ended.stdout, complaint=ended.stderr.strip()[-500:]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRecord:
+    """One source that was asked, and the beginning of what it said."""
+
+    source: str
+    said: str
+
+
+class RecordingReader:
+    """A reader that keeps what every source said, for the report."""
+
+    def __init__(self, reader: MachineReader) -> None:
+        self._reader = reader
+        self._said: dict[str, str] = {}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._reader.environment
+
+    @property
+    def evidence(self) -> tuple[ProbeRecord, ...]:
+        return tuple(ProbeRecord(source=source, said=said) for source, said in self._said.items())
+
+    def text(self, path: str) -> str | None:
+        text = self._reader.text(path)
+        if text is not None:
+            self._said[path] = _beginning(text)
+        return text
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return self._reader.names(path)
+
+    def access(self, path: str) -> bool | None:
+        allowed = self._reader.access(path)
+        if allowed is not None:
+            self._said[path] = "can be opened" if allowed else "may not be opened by this user"
+        return allowed
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        answer = self._reader.run(argv)
+        if answer.status is None:
+            said = answer.complaint
+        else:
+            said = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
+        self._said[" ".join(argv)] = said
+        return answer
+
+
+def _beginning(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+    return (lines[0][:100] if lines else "nothing") + more

@@ -1,0 +1,140 @@
+"""NVIDIA without torch: nvidia-smi, NVML, and what the kernel module shows below /proc."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import Any
+
+from warpfront_checks.hardware.machine_reader import MachineReader
+from warpfront_checks.hardware.values import Accelerator, Detected, device_table
+
+# Query fields: `nvidia-smi --help-query-gpu`.
+_QUERY = (
+    "nvidia-smi",
+    "--query-gpu=index,name,compute_cap,driver_version,memory.total",
+    "--format=csv,noheader,nounits",
+)
+_PROC = "/proc/driver/nvidia"
+_NODE = re.compile(r"nvidia[0-9]+\Z")
+
+
+def read_nvidia(reader: MachineReader) -> Detected:
+    """Devices from nvidia-smi; from /proc where it does not answer. NVML adds cores and CUDA."""
+    kernel = _kernel_module(reader.text(f"{_PROC}/version") or "")
+    boards = _boards(reader)
+    answer = reader.run(_QUERY)
+    smi = _read_query(answer.text)
+    if not (kernel or boards or smi or answer.status is not None):
+        return Detected(toolkits=_toolkits(reader))
+    nvml = _read_nvml(reader.run(("warpfront-nvml",)).text)
+    usable = all(reader.access(node) for node in _nodes(reader))
+    devices = tuple(
+        _accelerator(row, nvml, usable=usable) for row in (smi or nvml.get("devices") or boards)
+    )
+    problems = []
+    if answer.status != 0 and (kernel or boards):
+        said = (answer.complaint or answer.output).strip().splitlines()
+        reason = said[0] if said else f"exit {answer.status}"
+        problems.append(f"the NVIDIA driver is loaded, but nvidia-smi does not answer: {reason}")
+    if smi and boards and len(smi) != len(boards):
+        problems.append(f"nvidia-smi lists {len(smi)} GPUs, {_PROC}/gpus {len(boards)}")
+    if devices and not usable:
+        problems.append("the NVIDIA device nodes may not be opened by this user")
+    driver = next((str(row["driver"]) for row in smi), "") or str(nvml.get("driver", "")) or kernel
+    toolkits = _toolkits(reader)
+    if nvml.get("cuda"):
+        toolkits["cuda driver"] = str(nvml["cuda"])
+    return Detected(
+        accelerators=devices,
+        drivers={"nvidia": driver} if driver else {},
+        toolkits=toolkits,
+        problems=tuple(problems),
+    )
+
+
+def _read_query(text: str) -> list[dict[str, Any]]:
+    """Rows of `nvidia-smi --query-gpu`. Lines that are no rows (warnings) are left out."""
+    rows = []
+    for fields in csv.reader(text.splitlines(), skipinitialspace=True):
+        if len(fields) != 5 or not fields[0].isdecimal():
+            continue
+        index, name, capability, driver, memory = fields
+        known = re.fullmatch(r"([0-9]+)\.([0-9]+)", capability)
+        rows.append(
+            {
+                "index": int(index),
+                "name": name,
+                "arch": f"sm_{known[1]}{known[2]}" if known else "",
+                "driver": driver,
+                "memory_bytes": int(memory) * 2**20 if memory.isdecimal() else None,
+            }
+        )
+    return rows
+
+
+def _read_nvml(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _boards(reader: MachineReader) -> list[dict[str, Any]]:
+    """One per GPU below /proc: `Model: NVIDIA H100 80GB HBM3` and no architecture."""
+    boards: list[dict[str, Any]] = []
+    for place in reader.names(f"{_PROC}/gpus"):
+        text = reader.text(f"{_PROC}/gpus/{place}/information") or ""
+        model = re.search(r"(?m)^Model:\s*(.*)$", text)
+        boards.append({"index": len(boards), "name": model[1].strip() if model else ""})
+    return boards
+
+
+def _nodes(reader: MachineReader) -> list[str]:
+    found = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
+    return ["/dev/nvidiactl", *found]
+
+
+def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
+    """A device as its source gave it, completed from NVML's row of the same index and name."""
+    twin: dict[str, Any] = next(
+        (
+            one
+            for one in nvml.get("devices", [])
+            if (one["index"], one["name"]) == (row["index"], row["name"])
+        ),
+        {},
+    )
+    table = device_table()["nvidia"]
+    arch = str(row.get("arch") or twin.get("arch") or "")
+    cores, lanes = twin.get("cores"), table["lanes"].get(arch)
+    return Accelerator(
+        vendor="nvidia",
+        index=int(row["index"]),
+        name=str(row["name"]),
+        arch=arch,
+        memory_bytes=twin.get("memory_bytes") or row.get("memory_bytes"),
+        units=cores // lanes if cores and lanes else None,
+        cores=cores,
+        wave=table["wave"],
+        usable=usable,
+    )
+
+
+def _kernel_module(text: str) -> str:
+    """`580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...`."""
+    found = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
+    return found[1] if found else ""
+
+
+def _toolkits(reader: MachineReader) -> dict[str, str]:
+    """The CUDA toolkit that is installed, which need not be the one that torch was built with."""
+    try:
+        document = json.loads(reader.text("/usr/local/cuda/version.json") or "{}")
+        return {"cuda": str(document["cuda"]["version"])}
+    except (ValueError, KeyError, TypeError):
+        pass
+    release = re.search(r"release ([0-9.]+)", reader.run(("nvcc", "--version")).text)
+    return {"cuda": release[1]} if release else {}

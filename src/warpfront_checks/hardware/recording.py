@@ -1,0 +1,167 @@
+"""A machine on disk: what detection reads of it, so that detection can be tested without it.
+
+A recording is a folder: `recording.json` (source, whether it is a stand-in, environment, device
+nodes, and which file holds what each program printed), `files/` (copies of what was read, by
+absolute path) and `output/` (what programs printed). `python -m warpfront_checks detect
+--record FOLDER` makes one; serial numbers are blanked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.hardware.machine_reader import MachineReader, ProgramOutput
+
+SCHEMA = 1
+_VARIABLE = re.compile(
+    r"(CUDA|NVIDIA|HIP|ROCR|HSA|GPU_DEVICE|HABANA)_?[A-Z_]*VISIBLE|GPU_DEVICE_ORDINAL"
+    r"|PT_HPU_(LAZY_MODE|GPU_MIGRATION)"
+    r"|HSA_OVERRIDE_GFX_VERSION|PYTORCH_[A-Z]+_ALLOC_CONF"
+)
+_UUID = re.compile(r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SERIAL = re.compile(r"(?m)^(unique_id|hive_id) \d+$")
+# Of these files only the lines that are read, and of repeated ones only the first.
+_KEPT = {
+    "/proc/cpuinfo": re.compile(r"(processor|model name|flags|Features)\s*:"),
+    "/proc/meminfo": re.compile(r"(MemTotal):"),
+    "/proc/self/status": re.compile(r"(Cpus_allowed_list):"),
+}
+
+
+class RecordingError(Exception):
+    """A recording cannot be used; the message names the file."""
+
+
+class Recorded:
+    """A recorded machine as a `MachineReader`. What was not recorded is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            document: Any = json.loads((folder / "recording.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"{folder / 'recording.json'}: {error}") from error
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise RecordingError(f"{folder / 'recording.json'}: not of schema {SCHEMA}")
+        self._folder = folder
+        self.source = str(document["source"])
+        self.stand_in = bool(document["stand_in"])
+        self.environment: Mapping[str, str] = document["environment"]
+        self._nodes: Mapping[str, bool] = document["nodes"]
+        self._programs: Mapping[str, Mapping[str, Any]] = document["programs"]
+
+    def text(self, path: str) -> str | None:
+        place = self._place(path)
+        return place.read_text(encoding="utf-8") if place.is_file() else None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        place = self._place(path)
+        files = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
+        prefix = f"{path.rstrip('/')}/"
+        nodes = {
+            node[len(prefix) :].split("/")[0]
+            for node in self._nodes
+            if node[: len(prefix)] == prefix
+        }
+        return tuple(sorted(files | nodes))
+
+    def access(self, path: str) -> bool | None:
+        return self._nodes.get(path)
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        said = self._programs.get(" ".join(argv))
+        if said is None:
+            return ProgramOutput(status=None, complaint="not found")
+        output = said.get("output")
+        return ProgramOutput(
+            status=said["status"],
+            output=(self._folder / "output" / output).read_text(encoding="utf-8") if output else "",
+            complaint=said.get("complaint", ""),
+        )
+
+    def _place(self, path: str) -> Path:
+        return self._folder / "files" / path.lstrip("/")
+
+
+class Recording:
+    """A reader that keeps everything it is asked, to be saved as a recording."""
+
+    def __init__(self, reader: MachineReader) -> None:
+        self._reader = reader
+        self._texts: dict[str, str] = {}
+        self._nodes: dict[str, bool] = {}
+        self._programs: dict[str, ProgramOutput] = {}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._reader.environment
+
+    def text(self, path: str) -> str | None:
+        text = self._reader.text(path)
+        if text is not None:
+            self._texts[path] = text
+        return text
+
+    def names(self, path: str) -> tuple[str, ...]:
+        names = self._reader.names(path)
+        if path.startswith("/dev/"):
+            for name in names:
+                self.access(f"{path}/{name}")
+        return names
+
+    def access(self, path: str) -> bool | None:
+        allowed = self._reader.access(path)
+        if allowed is not None:
+            self._nodes[path] = allowed
+        return allowed
+
+    def run(self, argv: tuple[str, ...]) -> ProgramOutput:
+        answer = self._programs[" ".join(argv)] = self._reader.run(argv)
+        return answer
+
+    def save(self, folder: Path, source: str) -> None:
+        """Write what was asked so far. Of the environment only what decides about devices."""
+        programs: dict[str, dict[str, object]] = {}
+        for number, (line, answer) in enumerate(self._programs.items()):
+            if answer.status is None and answer.complaint == "not found":
+                continue
+            programs[line] = {"status": answer.status, "complaint": _blanked(answer.complaint)}
+            if answer.output:
+                name = f"{number:02}-{line.split()[0]}.txt"
+                programs[line]["output"] = name
+                _write(folder / "output" / name, _blanked(answer.output))
+        for path, text in self._texts.items():
+            _write(folder / "files" / path.lstrip("/"), _blanked(_shortened(path, text)))
+        variables = {k: v for k, v in self.environment.items() if _VARIABLE.match(k)}
+        document = {
+            "schema": SCHEMA,
+            "source": source,
+            "stand_in": False,
+            "environment": variables,
+            "nodes": self._nodes,
+            "programs": programs,
+        }
+        _write(folder / "recording.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _shortened(path: str, text: str) -> str:
+    kept, seen = [], set()
+    for line in text.splitlines(keepends=True) if path in _KEPT else ():
+        found = _KEPT[path].match(line)
+        if found and (found[1] == "processor" or found[1] not in seen):
+            seen.add(found[1])
+            kept.append(line)
+    return "".join(kept) if path in _KEPT else text
+
+
+def _blanked(text: str) -> str:
+    """Without serial numbers: they identify a machine and decide nothing."""
+    return _SERIAL.sub(r"\1 0", _UUID.sub("00000000-0000-0000-0000-000000000000", text))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,110 @@
+"""What detection found: values only."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.hardware.kernel_view import KernelView
+from warpfront_checks.hardware.machine_reader import ProbeRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """One device. None and empty text mean that no source said it.
+
+    `units` are multiprocessors (NVIDIA), compute units (AMD) or TPCs (Gaudi), `cores` their fp32
+    lanes in all, `wave` the threads that run in step. An MI250X is two of these: each of its dies
+    is a device of its own. `usable` is False where this user may not open the device's nodes.
+    """
+
+    vendor: str
+    index: int
+    name: str = ""
+    arch: str = ""
+    memory_bytes: int | None = None
+    units: int | None = None
+    cores: int | None = None
+    wave: int | None = None
+    usable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """The CPU: `threads` are those this process may use, `memory_bytes` what its
+    control group leaves.
+    """
+
+    name: str
+    machine: str
+    threads: int
+    memory_bytes: int | None
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visibility:
+    """Which variables decide which devices a process sees, and which of them won.
+
+    `visible` are positions in the machine's list of devices, None where only the driver can tell.
+    `problems` are settings that drivers reject or that contradict each other.
+    """
+
+    vendor: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    winner: str = ""
+    visible: tuple[int, ...] | None = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detected:
+    """What one vendor's sources came to."""
+
+    accelerators: tuple[Accelerator, ...] = ()
+    drivers: Mapping[str, str] = field(default_factory=dict)
+    toolkits: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """The machine without torch. `problems` are contradictions between sources and things that
+    stand in a device's way; `evidence` is every source that was asked; `kernel` is what plain files
+    show of each vendor's devices.
+    """
+
+    accelerators: tuple[Accelerator, ...]
+    processor: Processor
+    drivers: Mapping[str, str]
+    toolkits: Mapping[str, str]
+    visibility: Mapping[str, Visibility]
+    problems: tuple[str, ...]
+    evidence: tuple[ProbeRecord, ...]
+    kernel: Mapping[str, KernelView] = field(default_factory=dict)
+
+    def of(self, vendor: str) -> tuple[Accelerator, ...]:
+        return tuple(one for one in self.accelerators if one.vendor == vendor)
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@functools.lru_cache(maxsize=1)
+def device_table() -> Mapping[str, Any]:
+    """What sources do not say of a device and its architecture decides: devices.json."""
+    text = Path(__file__).with_name("devices.json").read_text(encoding="utf-8")
+    table: Mapping[str, Any] = json.loads(text)
+    return table
+
+
+def gfx_family(arch: str) -> str:
+    """`gfx9` of `gfx90a` and `gfx942`, `gfx11` of `gfx1100`: the last two characters are minor
+    version and stepping.
+    """
+    return arch[:-2] if re.fullmatch(r"gfx[0-9]{1,2}[0-9a-f]{2}", arch) else ""

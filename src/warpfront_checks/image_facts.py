@@ -1,0 +1,53 @@
+"""What an image is, asked of the image itself: the facts that its labels and tag have
+to agree with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import re
+import sys
+from typing import Any
+
+from warpfront_checks.distributions import Installed
+from warpfront_checks.guard.policy import Policy, normalized
+from warpfront_checks.torch_devices import read_arch_list
+
+
+def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
+    """Versions as installed, not as hoped for. `toolkit` is name and version as a matrix writes
+    them (`cuda13.0`), "" for a CPU build; `protected` is what the guard holds, None without one.
+    """
+    torch: Any = importlib.import_module("torch")
+    return {
+        "torch": installed.versions["torch"][0],
+        "toolkit": _toolkit(torch.version),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "machine": platform.machine(),
+        "archs": list(read_arch_list(torch)),
+        "protected": None if policy is None else policy.pinned(),
+        "relaxed": None if policy is None else sorted(policy.relaxed),
+        "patched": patched_versions(installed),
+    }
+
+
+def patched_versions(installed: Installed) -> list[str]:
+    """What was rebuilt with patches, which its version's local label says."""
+    return sorted(
+        f"{normalized(name)} {version}"
+        for name, versions in installed.versions.items()
+        for version in versions
+        if re.search(r"[+.]wf\.p[0-9a-f]{8}$", version)
+    )
+
+
+def _toolkit(version: Any) -> str:
+    """HIP's version starts with the ROCm release's; a ROCm build may say `rocm` too."""
+    rocm = getattr(version, "rocm", None) or getattr(version, "hip", None)
+    if rocm:
+        return "rocm" + ".".join(str(rocm).split(".")[:2])
+    cuda = getattr(version, "cuda", None)
+    if cuda:
+        return f"cuda{cuda}"
+    return "xpu" if getattr(version, "xpu", None) else ""

@@ -1,0 +1,234 @@
+"""What answers for a device in this process: preloaded libraries, emulators, and the files that
+define the entry points of a vendor's driver.
+
+`read_answering` only looks; `claimed_device` judges.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.hardware import kernel_view
+from warpfront_checks.hardware.kernel_view import KernelView, view_of
+
+SECONDS = 30.0
+_PRELOAD_FILE = Path("/etc/ld.so.preload")
+_MAPS = Path("/proc/self/maps")
+_PRELOADING = ("LD_PRELOAD", "LD_AUDIT")
+# Emulators by their libraries' names and by the variables of their launchers: rocJITsu and mirage
+# (ROCm/rocm-systems, emulation/rocjitsu), ZLUDA, HIP-CPU, GPGPU-Sim, Accel-Sim.
+_EMULATORS = re.compile(
+    r"(lib)?(rocjitsu|mirage|zluda|nvcuda_zluda|softgpu|hip[-_]?cpu|gpgpu-?sim|accel-?sim|mockgpu)"
+    r"([-_.][\w.-]*)?\Z",
+    re.IGNORECASE,
+)
+_EMULATOR_VARIABLES = re.compile(r"(ROCJITSU|MIRAGE|ZLUDA)_\w+\Z")
+# By vendor: entry points of the driver's library, and what the vendor calls the files with them.
+ENTRY_POINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "nvidia": (("cuInit", "nvmlInit_v2"), r"lib(cuda|cuda_loader|nvidia-ml)\.so[.\d]*"),
+    "amd": (
+        ("hipInit", "hipGetDeviceCount", "hsa_init"),
+        r"lib(amdhip64|hsa-runtime64)[\w-]*\.so[.\d]*",
+    ),
+    "gaudi": (("hlthunk_open", "synInitialize"), r"lib(hl-thunk|Synapse)\.so[.\d]*"),
+    "intel": (("zeInit",), r"libze_[\w-]+\.so[.\d]*"),
+}
+# What a process reaches a device by; the C library answers, or something stands before it.
+_CALLS = ("ioctl", "open64", "openat")
+_OPENAT = {"x86_64": 257, "aarch64": 56}
+_CURRENT_FOLDER = -100
+_LIBC = re.compile(r"(libc|libpthread|ld-[\w-]+|libc\.musl-[\w-]+)([-.][\w.-]*)?\.so[.\d]*\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """`preloaded` are the files that the loader puts first, `emulators` what names an emulator,
+    `foreign` entry points of the driver that a file with another name defines. `calls` are system
+    calls that a file other than the C library answers, and drivers that are preloaded; `invented`
+    are paths that this process sees and the kernel does not know. `apart` is what a process without
+    preloaded libraries sees of the kernel, None where none could be started; `unread` says what
+    could not be looked at.
+    """
+
+    preloaded: tuple[str, ...] = ()
+    emulators: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    invented: tuple[str, ...] = ()
+    apart: KernelView | None = None
+    unread: tuple[str, ...] = ()
+    definers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_answering(
+    vendor: str, kernel: KernelView, environment: Mapping[str, str] = os.environ
+) -> Answering:
+    """Return what this process shows. torch has to have looked for its devices before; `kernel` is
+    what this process sees of them.
+    """
+    preloaded = tuple(preloads(environment))
+    maps = _mapped()
+    definers = {} if maps is None else dict(_definers(vendor, maps))
+    apart, why = kernel_apart(vendor, environment)
+    return Answering(
+        preloaded=preloaded,
+        emulators=tuple(emulators(environment, (*preloaded, *(maps or ())))),
+        foreign=tuple(foreign_entry_points(vendor, definers, preloaded)),
+        calls=(*_foreign_calls(), *_preloaded_drivers(vendor, definers, preloaded)),
+        invented=tuple(path for path in _paths_of(kernel) if not known_to_kernel(path)),
+        apart=apart,
+        unread=(*(() if maps is not None else (f"{_MAPS} cannot be read",)), *why),
+        definers=definers,
+    )
+
+
+def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iterator[str]:
+    """The libraries that the loader puts before all others (ld.so(8))."""
+    try:
+        listed = re.sub(r"#.*", "", file.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        listed = ""
+    texts = [*(environment.get(name, "") for name in _PRELOADING), listed]
+    yield from dict.fromkeys(word for text in texts for word in re.split(r"[\s:]+", text) if word)
+
+
+def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
+    """What names a known emulator: a library in the process, or a variable of its launcher."""
+    yield from dict.fromkeys(one for one in files if _EMULATORS.match(Path(one).name))
+    yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
+
+
+def foreign_entry_points(
+    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+) -> Iterator[str]:
+    """Entry points that a file without the vendor's own name for it defines."""
+    own = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z")
+    for file, symbol in definers.items():
+        if not own.match(Path(file).name):
+            first = " (preloaded)" if os.path.realpath(file) in _real(preloaded) else ""
+            yield f"{symbol} is answered by {file}{first}"
+
+
+def kernel_apart(
+    vendor: str, environment: Mapping[str, str]
+) -> tuple[KernelView | None, tuple[str, ...]]:
+    """What a process without preloaded libraries and emulators' variables sees of the kernel."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name not in _PRELOADING and not _EMULATOR_VARIABLES.match(name)
+    }
+    program = f"from {kernel_view.__name__} import main; main({vendor!r})"
+    argv = (sys.executable, "-c", program)
+    try:
+        ended = subprocess.run(
+            argv,
+            env={**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        return view_of(json.loads(ended.stdout)), ()
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        return None, (f"a second process could not look: {type(error).__name__}",)
+
+
+def _paths_of(kernel: KernelView) -> Iterator[str]:
+    yield from (*kernel.nodes, *kernel.shared, *kernel.drivers)
+    if any(one.startswith("kfd ") for one in kernel.boards):
+        yield "/sys/class/kfd/kfd/topology/nodes"
+
+
+def known_to_kernel(path: str) -> bool:
+    """Whether a path is there by a system call that no library stands before."""
+    number = _OPENAT.get(platform.machine())
+    if number is None:
+        return True
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(number, _CURRENT_FOLDER, os.fsencode(path), os.O_PATH | os.O_CLOEXEC, 0)
+    if found < 0:
+        return ctypes.get_errno() not in {errno.ENOENT, errno.ENOTDIR}
+    os.close(found)
+    return True
+
+
+def _real(files: Iterable[str]) -> set[str]:
+    return {os.path.realpath(one) for one in files}
+
+
+def _mapped() -> tuple[str, ...] | None:
+    """The shared objects of this process; None where that cannot be read."""
+    try:
+        lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    paths = (line.split(maxsplit=5)[5] for line in lines if line.count(" ") > 4 and "/" in line)
+    return tuple(dict.fromkeys(path for path in paths if re.search(r"\.so([.\d]*)\Z", path)))
+
+
+def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(file, symbol): which mapped files define an entry point of the vendor's driver. Each loaded
+    library is asked by its own handle, for torch opens the driver's with local names.
+    """
+    for path in maps:
+        try:
+            handle = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError:
+            continue
+        for symbol in ENTRY_POINTS[vendor][0]:
+            if file := _file_of(handle, symbol):
+                yield file, symbol
+
+
+def _foreign_calls() -> Iterator[str]:
+    everything = ctypes.CDLL(None)
+    for name in _CALLS:
+        file = _file_of(everything, name)
+        if file and not _LIBC.match(Path(file).name) and not _is_this_program(file):
+            yield f"{name} is answered by {file}"
+
+
+def _is_this_program(file: str) -> bool:
+    """A static Python answers for the C library; dladdr(3) may name it by its first argument."""
+    return os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable)
+
+
+def _preloaded_drivers(
+    vendor: str, definers: Mapping[str, str], preloaded: Iterable[str]
+) -> Iterator[str]:
+    """A file with the driver's own name that is put before the driver's: it may be the driver's."""
+    own, first = re.compile(rf"({ENTRY_POINTS[vendor][1]})\Z"), _real(preloaded)
+    for file, symbol in definers.items():
+        if own.match(Path(file).name) and os.path.realpath(file) in first:
+            yield f"{symbol} is answered by {file}, which is preloaded"
+
+
+def _file_of(handle: ctypes.CDLL, symbol: str) -> str:
+    """The file that defines what a name resolves to; "" where nothing does."""
+    try:
+        function = getattr(handle, symbol)
+    except AttributeError:
+        return ""
+    # `Dl_info` of dladdr(3): four pointers, the first to the file's name.
+    place = (ctypes.c_void_p * 4)()
+    dladdr = ctypes.CDLL(None).dladdr
+    dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    found = dladdr(ctypes.cast(function, ctypes.c_void_p), place)
+    return os.fsdecode(ctypes.string_at(place[0])) if found and place[0] else ""

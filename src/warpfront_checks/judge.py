@@ -1,0 +1,126 @@
+"""Compares what a device computed with what it should have: the form of a result, each of its
+elements against a bound, and its root mean square against what the CPU manages in the same dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.executing import Computed
+from warpfront_checks.operations import (
+    FEW_NUMEL,
+    R_SMALL,
+    SMALL_NUMEL,
+    Budgeted,
+    R,
+    rounding_unit,
+)
+from warpfront_checks.tolerance_profiles import Tally
+
+
+def form_fault(found: Tensor | None, shape: torch.Size | None, dtype: torch.dtype | None) -> str:
+    """How a result is not of the form that was asked for, or nothing. None: any will do."""
+    if found is None:
+        return "missing"
+    if shape is not None and found.shape != shape:
+        return f"shape {tuple(found.shape)}, expected {tuple(shape)}"
+    if dtype is not None and found.dtype != dtype:
+        return f"{found.dtype}, expected {dtype}"
+    return ""
+
+
+def place_fault(places: Sequence[str], device: str) -> str:
+    """Where results were found, if not all on the device; nothing found is nowhere."""
+    wrong = [place for place in places if place != device] if places else ["no device"]
+    return f"on {wrong[0]}, expected on {device}" if wrong else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseVerdict:
+    """Faults in words; the largest share of a bound that an element used, and the largest of the
+    allowed RMS error's base; what each profile says of the tensors.
+    """
+
+    faults: tuple[str, ...] = ()
+    budget_used: float = 0.0
+    rms_ratio: float = 0.0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
+# What a result should be: shape and dtype, where any will do None; or no result at all.
+Form = tuple["torch.Size | None", "torch.dtype | None"]
+
+
+def structure_faults(found: Computed, forms: Sequence[Form | None], device: str) -> Iterator[str]:
+    """What is wrong with a run before any number of it is compared."""
+    if len(found.all) != len(forms):
+        yield f"{len(found.all)} results, expected {len(forms)}"
+        return
+    for name, x, form in zip(found.names, found.all, forms, strict=True):
+        if form is None and x is not None:
+            yield f"{name}: not expected"
+        elif form is not None and (fault := form_fault(x, *form)):
+            yield f"{name}: {fault}"
+    if found.all and (fault := place_fault(found.places, device)):
+        yield fault
+
+
+def element_fault(name: str, found: Tensor, budgeted: Budgeted) -> tuple[float, str]:
+    """The largest share of its bound that any element used, and the fault in words if that
+    is over 1.
+    """
+    error = (found - budgeted.reference).abs()
+    tiny = torch.finfo(torch.float64).smallest_normal
+    shares = torch.where(
+        error == 0, torch.zeros_like(error), error / budgeted.bound.clamp(min=tiny)
+    )
+    position = int(shares.argmax())
+    share = float(shares.flatten()[position])
+    if share <= 1:
+        return share, ""
+    index = [int(i) for i in torch.unravel_index(torch.tensor(position), found.shape)]
+    values = (
+        t.expand_as(found).flatten()[position]
+        for t in (found, budgeted.reference, error, budgeted.bound)
+    )
+    device, reference, worst, bound = (float(value) for value in values)
+    return min(share, 1e300), (
+        f"{name}: worst element {index}: device {device:.8g}, reference {reference:.8g},"
+        f" error {worst:.3g} over the bound {bound:.3g};"
+        f" {int((shares > 1).sum())} of {found.numel()} elements are over theirs"
+    )
+
+
+def rms_fault(
+    name: str,
+    found: Tensor,
+    exact: Tensor,
+    same_dtype: Tensor,
+    dtype: torch.dtype,
+    *,
+    walk: Tensor | None = None,
+    errors: int = 0,
+) -> tuple[float, str]:
+    """The device's root mean square error over the CPU's in the same dtype, or over one rounding
+    (for few independent errors also of the sums behind them, see `Budgeted`) if that is larger.
+    """
+    allowed = max(_rms(same_dtype - exact), rounding_unit(dtype) * _rms(exact))
+    if walk is not None and (errors or exact.numel()) < FEW_NUMEL:
+        allowed = max(allowed, _rms(walk.expand_as(exact)))
+    error = _rms(found - exact)
+    limit = R.get(dtype, R_SMALL) if exact.numel() >= SMALL_NUMEL else R_SMALL
+    ratio = error / allowed if allowed else (0.0 if error == 0 else 1e300)
+    if ratio <= limit:
+        return ratio, ""
+    return min(ratio, 1e300), (
+        f"{name}: RMS error {error:.3g} is {ratio:.3g} times what the CPU's {dtype} gives"
+        f" ({limit:g} allowed)"
+    )
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())

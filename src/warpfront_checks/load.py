@@ -1,0 +1,363 @@
+"""The `load` session: the image's Python holds exactly what is claimed, and torch and
+its companions load.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.distributions import (
+    IMPORT_NAMES,
+    Installed,
+    closure_conflicts,
+    duplicates,
+    foreign_toolkit,
+    pip_conflicts,
+    read_installed,
+    version_differences,
+)
+from warpfront_checks.guard.places import places_of_this_python
+from warpfront_checks.guard.policy import normalized, read_policy
+from warpfront_checks.guarded import check_guard
+from warpfront_checks.image_contents import read_contents
+from warpfront_checks.image_facts import stack_facts
+from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.stack.installed_code import (
+    added_to,
+    find_lacking_libraries,
+    find_other_numpy,
+)
+from warpfront_checks.torch_devices import environment_of, read_arch_list
+from warpfront_checks.user_home import check_user
+
+_ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
+_SHOWN = 3
+
+
+def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
+    """Check the current Python against the claims. Needs no device."""
+    installed = read_installed()
+    recorder.environment.update(python=platform.python_version(), executable=sys.executable)
+    checks = [Check(name="torch imports", find=lambda: import_torch(recorder.environment))]
+    for name, unclaimed, find in _claimed_checks(claims, installed):
+        if unclaimed:
+            recorder.note_unclaimed(name, unclaimed)
+        else:
+            checks.append(Check(name=name, find=find))
+    checks += [
+        Check(name=f"{name} works", find=lambda name=name: use_companion(name))  # type: ignore[misc]
+        for name in _companions(claims, installed)
+    ]
+    checks += [
+        Check(name=f"{name} imports", find=lambda name=name: import_extension(name))  # type: ignore[misc]
+        for name in claims.extensions
+    ]
+    checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
+    if claims.image:
+        checks.append(Check(name="contents", find=lambda: record_contents(recorder.environment)))
+    recorder.run(checks)
+
+
+def import_extension(name: str) -> CheckFinding:
+    """A module that was built against torch loads beside this torch. One built against another
+    fails here: symbols of C++ are missing, or an ABI check of its own speaks up.
+    """
+    importlib.import_module("torch")
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, OSError, RuntimeError) as error:
+        return failed(f"import {name}: {type(error).__name__}: {error}")
+    return passed(file=str(getattr(module, "__file__", None)))
+
+
+def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
+    """What this Python holds, for whoever compares labels and tags with it."""
+    path = places_of_this_python().policy
+    facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
+    environment["facts"] = facts
+    return passed(f"torch {facts['torch']} {facts['toolkit']}".rstrip())
+
+
+def record_contents(environment: dict[str, object]) -> CheckFinding:
+    """What lies here, for the image's bill of materials."""
+    contents = read_contents()
+    environment["contents"] = contents.document()
+    if not contents.distributions:
+        return failed("no distribution is found here")
+    return passed(
+        f"{len(contents.distributions)} distributions, {len(contents.packages)} Debian packages"
+    )
+
+
+def _claimed_checks(
+    claims: Claims, installed: Installed
+) -> list[tuple[str, str, Callable[[], CheckFinding]]]:
+    """(name, why it is not claimed or nothing, check)."""
+    no_lock = "" if claims.versions else "no lock: versions are not known"
+    no_guard = "" if claims.guard is not None else "no guard is claimed"
+    python = "" if claims.python else "no Python version is claimed"
+    own, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
+    archs = "" if claims.archs else "the target needs no device code"
+    return [
+        ("python version", python, lambda: match_python(claims)),
+        ("machine type", "", lambda: match_machine(claims)),
+        ("torch build", "", lambda: match_build(claims)),
+        ("versions", no_lock, lambda: match_versions(claims, installed)),
+        ("installed once", "", lambda: find_duplicates(claims, installed)),
+        ("one toolkit", "", lambda: find_foreign_toolkit(claims, installed)),
+        ("arch list", archs, lambda: cover_target(claims)),
+        ("dependencies", "", lambda: check_dependencies(claims, installed)),
+        ("libraries", no_lock, lambda: find_lacking_libraries(own, claims.vendor, claims.smoke)),
+        *([("numpy", no_lock, lambda: find_other_numpy(own))] if numpy else []),
+        ("guard", no_guard, lambda: check_guard(claims.guard)),
+        ("user", no_guard, check_user),
+        *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
+    ]
+
+
+def match_policies(claims: Claims) -> CheckFinding:
+    """The environment is as the image's runtime policies say; what they only advise is told."""
+    wrong = []
+    for one in claims.policies:
+        found = os.environ.get(one["name"])
+        if one["level"] == "set" and found != one["value"]:
+            wrong.append(
+                f"{one['name']} is {found!r}, claimed is {one['value']!r}: {one['effect']}"
+            )
+        if one["level"] == "forbid" and found is not None and re.search(one["value"], found):
+            wrong.append(f"{one['name']} is {found!r}: {one['effect']} ({one['source']})")
+    advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
+    details = {"policies": [dict(one) for one in claims.policies]}
+    if wrong:
+        return failed("; ".join(wrong), **details)
+    return passed(f"advice: {'; '.join(advice)}" if advice else "", **details)
+
+
+def import_torch(environment: dict[str, object]) -> CheckFinding:
+    """torch imports, and it is the installed distribution's, not another folder of that name."""
+    before = time.monotonic()
+    try:
+        torch: Any = importlib.import_module("torch")
+    except (ImportError, OSError) as error:
+        return failed(f"import torch: {type(error).__name__}: {error}")
+    seconds = time.monotonic() - before
+    environment.update(environment_of(torch))
+    where = Path(torch.__file__).resolve()
+    owned = importlib.metadata.distribution("torch").locate_file("torch/__init__.py")
+    details = {
+        "import_seconds": round(seconds, 3),
+        "file": str(where),
+        "version": torch.__version__,
+    }
+    if where != Path(str(owned)).resolve():
+        return failed(f"torch comes from {where}, but the installed one is at {owned}", **details)
+    return passed(f"torch {torch.__version__} in {seconds:.1f} s", **details)
+
+
+def match_python(claims: Claims) -> CheckFinding:
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if running != claims.python:
+        return failed(f"Python is {running}, claimed is {claims.python}", executable=sys.executable)
+    return passed(running)
+
+
+def match_machine(claims: Claims) -> CheckFinding:
+    """Interpreter and torch's extension are ELF files for the machine that runs them, and for
+    the claimed one.
+    """
+    machine = platform.machine()
+    torch: Any = importlib.import_module("torch")
+    found = {
+        "interpreter": read_elf_machine(Path(sys.executable).resolve()),
+        "torch._C": read_elf_machine(Path(torch._C.__file__)),  # noqa: SLF001 - the file is what is asked for
+    }
+    wanted = claims.machine or machine
+    wrong = [f"{name} is built for {kind}" for name, kind in found.items() if kind != wanted]
+    if machine != wanted:
+        wrong.insert(0, f"this machine is {machine}")
+    if wrong:
+        return failed(f"{wrong[0]}, not {wanted}", machine=machine, **found)
+    return passed(machine, **found)
+
+
+def read_elf_machine(path: Path) -> str:
+    """The machine an ELF file is for (`x86_64`), from bytes 18 and 19 of its header; else what
+    it is instead.
+    """
+    with path.open("rb") as file:
+        header = file.read(20)
+    if header[:4] != b"\x7fELF" or len(header) < 20:
+        return "no ELF file"
+    number = int.from_bytes(header[18:20], "little" if header[5] == 1 else "big")
+    return _ELF_MACHINES.get(number, f"ELF machine {number}")
+
+
+def match_build(claims: Claims) -> CheckFinding:
+    """torch's own words against the toolkit. PyPI wheels carry no label in their metadata, so it
+    is not used.
+    """
+    torch: Any = importlib.import_module("torch")
+    said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
+    details = {"torch": torch.__version__, **said}
+    wrong = _version_fault(claims, torch.__version__) or _toolkit_fault(claims, said)
+    return failed(wrong, **details) if wrong else passed(f"torch {torch.__version__}", **details)
+
+
+def _version_fault(claims: Claims, running: str) -> str:
+    claimed = claims.versions.get("torch", "")
+    public, _, label = claimed.partition("+")
+    running_public, _, running_label = running.partition("+")
+    if claimed and running_public != public:
+        return f"torch.__version__ is {running}, the lock has {claimed}"
+    if label and running_label != label:
+        return f"torch.__version__ is {running}, the lock's label is +{label}"
+    return ""
+
+
+def _toolkit_fault(claims: Claims, said: dict[str, str | None]) -> str:
+    name, version = claims.toolkit or (_toolkit_of(claims), "")
+    cuda, hip, rocm = said["cuda"], said["hip"], said["rocm"]
+    if name == "cuda":
+        if hip or not cuda:
+            return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
+        return "" if version in {"", cuda} else f"torch is built for CUDA {cuda}, not {version}"
+    if name == "rocm":
+        if cuda or not hip:
+            return f"claimed is a ROCm build; torch says cuda {cuda}, hip {hip}"
+        same = any(_same_minor(found, version) for found in (rocm, hip) if found)
+        built = f"torch is built for HIP {hip} (ROCm {rocm}), not ROCm {version}"
+        return "" if not version or same else built
+    if cuda or hip:
+        return f"claimed is a build for {name or 'the CPU'}; torch says cuda {cuda}, hip {hip}"
+    return ""
+
+
+def _toolkit_of(claims: Claims) -> str:
+    """The toolkit that a vendor's torch is built with, where no version is claimed."""
+    return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
+
+
+def _same_minor(found: str, claimed: str) -> bool:
+    """HIP's version (`6.4.43482`) starts with the ROCm release's major and minor."""
+    return found.split(".")[:2] == claimed.split(".")[:2]
+
+
+def match_versions(claims: Claims, installed: Installed) -> CheckFinding:
+    wrong = version_differences(installed, claims.versions)
+    if wrong:
+        return failed(_several(wrong), differences=wrong)
+    return passed(f"{len(claims.versions)} distributions as locked")
+
+
+def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
+    wrong = duplicates(installed, ("torch", *IMPORT_NAMES, *claims.stack))
+    return failed(_several(wrong), duplicates=wrong) if wrong else passed()
+
+
+def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
+    """Of what torch itself needs: other packages may bring libraries that it has no use for, as
+    xgboost does NCCL, and the guard lets them come where they overwrite nothing.
+    """
+    name, version = claims.toolkit or (_toolkit_of(claims), "")
+    reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
+    versions = {name: installed.versions[name] for name in reachable}
+    needed = Installed(versions=versions, requirements=installed.requirements)
+    wrong = foreign_toolkit(needed, name or "cpu", version)
+    looked_at = {"distributions": len(needed.versions)}
+    return failed(_several(wrong), found=wrong, **looked_at) if wrong else passed(**looked_at)
+
+
+def cover_target(claims: Claims) -> CheckFinding:
+    """torch holds code that the target can run. The list is compiled in, so no device is needed."""
+    listed = read_arch_list(importlib.import_module("torch"))
+    serving = [arch for arch in claims.archs if arch in listed]
+    details = {"listed": list(listed), "would_serve": list(claims.archs)}
+    if not serving:
+        reason = (
+            f"torch's arch list ({' '.join(listed) or 'empty'}) has nothing for {claims.target}"
+        )
+        return failed(reason, **details)
+    return passed(f"{serving[0]} serves {claims.target}", **details)
+
+
+def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
+    """`pip check` of the image's Python; our own reading without pip, or if only torch is ours."""
+    complaints = pip_conflicts() if claims.image else None
+    if complaints is not None:
+        relaxed, wrong = split_relaxed(complaints, claims)
+        details: dict[str, object] = {"by": "pip check", "relaxed": relaxed, "complaints": wrong}
+        return failed(_several(wrong), **details) if wrong else passed("pip check", **details)
+    roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
+    found = closure_conflicts(installed, roots)
+    scope = "all distributions" if claims.image else "torch, its companions and what they require"
+    relaxed, wrong = split_relaxed(found.conflicts, claims)
+    details = {
+        "by": "own reading",
+        "relaxed": relaxed,
+        "scope": scope,
+        "checked": len(found.checked),
+        "unread": list(found.unread),
+    }
+    if wrong:
+        return failed(_several(wrong), conflicts=wrong, **details)
+    if found.unread:
+        return failed(f"cannot be judged: {_several(list(found.unread))}", **details)
+    return passed(f"{len(found.checked)} distributions ({scope}), own reading", **details)
+
+
+def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:
+    """(complaints of packages whose demands may go unmet, the others). Each begins with the name of
+    the package that complains.
+    """
+    relaxed = (claims.guard or {}).get("relaxed", {})
+    names = set(relaxed) if isinstance(relaxed, Mapping) else set()
+    split: tuple[list[str], list[str]] = ([], [])
+    for line in complaints:
+        split[normalized(line.split()[0]) not in names].append(line)
+    return split
+
+
+def use_companion(name: str) -> CheckFinding:
+    """A companion imports, and does one small thing that needs its compiled part."""
+    module: Any = importlib.import_module(IMPORT_NAMES[name])
+    torch: Any = importlib.import_module("torch")
+    version = str(getattr(module, "__version__", "unknown"))
+    if name == "torchvision":
+        boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]])
+        kept = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
+        if kept != [0, 2]:
+            return failed(f"torchvision.ops.nms kept {kept}, not [0, 2]", version=version)
+    elif name == "torchaudio":
+        ramp = torch.linspace(-0.5, 0.5, 64)
+        same = module.functional.lfilter(ramp, torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
+        if not torch.equal(same, ramp):
+            return failed(
+                "torchaudio.functional.lfilter's identity changed its input", version=version
+            )
+    else:
+        importlib.import_module("triton.language")
+        importlib.import_module("triton._C.libtriton")
+    return passed(version, version=version, file=str(module.__file__))
+
+
+def _companions(claims: Claims, installed: Installed) -> list[str]:
+    """The claimed ones of the stack; in the current Python, those that are installed."""
+    claimed = [normalized(name) for name in (*claims.stack, *claims.versions)]
+    names = claimed if claims.image else list(installed.versions)
+    return [name for name in IMPORT_NAMES if name in names]
+
+
+def _several(lines: list[str]) -> str:
+    more = f" (and {len(lines) - _SHOWN} more)" if len(lines) > _SHOWN else ""
+    return "; ".join(lines[:_SHOWN]) + more

@@ -1,0 +1,412 @@
+"""Model families that people run, small and with random weights, in plain torch.
+
+Every computation is in a module without children, so that a fault can be named by layer. No ReLU
+and no max pooling: at their kinks two correct devices differ by a whole gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from warpfront_checks.models.layers import (
+    Add,
+    Attend,
+    Gather,
+    Loss,
+    Mean,
+    Multiply,
+    Pick,
+    Positions,
+    Return,
+    RootMeanSquareNorm,
+    Rotate,
+    Sequence,
+    Weighted,
+)
+
+WIDTH, HEADS, VOCABULARY, CLASSES = 64, 4, 97, 11
+BATCH, LENGTH, OTHER_LENGTH = 2, 33, 17  # no multiples of a warp, a wavefront or a tile
+EXPERTS, EXPERTS_LENGTH = 4, 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """`build` makes the model with weights from torch's generator; `inputs` what it takes, target
+    last: floating inputs in float32, token and class numbers as int64.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[torch.Generator], tuple[Tensor, ...]]
+
+
+class Model(nn.Module):
+    """Logits and loss; the last input is the target."""
+
+    def __init__(self, body: nn.Module, loss: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body, self.loss = body, loss or Loss()
+
+    def predict(self, *inputs: Tensor) -> Tensor:
+        return self.body(*inputs)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.predict(*inputs[:-1])
+        return logits, self.loss(logits, inputs[-1])
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(WIDTH, 129), nn.GELU(), nn.Linear(129, 65), nn.SiLU(), nn.Linear(65, CLASSES)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class ConvolutionBlock(nn.Module):
+    """ResNet's basic block."""
+
+    def __init__(self, entering: int, leaving: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(entering, leaving, 3, stride, 1, bias=False)
+        self.norm1, self.active = nn.BatchNorm2d(leaving), nn.SiLU()
+        self.conv2 = nn.Conv2d(leaving, leaving, 3, 1, 1, bias=False)
+        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), Add(), nn.SiLU()
+        self.short = nn.Conv2d(entering, leaving, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm2(self.conv2(self.active(self.norm1(self.conv1(x)))))
+        return self.last(self.add(y, self.short(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.block1, self.block2 = ConvolutionBlock(16, 16, 1), ConvolutionBlock(16, 32, 2)
+        self.pool, self.head = Mean(2, 3), nn.Linear(32, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.pool(self.block2(self.block1(self.stem(x)))))
+
+
+class ProjectedAttention(nn.Module):
+    """Projections around `Attend`, rotary positions where asked for. Keys have no bias: its
+    gradient is zero but for rounding.
+    """
+
+    def __init__(
+        self,
+        width: int = WIDTH,
+        *,
+        causal: bool = False,
+        rotary: bool = False,
+        bias: bool = True,
+        distances: int = 0,
+    ) -> None:
+        super().__init__()
+        self.q = nn.Linear(width, width, bias=bias)
+        self.k = nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, width, bias=bias)
+        self.rotate_q = Rotate(HEADS) if rotary else nn.Identity()
+        self.rotate_k = Rotate(HEADS) if rotary else nn.Identity()
+        self.attend = Attend(HEADS, causal=causal, distances=distances)
+        self.out = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        q, k = self.rotate_q(self.q(x)), self.rotate_k(self.k(context))
+        return self.out(self.attend(q, k, self.v(context)))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers, or three with a gate."""
+
+    def __init__(self, activation: nn.Module, *, gated: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        self.up, self.active = nn.Linear(WIDTH, 2 * WIDTH, bias=bias), activation
+        self.gate = nn.Linear(WIDTH, 2 * WIDTH, bias=bias) if gated else None
+        self.multiply = Multiply() if gated else None
+        self.down = nn.Linear(2 * WIDTH, WIDTH, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.active(self.up(x))
+        if self.gate is not None and self.multiply is not None:
+            y = self.multiply(y, self.gate(x))
+        return self.down(y)
+
+
+MakeNorm = Callable[[int], nn.Module]
+
+
+class TransformerBlock(nn.Module):
+    """A transformer's block, norms first; with `crossed`, attention to a second sequence too."""
+
+    def __init__(
+        self,
+        attention: nn.Module,
+        feed: nn.Module,
+        norm: MakeNorm,
+        crossed: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Add()
+        self.norm3 = norm(WIDTH) if crossed is not None else None
+        self.crossed, self.add3 = crossed, Add() if crossed is not None else None
+        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, Add()
+
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        normal = self.norm1(x)
+        x = self.add1(x, self.attention(normal, normal))
+        if self.crossed is not None and self.norm3 is not None and self.add3 is not None:
+            x = self.add3(x, self.crossed(self.norm3(x), context))
+        return self.add2(x, self.feed(self.norm2(x)))
+
+
+class Language(nn.Module):
+    """Token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
+
+    def __init__(self, blocks: list[TransformerBlock], norm: MakeNorm, *, positions: bool) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
+        self.blocks, self.norm = nn.ModuleList(blocks), norm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.positions(self.embed(tokens))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class Vision(nn.Module):
+    """ViT-shaped: patches, learned positions, two blocks, mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), Sequence()
+        self.positions = Positions(25, WIDTH)
+        self.blocks = nn.Sequential(
+            *(
+                TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
+                for _ in range(2)
+            )
+        )
+        self.norm, self.pool, self.head = nn.LayerNorm(WIDTH), Mean(1), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = self.blocks(self.positions(self.sequence(self.patches(image))))
+        return self.head(self.pool(self.norm(x)))
+
+
+class Translation(nn.Module):
+    """Encoder and decoder: T5-shaped from tokens, Whisper-shaped from a spectrogram."""
+
+    def __init__(
+        self, front: nn.Module, make: Callable[..., TransformerBlock], norm: MakeNorm
+    ) -> None:
+        super().__init__()
+        self.front, self.encoder, self.middle = front, make(decoder=False), norm(WIDTH)
+        self.embed, self.decoder, self.norm = (
+            nn.Embedding(VOCABULARY, WIDTH),
+            make(decoder=True),
+            norm(WIDTH),
+        )
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
+        memory = self.middle(self.encoder(self.front(source)))
+        return self.head(self.norm(self.decoder(self.embed(tokens), memory)))
+
+
+class Experts(nn.Module):
+    """A mixture: four experts, each of which takes the tokens that it scores highest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.pick = (
+            nn.Linear(WIDTH, EXPERTS, bias=False),
+            Pick(BATCH * EXPERTS_LENGTH // EXPERTS),
+        )
+        self.gathers = nn.ModuleList(Gather(expert) for expert in range(EXPERTS))
+        self.experts = nn.ModuleList(
+            FeedForward(nn.SiLU(), gated=True, bias=False) for _ in range(EXPERTS)
+        )
+        self.returns = nn.ModuleList(Return(expert) for expert in range(EXPERTS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        scores = self.router(rows)
+        chosen = self.pick(scores)
+        y = torch.zeros_like(rows)
+        for gather, expert, back in zip(self.gathers, self.experts, self.returns, strict=True):
+            y = back(y, expert(gather(rows, chosen)), scores, chosen)
+        return y.unflatten(0, x.shape[:2])
+
+
+def _gpt() -> nn.Module:
+    blocks = [
+        TransformerBlock(
+            ProjectedAttention(causal=True), FeedForward(nn.GELU("tanh")), nn.LayerNorm
+        )
+        for _ in range(2)
+    ]
+    return Model(Language(blocks, nn.LayerNorm, positions=True))
+
+
+def _bert() -> nn.Module:
+    blocks = [
+        TransformerBlock(ProjectedAttention(), FeedForward(nn.GELU()), nn.LayerNorm)
+        for _ in range(2)
+    ]
+    return Model(Language(blocks, nn.LayerNorm, positions=True))
+
+
+def _llama_block(feed: nn.Module) -> TransformerBlock:
+    return TransformerBlock(
+        ProjectedAttention(causal=True, rotary=True, bias=False), feed, RootMeanSquareNorm
+    )
+
+
+def _llama() -> nn.Module:
+    blocks = [_llama_block(FeedForward(nn.SiLU(), gated=True, bias=False)) for _ in range(2)]
+    return Model(Language(blocks, RootMeanSquareNorm, positions=False))
+
+
+def _moe() -> nn.Module:
+    return Model(Language([_llama_block(Experts())], RootMeanSquareNorm, positions=False))
+
+
+def _t5_block(*, decoder: bool) -> TransformerBlock:
+    inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
+    crossed = ProjectedAttention(bias=False) if decoder else None
+    feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
+    return TransformerBlock(inner, feed, RootMeanSquareNorm, crossed)
+
+
+def _t5() -> nn.Module:
+    return Model(Translation(nn.Embedding(VOCABULARY, WIDTH), _t5_block, RootMeanSquareNorm))
+
+
+def _whisper_block(*, decoder: bool) -> TransformerBlock:
+    crossed = ProjectedAttention() if decoder else None
+    return TransformerBlock(
+        ProjectedAttention(causal=decoder), FeedForward(nn.GELU()), nn.LayerNorm, crossed
+    )
+
+
+def _whisper() -> nn.Module:
+    front = nn.Sequential(
+        *(nn.Conv1d(20, WIDTH, 3, 1, 1), nn.GELU(), nn.Conv1d(WIDTH, WIDTH, 3, 2, 1), nn.GELU()),
+        *(Sequence(), Positions(LENGTH, WIDTH)),
+    )
+    return Model(Translation(front, _whisper_block, nn.LayerNorm))
+
+
+def _tokens(generator: torch.Generator, length: int = LENGTH) -> Tensor:
+    return torch.randint(0, VOCABULARY, (BATCH, length), generator=generator)
+
+
+def _language_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+    return _tokens(generator), _tokens(generator)
+
+
+def _experts_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+    return _tokens(generator, EXPERTS_LENGTH), _tokens(generator, EXPERTS_LENGTH)
+
+
+def _classes(generator: torch.Generator, count: int) -> Tensor:
+    return torch.randint(0, CLASSES, (count,), generator=generator)
+
+
+def _mlp_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+    return torch.randn(67, WIDTH, generator=generator), _classes(generator, 67)
+
+
+def _image_inputs(size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    def make(generator: torch.Generator) -> tuple[Tensor, ...]:
+        return torch.randn(3, 3, size, size, generator=generator), _classes(generator, 3)
+
+    return make
+
+
+def _translation_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+    return tuple(_tokens(generator, n) for n in (LENGTH, OTHER_LENGTH, OTHER_LENGTH))
+
+
+def _whisper_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+    sound = torch.randn(BATCH, 20, 2 * LENGTH, generator=generator)
+    return sound, _tokens(generator, OTHER_LENGTH), _tokens(generator, OTHER_LENGTH)
+
+
+FAMILIES = (
+    Family(name="mlp", build=lambda: Model(Mlp()), inputs=_mlp_inputs),
+    Family(name="resnet", build=lambda: Model(ResNet()), inputs=_image_inputs(17)),
+    Family(name="vit", build=lambda: Model(Vision()), inputs=_image_inputs(25)),
+    Family(name="bert", build=_bert, inputs=_language_inputs),
+    Family(name="gpt", build=_gpt, inputs=_language_inputs),
+    Family(name="llama", build=_llama, inputs=_language_inputs),
+    Family(name="moe", build=_moe, inputs=_experts_inputs),
+    Family(name="t5", build=_t5, inputs=_translation_inputs),
+    Family(name="whisper", build=_whisper, inputs=_whisper_inputs),
+)
+
+
+class Attended(nn.Module):
+    """A sequence, normed, that attends to itself."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(width), ProjectedAttention(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = self.norm(x)
+        return self.attention(normal, normal)
+
+
+def _two_convolutions() -> nn.Module:
+    """No bias before a batch norm: its gradient is zero but for rounding, which proves nothing."""
+    return nn.Sequential(
+        *(nn.Conv2d(16, 48, 3, padding=1, bias=False), nn.BatchNorm2d(48), nn.SiLU()),
+        nn.Conv2d(48, 40, 3, stride=2, padding=1),
+    )
+
+
+def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
+    """A network from the shapes of its input and its output. What is fed back is random, and so are
+    all parameters: sums then walk at random, as the bounds of rounded ones suppose, and a norm's
+    weights are not the ones and zeros that hide what is done with them.
+    """
+
+    def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
+
+    def build() -> nn.Module:
+        body = make()
+        for kind, one in body.named_parameters():
+            if one.dim() > 1:
+                nn.init.normal_(one, 0.0, one[0].numel() ** -0.5)
+            else:
+                nn.init.normal_(one, 1.0 if kind.endswith("weight") else 0.0, 0.2)
+        return Model(body, Weighted())
+
+    return Family(name=name, build=build, inputs=inputs)
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 384), nn.GELU(), nn.Linear(384, 128))
+
+
+# What all else is made of, larger than above: the `numerics` session.
+NETWORKS = (
+    _network("mlp", _mlp, (67, 256), (67, 128)),
+    _network("convolution", _two_convolutions, (3, 16, 17, 17), (3, 40, 9, 9)),
+    _network("attention", lambda: Attended(128), (2, 67, 128), (2, 67, 128)),
+)

@@ -1,0 +1,301 @@
+"""The sessions `numerics` and `models`: networks on the claimed device, forward and backward, then
+whole model families in every mode.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from warpfront_checks.check_options import STRICT, CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
+from warpfront_checks.models.replaying import (
+    JudgedTensor,
+    Precision,
+    first_over,
+    judge_layers,
+)
+from warpfront_checks.models.specimens import Specimen, judge_ends, make_specimen
+from warpfront_checks.models.training import judge_training
+from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch
+from warpfront_checks.models.wrapped import (
+    export,
+    missing_compiler,
+    run_checkpointed,
+    run_compiled,
+)
+from warpfront_checks.parallel_checks import begin_checks, lanes_for
+from warpfront_checks.precision import (
+    DTYPES,
+    REQUIRED,
+    precision_settings,
+    probe,
+    require_full_precision,
+)
+from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
+from warpfront_checks.tolerance_profiles import document, tally, total
+
+# torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
+COMPILED = {
+    "cpu": ("gpt",),
+    "cuda": ("mlp", "resnet", "gpt", "moe"),
+    "hpu": ("gpt",),
+    "xpu": ("gpt",),
+}
+QUICK = {
+    "mlp": ("float32",),
+    "resnet": ("float32",),
+    "gpt": ("float32", "mixed bfloat16", "training"),
+}
+_SHOWN = 12
+# A child starts for half as long as a model is compiled.
+_COMPILING_LANES = 2
+
+# What a test may do to the model that is on the device, to make it compute wrong.
+Tamper = Callable[[nn.Module], None]
+
+
+def leave_alone(_: nn.Module) -> None:
+    """The device as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proving:
+    """Where models run, and what is done to them there: tests put faults in."""
+
+    device: str
+    seed: int = 0
+    tamper: Tamper = leave_alone
+
+
+def record_numerics(
+    claims: Claims,
+    recorder: Recorder,
+    effort: CheckOptions | None = None,
+    *,
+    tamper: Tamper = leave_alone,
+) -> None:
+    """Judge the networks in every dtype that the device must compute, or does."""
+    effort, required = effort or CheckOptions(), REQUIRED[claims.device]
+    recorder.plan(["dtypes", *(f"{n.name} {dtype}" for dtype in required for n in NETWORKS)])
+    obstacles = _obstacles(claims, recorder)
+    benches = _benches(claims, effort, tamper)
+    tested = [name for name, problem in obstacles.items() if not problem or name in required]
+    checks = [Check(name="dtypes", find=partial(_dtypes_finding, obstacles, required))]
+    checks += [_check(n, dtype, benches, effort.profile) for dtype in tested for n in NETWORKS]
+    recorder.run(checks)
+
+
+def record_models(
+    claims: Claims,
+    recorder: Recorder,
+    effort: CheckOptions | None = None,
+    *,
+    tamper: Tamper = leave_alone,
+    begun: Sequence[Check] = (),
+) -> None:
+    """Judge every family in every mode that the device computes. `begun` are the compiled ones."""
+    effort = effort or CheckOptions()
+    quick = effort.quick
+    planned = _planned(REQUIRED[claims.device], quick=quick)
+    recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
+    tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
+    modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
+    benches = _benches(claims, effort, tamper)
+    recorder.run(list(_checks(modes, benches, effort.profile)))
+    if begun:
+        recorder.run(list(begun))
+    elif not quick:
+        _record_compiled(recorder, benches, effort.profile)
+
+
+def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
+    """Why each dtype is not computed here, or nothing; said in the results, as is the precision."""
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    found = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
+    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in found.items()}
+    return found
+
+
+def _benches(claims: Claims, effort: CheckOptions, tamper: Tamper) -> list[Proving]:
+    return [Proving(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
+
+
+def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> CheckFinding:
+    said = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
+    broken = [name for name in required if obstacles[name]]
+    if broken:
+        return failed(f"{broken[0]} is required here: {obstacles[broken[0]]}", probes=said)
+    return passed(said)
+
+
+def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
+    """Every layer from its own inputs, then logits, loss and gradients from end to end."""
+    model, found = run_eager(specimen, bench)
+    return _unchanged(model, specimen.model) + judge_found(specimen, found, bench.device)
+
+
+def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
+    """A watched pass on the device, and the model that it left there."""
+    model, inputs = specimen.sent(bench.device)
+    bench.tamper(model)
+    with specimen.how.autocast(bench.device):
+        return model, watch(model, inputs, layers_of(model), specimen.scale)
+
+
+def judge_found(specimen: Specimen, found: Pass, device: str) -> list[JudgedTensor]:
+    """One pass, wherever it was computed, as one of the device."""
+    rows = _placed(found, device)
+    rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
+    return rows + judge_ends(found, specimen)
+
+
+def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedTensor]:
+    """A checkpointed, exported or compiled model, from end to end."""
+    model, inputs = specimen.sent(bench.device)
+    bench.tamper(model)
+    if mode == "checkpointed":
+        found = run_plainly(run_checkpointed(model), model, inputs)
+    elif mode == "exported":
+        module = export(model, inputs)
+        found = run_plainly(module, module, inputs)
+    else:
+        found = run_plainly(run_compiled(model, bench.device), model, inputs)
+    rows = _placed(found, bench.device)
+    return rows + judge_ends(found, specimen)
+
+
+def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
+    """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
+    kind, _, dtype = mode.rpartition(" ")
+    if mode in DTYPES or kind == "mixed":
+        derived = bench.device if family in NETWORKS else ""
+        how = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed", derived=derived)
+        return judge_eager(make_specimen(family, how, bench.seed), bench)
+    specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
+    if mode == "training":
+        return judge_training(specimen, bench.device, bench.tamper)
+    return judge_wrapped(specimen, bench, mode)
+
+
+def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]]:
+    if quick:
+        return QUICK
+    names = tuple(dict.fromkeys(dtypes))
+    mixed = tuple(f"mixed {name}" for name in names if name != "float32")
+    modes = (*names, *mixed, "training", "checkpointed", "exported")
+    ours = {family.name: modes for family in FAMILIES}
+    # What of a model that is not ours torch can export is not the device's business.
+    others = [family.name for family in families() if family.name not in ours]
+    return ours | dict.fromkeys(others, modes[:-1])
+
+
+def families() -> tuple[Family, ...]:
+    """Ours, and where the image has `transformers` also its own models, from configurations."""
+    if importlib.util.find_spec("transformers") is None:
+        return FAMILIES
+    # Imports transformers, which takes seconds.
+    from warpfront_checks.models.published import published_families  # noqa: PLC0415
+
+    return (*FAMILIES, *published_families())
+
+
+def _checks(
+    planned: dict[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
+) -> Iterable[Check]:
+    known = {family.name: family for family in families()}
+    for name, modes in planned.items():
+        for mode in modes:
+            yield _check(known[name], mode, benches, profile)
+
+
+def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
+    """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
+    device = benches[0].device
+    obstacle = missing_compiler(device)
+    known = {family.name: family for family in FAMILIES}
+    if obstacle:
+        for name in COMPILED[device]:
+            recorder.note_unclaimed(f"{name} compiled", f"torch.compile cannot work: {obstacle}")
+        return
+    recorder.run(
+        [_check(known[name], "compiled", benches[:1], profile) for name in COMPILED[device]]
+    )
+
+
+def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
+    """The compiled models in children, which begin now, where there are cores for them."""
+    lanes, device = lanes_for(claims.device), claims.device
+    if effort.quick or not lanes or missing_compiler(device):
+        return []
+    asked = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
+    return begin_checks(
+        "models.modes:find_compiled", asked, effort, lanes=min(lanes, _COMPILING_LANES)
+    )
+
+
+def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
+    """The child's side of one of these."""
+    require_full_precision()
+    family = next(one for one in FAMILIES if one.name == name)
+    bench = Proving(device=device, seed=effort.seeds[0])
+    return _check(family, "compiled", [bench], effort.profile).find()
+
+
+def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) -> Check:
+    def find() -> CheckFinding:
+        tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
+        return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
+
+    return Check(name=f"{family.name} {mode}", find=find)
+
+
+def finding_of(
+    tables: dict[int, list[JudgedTensor]], what: str, profile: str = STRICT
+) -> CheckFinding:
+    """The first row over its budget names the layer; details have each layer's largest share."""
+    used: dict[str, float] = {}
+    for row in (row for rows in tables.values() for row in rows):
+        used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
+    rows = [row for table in tables.values() for row in table]
+    first = {seed: first_over(table, profile) for seed, table in tables.items()}
+    bad = {seed: row for seed, row in first.items() if row is not None}
+    found = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
+    faults = [f"seed {seed}: {fault}" for seed, fault in found if fault]
+    details: dict[str, object] = {
+        "tensors": len(rows),
+        "layers": used,
+        "profiles": document(total(tally(row.said) for row in rows)),
+        "faults": faults[:_SHOWN],
+        "faults_in_all": len(faults),
+    }
+    if bad:
+        details["first_over"] = next(iter(bad.values())).layer
+        faults[0] = f"{what}, {faults[0]}"
+    return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
+
+
+def _placed(found: Pass, device: str) -> list[JudgedTensor]:
+    """Everything was computed on the device."""
+    elsewhere = sorted(found.places - {device})
+    fault = f"computed on {', '.join(elsewhere)}, not on {device}" if elsewhere else ""
+    used = 1e300 if fault else 0.0
+    return [JudgedTensor(layer="device", tensor="all", used=used, fault=fault)]
+
+
+def _unchanged(model: nn.Module, sent: nn.Module) -> list[JudgedTensor]:
+    """The device's copy of the parameters is what was sent."""
+    found = dict(model.named_parameters())
+    differs = "the device's copy differs from what was sent"
+    return [
+        JudgedTensor(layer="device", tensor=name, used=1e300, fault=f"{name}: {differs}")
+        for name, parameter in sent.named_parameters()
+        if not torch.equal(found[name].detach().cpu(), parameter.detach())
+    ]

@@ -1,0 +1,376 @@
+"""Judges a pass: every layer from the numbers that the device itself fed into it, then the whole.
+
+A layer is run again on the CPU, in float64 and in the tested dtype, from the arguments and the
+output gradient that the device had. What the device may be off by is a multiple of what the CPU is
+off by in the same dtype, in root mean square and at the worst element; in the networks of
+`numerics`, whose layers are known operations, what is derived for each element. So an error is
+found at the layer that makes it, and later layers, which only inherit it, are not accused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from warpfront_checks.check_options import STRICT
+from warpfront_checks.executing import converted
+from warpfront_checks.judge import element_fault
+from warpfront_checks.models.layers import derivation_of
+from warpfront_checks.models.watching import Call, Pass, tensors_of
+from warpfront_checks.operations import (
+    HALF,
+    R_SMALL,
+    SMALL_NUMEL,
+    Arithmetic,
+    Budgeted,
+    R,
+    floor_of,
+    rounding_unit,
+)
+from warpfront_checks.tolerance_profiles import opinions
+
+# The worst element may be off by this many times the CPU's worst, or its own size's rounding. Like
+# R larger in float32, where the order of summation decides: the gradient of an attention's queries
+# was off by 5.1 times the CPU's worst on an H200, a batch norm's bias in bfloat16 by 4.3.
+WORST = {torch.float32: 16.0, torch.bfloat16: 8.0, torch.float16: 8.0}
+# The CPU is a yardstick, not an authority: what it may be off by counts up to this many roundings
+# of the result's root mean square (for sums into a vector: of what was added). Beyond it, the CPU
+# itself computes wrong.
+YARDSTICK = 64.0
+# float32 and mixed precision after one step; later steps get a band that widens with each.
+LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedTensor:
+    """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
+    `said` is what each profile says of it: nothing where there are no numbers to compare.
+    """
+
+    layer: str
+    tensor: str
+    used: float
+    kind: str = ""
+    fault: str = ""
+    said: Mapping[str, bool | None] = field(default_factory=dict)
+
+    def fault_by(self, profile: str) -> str:
+        """What is wrong by a profile's tolerances. What has no numbers to compare is
+        judged by ours.
+        """
+        if profile == STRICT or not self.said:
+            return self.fault
+        wrong = self.said[profile] is False
+        return f"{self.place}: further off than {profile} allows" if wrong else ""
+
+    @property
+    def place(self) -> str:
+        where = f"{self.layer} ({self.kind})" if self.kind else self.layer
+        return f"{where}: {self.tensor}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """How a pass was computed: `dtype` of tensors (pure), or of the autocast region (`mixed`).
+    `derived` is the device type whose derived bounds its layers have to keep, if any has.
+    """
+
+    dtype: torch.dtype
+    mixed: bool = False
+    derived: str = ""
+
+    def autocast(self, device: str) -> contextlib.AbstractContextManager[object]:
+        if not self.mixed:
+            return contextlib.nullcontext()
+        region: contextlib.AbstractContextManager[object] = torch.autocast(device, dtype=self.dtype)
+        return region
+
+    @property
+    def parameters(self) -> torch.dtype:
+        return torch.float32 if self.mixed else self.dtype
+
+
+def judge_layers(
+    calls: tuple[Call, ...], sent: Mapping[str, nn.Module], passed: Pass, how: Precision
+) -> list[JudgedTensor]:
+    """One row a tensor: outputs in the order of execution, then gradients in the order of the
+    backward pass. `sent` are the layers as they were sent to the device, on the CPU in float32 or
+    the tested dtype.
+    """
+    forward, backward = [], []
+    owners = Counter(id(p) for layer in sent.values() for p in layer.parameters(recurse=False))
+    for call in calls:
+        layer = sent[call.layer]
+        # What several layers share has one gradient for all of them: the whole model's business.
+        shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
+        rows = [row for row in _judge_call(call, layer, passed, how) if row.tensor not in shared]
+        forward += rows[:1]
+        backward.append(rows[1:])
+    return forward + [row for rows in reversed(backward) for row in rows]
+
+
+def judge_whole(found: Pass, exact: Pass, same_dtype: Pass, how: Precision) -> list[JudgedTensor]:
+    """Logits and each parameter's gradient against float64 from the inputs on, and the loss."""
+    rows = [
+        _row("whole model", "", name, tensors, how)
+        for name, tensors in _ends(found, exact, same_dtype)
+    ]
+    missing = sorted(set(exact.gradients) - set(found.gradients))
+    rows += [
+        JudgedTensor(
+            layer="whole model",
+            tensor=f"gradient of {name}",
+            used=math.inf,
+            fault=f"whole model: gradient of {name}: missing",
+        )
+        for name in missing
+    ]
+    return [*rows, judge_loss(found.loss, exact.loss, how, step=1)]
+
+
+def judge_loss(found: float, exact: float, how: Precision, *, step: int) -> JudgedTensor:
+    """After step n the band is n times as wide: steps add up."""
+    band = LOSS_BAND[how.dtype] * step
+    off = abs(found - exact) / abs(exact)
+    fault = ""
+    if not off <= band:
+        fault = (
+            f"loss after step {step}: {found:.8g}, float64 has {exact:.8g}:"
+            f" off by {off:.3g} of it ({band:g} allowed)"
+        )
+    both = torch.tensor([found, exact], dtype=torch.float64)
+    said = opinions(both[:1], both[1:], how.dtype, strict=not fault)
+    tensor, used = f"step {step}", _finite(off / band)
+    return JudgedTensor(layer="loss", tensor=tensor, used=used, fault=fault, said=said)
+
+
+def first_over(rows: list[JudgedTensor], profile: str = STRICT) -> JudgedTensor | None:
+    """The row that is over its budget first, in the order of computation."""
+    return next((row for row in rows if row.fault_by(profile)), None)
+
+
+def _judge_call(
+    call: Call, layer: nn.Module, passed: Pass, how: Precision
+) -> Iterator[JudgedTensor]:
+    kind = type(layer).__name__
+    once = call.gradient_out is not None and call.times == 1
+    gradient = call.gradient_out if once else None
+    bounds = _derived(call, layer, gradient, how.derived)
+    exact = {name: one.reference for name, one in bounds.items()}
+    cpu = {name: reference.to(how.dtype) for name, reference in exact.items()}
+    if not bounds:
+        exact = _replay(layer, call, gradient, torch.float64, how)
+        cpu = _replay(layer, call, gradient, None, how)
+    assert call.output is not None
+    own = {f"gradient of {name}" for name, _ in layer.named_parameters()}
+    device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
+    for name, reference in exact.items():
+        if name not in device:
+            fault = f"{call.layer} ({kind}): {name}: missing"
+            yield JudgedTensor(layer=call.layer, kind=kind, tensor=name, used=1e300, fault=fault)
+            continue
+        tensors = _Tensors(
+            found=device[name],
+            exact=reference,
+            cpu=cpu[name],
+            added=_added(gradient, reference) if name in own else 0.0,
+            walk=_walk(gradient, reference, layer) if name in own else 0.0,
+            bound=bounds.get(name),
+        )
+        yield _row(call.layer, kind, name, tensors, how)
+
+
+def _derived(
+    call: Call, layer: nn.Module, gradient: Tensor | None, device: str
+) -> dict[str, Budgeted]:
+    """The bounds of a layer whose operation is known, by the names of `_replay`."""
+    taken = tensors_of(call.arguments, call.options)
+    operation = derivation_of(layer, next(iter(taken.values())).dim()) if device else None
+    if operation is None or gradient is None:
+        return {}
+    how = Arithmetic(dtype=gradient.dtype, device=device)
+    named = {**taken, **{name: p.detach() for name, p in layer.named_parameters()}}
+    sources = [x.double() for x in named.values()]
+    judged = operation.judge(sources, gradient.double(), how)
+    names = ("output", *(f"gradient of {name}" for name in named))
+    return dict(zip(names, (judged.output, *judged.gradients), strict=True))
+
+
+def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
+    """The device's gradients of one layer's inputs and parameters, by the names of `_replay`."""
+    found = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
+    for name, _ in layer.named_parameters():
+        gradient = passed.gradients.get(f"{call.layer}.{name}")
+        if gradient is not None:
+            found[f"gradient of {name}"] = gradient
+    return found
+
+
+def _replay(
+    layer: nn.Module, call: Call, gradient: Tensor | None, dtype: torch.dtype | None, how: Precision
+) -> dict[str, Tensor]:
+    """The layer on the CPU from the device's numbers: output and gradients, in float64 or (None) as
+    the device computed.
+    """
+    own = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
+    own.zero_grad(set_to_none=True)
+
+    def prepare(value: Tensor) -> Tensor:
+        wide = value.is_floating_point() and dtype is not None
+        return value.detach().to(dtype if wide else value.dtype).clone()
+
+    arguments, options = converted(call.arguments, prepare), converted(call.options, prepare)
+    taken = tensors_of(arguments, options)
+    leaves = {name: taken[name] for name in call.wanted} if gradient is not None else {}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    region = how.autocast("cpu") if dtype is None else contextlib.nullcontext()
+    with region, torch.set_grad_enabled(gradient is not None):
+        output = own(*arguments, **options)
+        output = output[0] if isinstance(output, tuple) else output
+    results = {"output": output.detach()}
+    if gradient is not None:
+        output.backward(gradient.to(output.dtype))
+        leaves.update(own.named_parameters())
+    computed = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    return results | {f"gradient of {name}": grad for name, grad in computed.items()}
+
+
+def _ends(found: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Tensors]]:
+    """From end to end errors grow as the model lets them, on the CPU as well: it is the only
+    yardstick, and single elements are the layers' business.
+    """
+
+    def tensors(device: Tensor, reference: Tensor, cpu: Tensor) -> _Tensors:
+        return _Tensors(found=device, exact=reference, cpu=cpu, yardstick=math.inf, elements=False)
+
+    yield "logits", tensors(found.logits, exact.logits, same_dtype.logits)
+    for name, reference in exact.gradients.items():
+        if name in found.gradients:
+            three = tensors(found.gradients[name], reference, same_dtype.gradients[name])
+            yield f"gradient of {name}", three
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tensors:
+    """The same tensor from the device, in float64, and from the CPU in the tested dtype; what of
+    the CPU's error counts (`YARDSTICK`), and whether single elements are judged. `added` is the
+    size of what was added up to each element, where it may have cancelled, `walk` of partial sums.
+    `bound` is what is derived for each element, and then decides.
+    """
+
+    found: Tensor
+    exact: Tensor
+    cpu: Tensor
+    yardstick: float = YARDSTICK
+    elements: bool = True
+    added: float = 0.0
+    walk: float = 0.0
+    bound: Budgeted | None = None
+
+
+# Their parameters belong to the second axis of what comes back, all others' to the last.
+OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
+
+
+def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
+    """For a vector of parameters: the size of the partial sums of what was added to one of them,
+    the largest. Kernels that store partial sums in 16 bits round those, however little is left in
+    the end (`SUMS_ROUNDED`); the worst error is where the most was added, not where as much as
+    usual. What one sample adds has mostly one sign, and walks at random only beside the others'.
+    """
+    axis = 1 if isinstance(layer, OF_CHANNELS) else -1
+    if gradient is None or exact.dim() != 1 or gradient.shape[axis] != exact.numel():
+        return 0.0
+    terms = gradient.double().movedim(axis, 0)
+    samples = terms.flatten(2).sum(2) if terms.dim() > 2 else terms
+    sizes = (each.flatten(1).square().sum(1) for each in (terms, samples))
+    return float(torch.maximum(*sizes).sqrt().max())
+
+
+def _added(gradient: Tensor | None, exact: Tensor) -> float:
+    """For a vector of parameters: how much gradient was added to each, without its signs."""
+    if gradient is None or exact.dim() != 1:
+        return 0.0
+    total = float(gradient.double().abs().sum())
+    return total / float(exact.numel())
+
+
+def _row(layer: str, kind: str, tensor: str, of: _Tensors, how: Precision) -> JudgedTensor:
+    row = JudgedTensor(layer=layer, kind=kind, tensor=tensor, used=0.0)
+    complaint, used = _structure_fault(of, how), math.inf
+    said: Mapping[str, bool | None] = {}
+    if not complaint and of.exact.is_floating_point():
+        complaint, used = _numeric_fault(of, how)
+        said = opinions(of.found.double(), of.exact, of.found.dtype, strict=not complaint)
+    elif not complaint:
+        used = 0.0
+    fault = f"{row.place}: {complaint}" if complaint else ""
+    return replace(row, used=_finite(used), fault=fault, said=said)
+
+
+def _structure_fault(of: _Tensors, how: Precision) -> str:
+    found, exact, cpu = of.found, of.exact, of.cpu
+    if found.shape != exact.shape:
+        return f"shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
+    # Which layers autocast leaves in float32 is the device type's own list.
+    if found.dtype != cpu.dtype and not (how.mixed and found.is_floating_point()):
+        return f"{found.dtype}, expected {cpu.dtype}"
+    if not exact.is_floating_point():
+        wrong = int((found != exact).sum())
+        return f"{wrong} of {found.numel()} numbers differ" if wrong else ""
+    wrong = int((found.isfinite() != exact.isfinite()).sum())
+    return f"{wrong} of {found.numel()} elements are wrongly finite or not" if wrong else ""
+
+
+def _numeric_fault(of: _Tensors, how: Precision) -> tuple[str, float]:
+    """(fault in words or nothing, the larger share of the two budgets)."""
+    if not of.exact.numel():
+        return "", 0.0
+    if of.bound is not None:
+        used, fault = element_fault("", of.found.double(), of.bound)
+        return fault.removeprefix(": "), used
+    # In a mixed pass float32 gradients come out of products of rounded numbers.
+    dtype = how.dtype if how.mixed else max(of.found.dtype, of.cpu.dtype, key=rounding_unit)
+    good = of.exact.isfinite()
+    exact, error = of.exact[good], (of.found.double() - of.exact)[good].abs()
+    off, unit = (of.cpu.double() - of.exact)[good].abs(), rounding_unit(dtype)
+    # Below it a result is zero but for cancellation.
+    floor = floor_of(dtype) + torch.finfo(torch.float64).eps
+    worst = WORST[dtype] if of.elements else math.inf
+    limit = R[dtype] if exact.numel() >= SMALL_NUMEL else R_SMALL
+    rounding, peak_rounding = unit * _rms(exact), unit * _peak(exact)
+    base = max(min(_rms(off), of.yardstick * max(rounding, unit * of.added)), rounding, floor)
+    counted = of.yardstick * max(peak_rounding, unit * of.added)
+    # `c` of `operations` times a rounding of a partial sum, as `worst` times half of one.
+    stored = unit * of.walk / 2 if dtype in HALF else 0.0
+    peak = max(min(_peak(off), counted), peak_rounding, floor, stored)
+    times, worst_times = _rms(error) / base, _peak(error) / peak
+    used = max(times / limit, worst_times / worst)
+    if times > limit:
+        text = f"RMS error {_rms(error):.3g} is {times:.3g} times the CPU's ({limit:g} allowed)"
+        return text, used
+    if worst_times > worst:
+        text = f"worst error {_peak(error):.3g} is {worst_times:.3g} times the CPU's worst"
+        return f"{text} ({worst:g} allowed)", used
+    return "", used
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt()) if values.numel() else 0.0
+
+
+def _peak(values: Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
+def _finite(number: float) -> float:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else 1e300

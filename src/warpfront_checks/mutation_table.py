@@ -1,0 +1,64 @@
+"""The table of a selftest: what was seeded and caught, what was not demanded and why, and what each
+profile would have let pass. `verification_page` puts it into docs/verification.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warpfront_checks.check_options import current_profile, profile_names
+
+
+def draw(documents: Sequence[Mapping[str, Any]]) -> str:
+    """The table, below it every reason for which a fault was not demanded, and what the profiles
+    would have said.
+    """
+    caught: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    excused: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for name, counts in _mutations(documents):
+        caught[name] += counts["caught"]
+        missed[name] += counts["missed"]
+        for reason, count in counts["not demanded"].items():
+            excused[name] += count
+            reasons[reason] += count
+    rows = [
+        f"| {name} | {caught[name]} | {missed[name]} | {excused[name]} |"
+        for name in sorted({*caught, *missed, *excused})
+    ]
+    total = f"| all | {caught.total()} | {missed.total()} | {excused.total()} |"
+    head = ["| seeded | caught | missed | not demanded |", "|---|---|---|---|"]
+    why = [f"| {reason} | {count} |" for reason, count in reasons.most_common()]
+    below = ["", "| not demanded because | times |", "|---|---|", *why]
+    return "\n".join([*head, *rows, total, *below]) + "\n" + _overlooked(documents)
+
+
+def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Which share of the seeded faults each profile lets pass; nothing where none was asked."""
+    asked: Counter[tuple[str, str]] = Counter()
+    overlooked: Counter[tuple[str, str]] = Counter()
+    for name, counts in _mutations(documents):
+        for profile, count in counts.get("asked", {}).items():
+            key = (name, current_profile(profile))
+            asked[key] += count
+            overlooked[key] += counts["overlooked"][profile]
+    if not asked:
+        return ""
+    profiles = [one for one in profile_names() if any(one == profile for _, profile in asked)]
+    lines = [f"| lets pass | {' | '.join(profiles)} |", "|---" * (len(profiles) + 1) + "|"]
+    for name in sorted({name for name, _ in asked}):
+        shares = [_share(overlooked[name, one], asked[name, one]) for one in profiles]
+        lines.append(f"| {name} | {' | '.join(shares)} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _share(count: int, of: int) -> str:
+    return f"{count} of {of} ({100 * count / of:.0f} %)" if of else "-"
+
+
+def _mutations(documents: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for check in (check for document in documents for check in document["checks"]):
+        yield from check["details"].get("mutations", {}).items()

@@ -1,0 +1,199 @@
+"""The only module that touches `torch.testing._internal`: private, so any version may move it.
+
+What is used: `op_db`, and of an entry `name`, `variant_test_name`, `supported_dtypes`,
+`supported_backward_dtypes`, `sample_inputs_func`, the entry as a function; of a sample `input`,
+`args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names what a torch lacks of these.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from warpfront_checks.opinfo.choosing import spread, with_options
+
+DATABASE = "torch.testing._internal.common_methods_invocations"
+# common_utils.SEED, from which torch draws the samples of its own tests.
+SEED = 1234
+ENTRY_NAMES = (
+    "name",
+    "variant_test_name",
+    "supported_dtypes",
+    "supported_backward_dtypes",
+    "sample_inputs_func",
+)
+# With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than was asked for
+# (2.11 on an H100: 0.44 for 1): torch's defect, not an image's.
+WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
+# These ask for numbers in the order of memory: as a view, to be resized, to be put back; on CUDA
+# `channel_shuffle` does, in words.
+IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.channel_shuffle")
+DECOMPOSE = ("cholesky", "geqrf", "logdet", "lu", "pinverse", "qr", "svd")
+_PUTS_BACK = "nn.functional.max_unpool"
+SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
+
+
+class DatabaseMoved(Exception):  # noqa: N818 - it says what happened
+    """This torch keeps its operator database elsewhere, or in another form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One call: what is passed, and what torch's tests do to the result before they compare it
+    (signs of eigenvectors and the like). `memory` is how its tensors lie when they are sent
+    (`arranged`), if not one number behind the other.
+    """
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    settle: Callable[[Any], Any]
+    memory: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Entry:
+    """One operator, or one variant of it, of the database."""
+
+    name: str
+    raw: Any
+
+    def dtypes(self, device: str) -> frozenset[torch.dtype]:
+        return frozenset(self.raw.supported_dtypes(device))
+
+    def backward_dtypes(self, device: str) -> frozenset[torch.dtype]:
+        return frozenset(self.raw.supported_backward_dtypes(device))
+
+    @property
+    def takes_strides(self) -> bool:
+        """Whether torch's own tests call it with views; to some, strides are part of the answer."""
+        known = (getattr(one, "test_name", None) for one in self.raw.decorators)
+        return self.name not in WHOLE and "test_noncontiguous_samples" not in known
+
+    @property
+    def takes_order(self) -> bool:
+        """Whether numbers may lie in another order than their places."""
+        return self.takes_strides and not (
+            self.name in IN_ORDER or self.name.startswith(_PUTS_BACK)
+        )
+
+    @property
+    def by_matrix(self) -> bool:
+        """Whether its kernels decompose a matrix."""
+        return self.name.startswith("linalg.") or self.name in DECOMPOSE
+
+    def samples(
+        self,
+        device: str,
+        dtype: torch.dtype,
+        *,
+        limit: int,
+        backward: bool,
+        among: int = 0,
+        options_among: int = 0,
+    ) -> Iterator[Sample]:
+        """Up to `limit` calls, spread over the first `4 * limit` or the first `among`, and of the
+        first `options_among` those that have what these have not. They are those of torch's own
+        tests: every one is drawn from the same seed.
+
+        Not through `sample_inputs`, which searches the call stack for a test, twice: that took
+        four times as long as everything else.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            drawn = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
+            raw = list(islice(_drawn_alike(drawn), options_among or among or 4 * limit))
+        first = spread(raw[: among or 4 * limit], limit)
+        yield from map(_read, first)
+        if options_among:
+            yield from map(_read, with_options(raw, first))
+
+    def into(self, sample: Sample, out: Any) -> Any:
+        return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))
+
+    def __call__(self, sample: Sample, device: str) -> Any:
+        """Call it on a device; what makes tensors from nothing, or elsewhere, is told where."""
+        kwargs = dict(sample.kwargs)
+        if "device" in kwargs or getattr(self.raw, "is_factory_function", False):
+            kwargs["device"] = device
+        return sample.settle(self.raw(sample.input, *sample.args, **kwargs))
+
+
+def load_database() -> tuple[Entry, ...]:
+    """Every entry, named with its variant. Raises `DatabaseMoved`.
+
+    Settings of precision must be made before: importing torch's test package freezes them.
+    """
+    if "expecttest" not in sys.modules and find_spec("expecttest") is None:
+        sys.modules["expecttest"] = _stand_in()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = importlib.import_module(DATABASE)
+    except ImportError as error:
+        raise DatabaseMoved(_moved(f"no {DATABASE}: {error}")) from error
+    database = getattr(module, "op_db", None)
+    if not isinstance(database, list) or not database:
+        raise DatabaseMoved(_moved(f"{DATABASE} without op_db"))
+    missing = [name for name in ENTRY_NAMES if not hasattr(database[0], name)]
+    if missing:
+        raise DatabaseMoved(_moved(f"an entry without {missing[0]}"))
+    return tuple(_named(raw) for raw in database)
+
+
+def _read(one: Any) -> Sample:
+    missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
+    if missing:
+        raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
+    return Sample(
+        input=one.input,
+        args=tuple(one.args),
+        kwargs=dict(one.kwargs),
+        settle=one.output_process_fn_grad,
+    )
+
+
+def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:
+    """The samples, each drawn from one seed; the database draws from three generators.
+
+    torch's own is set alone: `torch.manual_seed` notes a whole call stack for every device that
+    has not been used yet, which took longer than all else.
+    """
+    while True:
+        torch.random.default_generator.manual_seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        try:
+            yield next(samples)
+        except StopIteration:
+            return
+
+
+def _named(raw: Any) -> Entry:
+    variant = raw.variant_test_name
+    return Entry(name=f"{raw.name}.{variant}" if variant else raw.name, raw=raw)
+
+
+def _stand_in() -> types.ModuleType:
+    """A stand-in for expecttest: torch's test package takes a base class from it, of which the
+    database makes no use.
+    """
+    module = types.ModuleType("expecttest")
+    module.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    return module
+
+
+def _moved(what: str) -> str:
+    return f"torch {torch.__version__} has {what}; checks/opinfo/adapter.py says what it needs"

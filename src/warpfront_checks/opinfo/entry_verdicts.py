@@ -1,0 +1,380 @@
+"""Judges one entry of the database on a device: structure, then the error of each result.
+
+No bound is derived for some 600 operators. A result may be off by R times the largest of: one
+rounding of the reference, what the CPU is off by in the same dtype (where the device is another),
+and what the operator makes of one rounding of its inputs, which is how ill-conditioned it is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpfront_checks.check_options import STRICT
+from warpfront_checks.executing import Computed, computed, converted, tensors_in
+from warpfront_checks.judge import CaseVerdict, structure_faults
+from warpfront_checks.operations import floor_of, rounding_unit
+from warpfront_checks.opinfo.adapter import Entry, Sample
+from warpfront_checks.tolerance_profiles import opinions, tally, total
+
+# Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
+R_RMS = {torch.float32: 32.0}
+R_RMS_HALF = 6.0
+R_ELEMENT = {torch.float32: 256.0}
+R_ELEMENT_HALF = 8.0
+# Whole numbers from here on float64 does not hold.
+EXACT = 2.0**53
+
+
+# The first, third ... as they are, the others with gaps: kernels of several tensors may take the
+# strides of one for all.
+EVERY_SECOND = "every second with gaps"
+Execute = Callable[[Entry, Sample, "Sequence[Tensor] | None", str], Computed]
+
+
+def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
+    return Sample(
+        input=converted(sample.input, change),
+        args=converted(sample.args, change),
+        kwargs=converted(dict(sample.kwargs), change),
+        settle=sample.settle,
+        memory=sample.memory,
+    )
+
+
+def arranged(x: Tensor, memory: str) -> Tensor:
+    """The same numbers, lying otherwise: beside others, turned, behind where the memory begins, one
+    for all of an axis (which has to hold equal ones), or channels last.
+    """
+    if memory in {"", EVERY_SECOND} or x.layout != torch.strided or not x.numel():
+        return x
+    if memory == "gaps" and not x.dim():
+        return torch.stack([torch.zeros_like(x), x])[1]
+    if memory == "gaps":
+        return torch.stack([x, x], -1).flatten(-2)[..., 1::2]
+    if memory == "offset":
+        return torch.cat([x.flatten()[:1].expand(3), x.flatten()])[3:].view(x.shape)
+    if memory == "repeated" and x.dim() and bool((x == x[:1]).all()):
+        return x[:1].expand(x.shape)
+    axes = list(range(x.dim()))
+    order = axes[::-1] if memory == "turned" else [axes[0], *axes[2:], axes[1]] if axes[2:] else []
+    return x.permute(order).contiguous().permute(_inverse(order)) if order else x
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(axis) for axis in range(len(order))]
+
+
+def widen(x: Tensor) -> Tensor:
+    """The same numbers in float64, or complex128; what is to be differentiated stays so."""
+    if not _differentiable(x):
+        return x
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return x.detach().cpu().to(wide).requires_grad_(x.requires_grad)
+
+
+def execute_entry(
+    entry: Entry, sample: Sample, cotangents: Sequence[Tensor] | None, device: str
+) -> Computed:
+    """Call an entry on a device; with gradients if there is a cotangent for each output
+    that has one.
+    """
+    backward = cotangents is not None
+
+    moved = sent(sample, device, backward=backward)
+    leaves = [x for x in tensors_in([moved.input, moved.args, moved.kwargs]) if x.requires_grad]
+    fed = cotangents and [arranged(x.to(device), sample.memory) for x in cotangents]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return computed(lambda: entry(moved, device), leaves, fed)
+
+
+def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
+    """A sample's tensors on a device, as they are to lie there."""
+
+    places = itertools.cycle(("", "gaps") if sample.memory == EVERY_SECOND else (sample.memory,))
+
+    def send(x: Tensor) -> Tensor:
+        there = arranged(x.detach().to(device), next(places)).detach()
+        return there.requires_grad_(backward and x.requires_grad)
+
+    return convert_sample(sample, send)
+
+
+def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
+    """Random numbers of each differentiable output's shape, in its dtype."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    found = []
+    for x in results:
+        if _differentiable(x):
+            both = dtype.is_complex and x.is_complex()
+            wide = torch.complex128 if both else torch.float64
+            drawn = torch.randn(x.shape, generator=generator, dtype=wide)
+            found.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
+    return found
+
+
+class Saturated(TorchDispatchMode):  # type: ignore[misc]
+    """Every number that leaves a dtype's range becomes infinite, in whatever step it does."""
+
+    def __init__(self, largest: float) -> None:
+        super().__init__()
+        self.largest = largest
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        for x in tensors_in(given):
+            dense = x.is_floating_point() and x.layout == torch.strided and x.numel()
+            # One of nothing but noughts, as some gradients are, has no memory to look into.
+            if dense and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
+                # `.data`: autograd would take it for a change after the fact.
+                x.data.masked_fill_(x > self.largest, torch.inf)
+                x.data.masked_fill_(x < -self.largest, -torch.inf)
+        return given
+
+
+def judge_results(
+    found: Computed,
+    exact: Computed,
+    same_dtype: Computed | None,
+    sensitivity: Callable[[], tuple[Computed, ...]],
+    *,
+    saturated: Callable[[], Computed | None] = lambda: None,
+    device: str,
+    unit_dtype: torch.dtype,
+    profile: str = STRICT,
+    times: float = 1.0,
+) -> CaseVerdict:
+    """Judge one call, by `times` the bounds. `sensitivity`, the exact results from inputs off by
+    one rounding, and `saturated`, what becomes of them if every step overflows where the dtype
+    does, are asked for only where an error has to be explained.
+    """
+    forms = [None if x is None else (x.shape, None) for x in exact.all]
+    faults = list(structure_faults(found, forms, device))
+    if faults:
+        return CaseVerdict(faults=tuple(faults))
+    rms, element, tallies = 0.0, 0.0, []
+    moved: tuple[Computed, ...] | None = None
+    for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
+        if x is None or reference is None or not x.numel():
+            continue
+        peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
+        limits = Limits.of(x, reference, peer, unit_dtype).wider(times)
+        if limits.wrong and limits.numeric:
+            reached = saturated()
+            limits = limits.but_overflow(x, reference, reached.all[i] if reached else None)
+        if limits.exceeded and limits.numeric:
+            moved = sensitivity() if moved is None else moved
+            limits = limits.eased([results.all[i] for results in moved], reference)
+        rms, element = max(rms, limits.rms), max(element, limits.element)
+        complaints = list(limits.faults())
+        if limits.numeric and x.dtype == unit_dtype:
+            said = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
+            tallies.append(tally(said))
+            if profile != STRICT:
+                complaints = [] if said[profile] is not False else [f"further off than {profile}"]
+        faults += [f"{found.names[i]}: {complaint}" for complaint in complaints]
+    return CaseVerdict(
+        faults=tuple(faults), budget_used=element, rms_ratio=rms, tallies=total(tallies)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """One tensor against its reference. `rms` and `element` are in units of what is allowed."""
+
+    numeric: bool
+    error: Tensor
+    scale_rms: float
+    scale_element: Tensor
+    allowed_rms: float = R_RMS_HALF
+    allowed_element: float = R_ELEMENT_HALF
+    wrong: int = 0
+
+    @classmethod
+    def of(
+        cls, found: Tensor, reference: Tensor, peer: Tensor | None, unit_dtype: torch.dtype
+    ) -> Limits:
+        if not (found.is_floating_point() or found.is_complex()):
+            held = reference.abs() < EXACT if reference.is_floating_point() else True
+            wrong = int(((found != wrapped(reference, found.dtype)) & held).sum())
+            if wrong and peer is not None and torch.equal(found, peer):
+                wrong = 0
+            nothing = torch.zeros(1).double()
+            return cls(
+                numeric=False, error=nothing, scale_rms=1.0, scale_element=nothing + 1, wrong=wrong
+            )
+        values, exact = _real(found), _real(reference)
+        narrow = _narrow(found)
+        rounded = exact.to(narrow).double()
+        finite = values.isfinite() & rounded.isfinite()
+        agree = (values.isnan() & rounded.isnan()) | (values == rounded)
+        error = torch.where(finite, values - exact, 0.0).abs()
+        exact = torch.where(finite, exact, 0.0)
+        coarser = max(narrow, unit_dtype, key=rounding_unit)
+        unit = rounding_unit(coarser)
+        size = _rms(exact)
+        base = unit * size + floor_of(narrow)
+        if peer is not None and peer.shape == found.shape:
+            off = torch.where(finite, _real(peer) - exact, 0.0)
+            base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
+        return cls(
+            numeric=True,
+            error=error,
+            scale_rms=base,
+            scale_element=unit * exact.abs() + base,
+            allowed_rms=R_RMS.get(coarser, R_RMS_HALF),
+            allowed_element=R_ELEMENT.get(coarser, R_ELEMENT_HALF),
+            wrong=int((~finite & ~agree).sum()),
+        )
+
+    def wider(self, times: float) -> Limits:
+        rms, element = self.allowed_rms * times, self.allowed_element * times
+        return self if times == 1 else replace(self, allowed_rms=rms, allowed_element=element)
+
+    def but_overflow(self, found: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
+        """Not wrong: what lies within its error of the largest number, on whichever side; and what
+        an intermediate value beyond that number may have reached, in whatever order it is computed.
+        """
+        values, exact = _real(found), _real(reference)
+        rounded = exact.to(_narrow(found)).double()
+        same = (values.isnan() & rounded.isnan()) | (values == rounded)
+        judged = values.isfinite() & rounded.isfinite()
+        off = self.allowed_element * self.scale_element
+        largest = float(torch.finfo(_narrow(found)).max)
+        limited = torch.where(values.isinf(), values.sign() * largest, values)
+        at_the_edge = exact.isfinite() & ~values.isnan() & ((limited - exact).abs() <= off)
+        if saturated is not None and saturated.shape == reference.shape:
+            reached = _real(saturated)
+            # Further than by a rounding: that, another way to compute it gives, too.
+            rounding = off + rounding_unit(_narrow(found)) * exact.abs()
+            overflowed = (reached != exact) & ~((reached - exact).abs() <= rounding)
+            at_the_edge |= overflowed & ~values.isfinite()
+        return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
+
+    def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
+        """With the most that one rounding of the inputs did to the exact result in any draw."""
+        change = torch.zeros_like(_real(reference))
+        for one in moved:
+            if one is not None and one.shape == reference.shape:
+                apart = (_real(one) - _real(reference)).abs()
+                change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
+        return replace(
+            self,
+            scale_rms=max(self.scale_rms, _rms(change)),
+            scale_element=self.scale_element + _rms(change) + change,
+        )
+
+    @cached_property
+    def rms(self) -> float:
+        return _rms(self.error) / self.scale_rms if self.scale_rms else 0.0
+
+    @cached_property
+    def element(self) -> float:
+        tiny = torch.finfo(torch.float64).smallest_normal
+        return float((self.error / self.scale_element.clamp(min=tiny)).max())
+
+    @property
+    def exceeded(self) -> bool:
+        return (
+            bool(self.wrong) or self.rms > self.allowed_rms or self.element > self.allowed_element
+        )
+
+    def faults(self) -> Iterator[str]:
+        if self.wrong and self.numeric:
+            yield f"{self.wrong} elements are wrongly finite, infinite or NaN"
+        elif self.wrong:
+            yield f"{self.wrong} elements differ from the exact ones"
+        elif self.rms > self.allowed_rms:
+            yield f"RMS error {self.rms:.3g} times one rounding's ({self.allowed_rms:g} allowed)"
+        elif self.element > self.allowed_element:
+            yield f"an element is {self.element:.3g} times off ({self.allowed_element:g} allowed)"
+
+
+def disturbed(
+    sample: Sample,
+    cotangents: Sequence[Tensor] | None,
+    dtype: torch.dtype,
+    seed: int,
+    *,
+    by_matrix: bool = False,
+) -> tuple[Sample, list[Tensor] | None]:
+    """Every number of a float64 sample, and of what is fed into its backward, moved by up to one
+    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents. `by_matrix`:
+    by a rounding of its matrix's root mean square, where that is more: decompositions are stable
+    for a matrix, not for its numbers (LAPACK Users' Guide, 4.1 to 4.9).
+    """
+    generator = torch.Generator().manual_seed(seed + 2)
+
+    def move(x: Tensor) -> Tensor:
+        if not _differentiable(x) or x.layout != torch.strided:
+            return x
+        drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        size = x.detach()
+        if by_matrix and x.dim() > 1:
+            size = size.abs()
+            size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
+        moved = x.detach() + rounding_unit(dtype) * drawn * size
+        if not x.is_complex():
+            moved = torch.where(x == x.round(), x.detach(), moved)
+        return moved.requires_grad_(x.requires_grad)
+
+    return convert_sample(sample, move), None if cotangents is None else converted(cotangents, move)
+
+
+def wrong_dtypes(
+    found: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
+) -> tuple[str, ...]:
+    """Computed of another kind than the reference's (whole, real, complex), or of another dtype
+    than the CPU gives; than the tested one, where the CPU has no such kernel.
+    """
+    if len(found.all) != len(exact.all):
+        return (f"{len(found.all)} results, expected {len(exact.all)}",)
+    peers = peer.all if peer and len(peer.all) == len(found.all) else (None,) * len(found.all)
+    faults = []
+    for i, (x, reference, same) in enumerate(zip(found.all, exact.all, peers, strict=True)):
+        if x is None or reference is None:
+            continue
+        kinds = {(y.is_floating_point(), y.is_complex()) for y in (x, reference)}
+        wanted = dtype if same is None else same.dtype
+        real = x.is_floating_point() and (peer is not None or x.dtype.itemsize > dtype.itemsize)
+        if len(kinds) > 1 or ((real or same is not None) and x.dtype != wanted):
+            faults.append(f"result {i}: {x.dtype}, expected {wanted}")
+    return tuple(faults)
+
+
+def wrapped(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whole numbers as a narrower dtype keeps them."""
+    if x.dtype == dtype:
+        return x
+    return (x != 0) if torch.bool in {dtype, x.dtype} else x.to(torch.int64).to(dtype)
+
+
+def _differentiable(x: Tensor) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
+
+
+def _real(x: Tensor) -> Tensor:
+    """Float64 values; complex numbers as pairs."""
+    if x.is_complex():
+        return torch.view_as_real(x.resolve_conj().to(torch.complex128))
+    return x.double()
+
+
+def _narrow(x: Tensor) -> torch.dtype:
+    """The dtype of a tensor's real numbers."""
+    return torch.view_as_real(x.resolve_conj()).dtype if x.is_complex() else x.dtype
+
+
+def _rms(x: Tensor) -> float:
+    return float(x.square().mean().sqrt()) if x.numel() else 0.0

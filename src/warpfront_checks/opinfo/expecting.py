@@ -1,0 +1,204 @@
+"""What a sample of the database should give: its float64 results on the CPU; and what is not
+judged. Needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpfront_checks.check_options import STRICT
+from warpfront_checks.executing import Computed, tensors_in
+from warpfront_checks.judge import CaseVerdict
+from warpfront_checks.opinfo.adapter import Entry, Sample
+from warpfront_checks.opinfo.entry_verdicts import (
+    Saturated,
+    convert_sample,
+    cotangents_for,
+    disturbed,
+    execute_entry,
+    judge_results,
+    widen,
+    wrong_dtypes,
+)
+
+EXCLUSIONS = Path(__file__).with_name("exclusions.json")
+# One draw may by chance leave a result of few numbers where it was.
+DRAWS = 8
+# What torch raises where an entry has no such kernel, or a sample does not fit.
+REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An entry that is not judged: `what` of it (all, backward, the samples that are there for
+    their options alone, or the backward of those), in which dtypes (none named: all), whether only
+    on devices other than the CPU, and why.
+    """
+
+    name: str
+    reason: str
+    what: str
+    dtypes: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    def covers(
+        self, name: str, dtype: str, device: str, *, backward: bool, options: bool = False
+    ) -> bool:
+        if self.name != name or (self.elsewhere and device == "cpu"):
+            return False
+        among = {"all": True, "backward": backward, "options": options}
+        asked = all(among[one] for one in self.what.split())
+        return asked and (not self.dtypes or dtype in self.dtypes)
+
+
+@cache
+def exclusions() -> tuple[Exclusion, ...]:
+    """The declared exclusions, with their reasons in words."""
+    text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
+    return tuple(
+        Exclusion(
+            name=row["name"],
+            reason=text["reasons"][row["reason"]],
+            what=row["what"],
+            dtypes=tuple(row.get("dtypes", ())),
+            elsewhere=row.get("elsewhere", False),
+        )
+        for row in text["exclusions"]
+    )
+
+
+def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
+    """Why an entry, or its samples with options, are not judged in this dtype and direction on a
+    device, or nothing.
+    """
+    return next(
+        (
+            exclusion.reason
+            for exclusion in exclusions()
+            if exclusion.covers(name, dtype, device, backward=backward, options=options)
+        ),
+        "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The float64 results of one sample on the CPU, and how they were had."""
+
+    exact: Computed
+    same_dtype: Callable[[], Computed | None]
+    sensitivity: Callable[[], tuple[Computed, ...]]
+    saturated: Callable[[], Computed | None]
+    cotangents: list[torch.Tensor] | None
+    dtype: torch.dtype
+
+    def judge(
+        self, found: Computed, device: str, profile: str = STRICT, times: float = 1.0
+    ) -> CaseVerdict:
+        """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
+        result should have it says for every device. Of whole numbers the float64 results are
+        wrapped, and what becomes a fraction is a float32.
+        """
+        unusual = any(
+            x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
+            for x in found.all
+        )
+        peer = self.same_dtype() if unusual or device != "cpu" else None
+        exact = not self.dtype.is_floating_point
+        faults = () if exact else wrong_dtypes(found, self.exact, peer, self.dtype)
+        if faults:
+            return CaseVerdict(faults=faults)
+        baseline = None if device == "cpu" else peer
+        return judge_results(
+            found,
+            self.exact,
+            baseline,
+            self.sensitivity,
+            saturated=self.saturated,
+            device=device,
+            unit_dtype=torch.float32 if exact else self.dtype,
+            profile=profile,
+            times=times,
+        )
+
+
+def expect_sample(
+    entry: Entry, sample: Sample, dtype: torch.dtype, seed: int, *, backward: bool
+) -> Expected | None:
+    """None if the reference itself, float64 on the CPU, refuses the sample."""
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    if whole and any(isinstance(x, float) for x in (*sample.args, *sample.kwargs.values())):
+        return None
+    wide = convert_sample(sample, lambda x: x.double() if whole and x.dtype == dtype else widen(x))
+    try:
+        cotangents = None
+        if backward:
+            outputs = execute_entry(entry, sample, None, "cpu").outputs
+            cotangents = cotangents_for(outputs, dtype, seed)
+        raised = None if cotangents is None else [widen(c) for c in cotangents]
+        exact = execute_entry(entry, wide, raised, "cpu")
+    except REFUSALS:
+        return None
+
+    def same_dtype() -> Computed | None:
+        return _attempt(entry, sample, cotangents)
+
+    def sensitivity() -> tuple[Computed, ...]:
+        # Forward kernels for 16 bits compute in float32; a backward is composed of several, with
+        # the results between them rounded.
+        inside = dtype if backward else torch.float32
+        move = partial(disturbed, wide, raised, inside, by_matrix=entry.by_matrix)
+        tried = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
+        return tuple(results for results in tried if results is not None)
+
+    def saturated() -> Computed | None:
+        with Saturated(float(torch.finfo(dtype if dtype.is_floating_point else torch.float32).max)):
+            return _attempt(entry, wide, raised)
+
+    return Expected(
+        saturated=saturated,
+        exact=exact,
+        same_dtype=same_dtype,
+        sensitivity=sensitivity,
+        cotangents=cotangents,
+        dtype=dtype,
+    )
+
+
+class _Widths(TorchDispatchMode):  # type: ignore[misc]
+    """Whether anything that is computed is wider than what was sent."""
+
+    wide: bool = False
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = operator(*args, **(kwargs or {}))
+        doubles = (torch.float64, torch.complex128)
+        self.wide = self.wide or any(x.dtype in doubles for x in tensors_in(given))
+        return given
+
+
+def makes_float64(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> bool:
+    """By what the CPU does with the sample as it is."""
+    with _Widths() as widths:
+        _attempt(entry, sample, cotangents)
+    found: bool = widths.wide
+    return found
+
+
+def _attempt(
+    entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None
+) -> Computed | None:
+    try:
+        return execute_entry(entry, sample, cotangents, "cpu")
+    except REFUSALS:
+        return None

@@ -1,0 +1,92 @@
+"""A sample of the database otherwise: of a single nought, long, with numbers among it that are
+none, and with one gradient wanted where there are several. Needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Generator, Tensor
+
+from warpfront_checks.executing import tensors_in
+from warpfront_checks.opinfo.adapter import Entry, Sample
+from warpfront_checks.opinfo.entry_verdicts import convert_sample
+
+# In these every number is by itself, or every row: any length fits, and none of it is a place.
+ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
+# What they make of numbers that are none is the largest of their dtype, or whatever the machine's
+# conversion gives: C leaves it open.
+OWN_DTYPE = ("nan_to_num", "byte", "char", "int", "long", "short")
+# Beyond the blocks of every kernel that was looked at, and no multiple of any.
+LONG = 16_411
+MOST_ALONE = 4
+BROKEN = (math.nan, math.inf, -math.inf, 0.0, -0.0)
+ENDS = (255, 254, 128, 127)
+
+
+def takes_any_length(entry: Entry) -> bool:
+    return type(entry.raw).__name__ in ANY_LENGTH and entry.name not in OWN_DTYPE
+
+
+def otherwise(sample: Sample) -> Iterator[Sample]:
+    """What a sample of an entry that takes any length is sent as beside itself."""
+    x = sample.input
+    tensors = list(tensors_in([x, sample.args, sample.kwargs]))
+    odd = any(one.layout != torch.strided or not one.numel() for one in tensors)
+    if odd or not isinstance(x, Tensor):
+        return
+    drawn = Generator().manual_seed(x.numel())
+    if x.is_floating_point():
+        # Whole quotients by nought are refused.
+        yield convert_sample(sample, lambda one: torch.zeros([1] * one.dim(), dtype=one.dtype))
+    yield convert_sample(sample, lambda one: _broken(one, drawn))
+    if x.dim():
+        long = convert_sample(sample, lambda one: _long(one, x.shape[-1], drawn))
+        yield long
+        yield convert_sample(long, lambda one: _broken(one, drawn))
+
+
+def each_alone(sample: Sample) -> Iterator[Sample]:
+    """With the gradient of one tensor wanted, and of the others not: of each in turn."""
+    leaves = [x for x in tensors_in([sample.input, sample.args, sample.kwargs]) if x.requires_grad]
+
+    def kept(leaf: Tensor, x: Tensor) -> Tensor:
+        return x if x is leaf else x.detach()
+
+    for leaf in leaves if 1 < len(leaves) <= MOST_ALONE else ():
+        yield convert_sample(sample, partial(kept, leaf))
+
+
+def folded(entry: Entry, sample: Sample) -> Sample:
+    """A row as a table, so that it can lie in memory otherwise."""
+    x = sample.input
+    row = type(entry.raw).__name__ == "UnaryUfuncInfo" and x.dim() == 1 and x.numel() % 4 == 0
+    if not row or not x.numel() or x.layout != torch.strided:
+        return sample
+    table = x.detach().reshape(4, -1).clone().requires_grad_(x.requires_grad)
+    return replace(sample, input=table)
+
+
+def _long(x: Tensor, length: int, generator: Generator) -> Tensor:
+    """The last axis, of what is as long there as the input, made longer; no two numbers alike."""
+    if not x.dim() or x.shape[-1] != length:
+        return x
+    wanted = [*x.shape[:-1], -(-LONG // math.prod(x.shape[:-1]))]
+    drawn = x.detach().flatten()[torch.randint(x.numel(), wanted, generator=generator)]
+    if not x.is_floating_point():
+        return drawn
+    return (drawn * (1 - torch.rand(wanted, generator=generator) / 8)).to(x.dtype)
+
+
+def _broken(x: Tensor, generator: Generator) -> Tensor:
+    """Some of its numbers are none, infinite or nought, of bytes large; not all of a table are."""
+    kept = x.detach().clone(memory_format=torch.contiguous_format)
+    planted = BROKEN if x.is_floating_point() else ENDS if x.dtype == torch.uint8 else ()
+    if planted:
+        at = torch.randint(x.numel(), (min(len(planted), x.numel()),), generator=generator)
+        kept.view(-1)[at] = torch.tensor(planted[: len(at)]).to(x.dtype)
+    return kept

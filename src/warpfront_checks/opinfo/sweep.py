@@ -1,0 +1,372 @@
+"""The `opinfo` session: PyTorch's operator database on the claimed device, a check per
+dtype and direction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.edge_cases.answers import kind_of
+from warpfront_checks.judge import CaseVerdict
+from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
+from warpfront_checks.opinfo.entry_verdicts import EVERY_SECOND, Execute, execute_entry
+from warpfront_checks.opinfo.expecting import (
+    REFUSALS,
+    excluded,
+    exclusions,
+    expect_sample,
+    makes_float64,
+)
+from warpfront_checks.opinfo.sample_variants import each_alone, folded, otherwise, takes_any_length
+from warpfront_checks.parallel_checks import begin_parts, lanes_for
+from warpfront_checks.precision import (
+    computes_float64,
+    precision_settings,
+    require_full_precision,
+    tested_dtypes,
+)
+from warpfront_checks.results import (
+    PASSED,
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    judged,
+    passed,
+    unavailable,
+)
+from warpfront_checks.tolerance_profiles import Tally, document, total
+
+# A sweep is asked in so many parts where there are lanes for them: what compiles is spread. Where
+# nothing was compiled before they end last of all sessions: more lanes than others.
+PARTS, LANES = 3, 1.5
+# Of the first so many; each option of so many more, where right kernels were seen to pass them.
+AMONG, OPTIONS_AMONG = 24, 160
+MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
+BACKWARD, OTHERWISE = "backward", "otherwise"
+# Asked where right kernels were seen to pass them.
+OTHERS = ("float32", "float16", "uint8")
+EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
+SEEN_ON = ("cpu", "cuda")
+HALVES = (torch.bfloat16, torch.float16)
+SHOWN = 200
+WIDER = "it asks for float64, which this device does not compute"
+TWICE = "a row that is looked up twice is at times scaled twice to max_norm there (pytorch#85377)"
+UNREAD = "torch's operator database could not be read: see `database`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One pass over the database: a dtype, a direction, a device, how many samples each."""
+
+    dtype: str
+    device: str
+    effort: CheckOptions
+    run: Execute = execute_entry
+    how: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.dtype} {self.how}".strip()
+
+    @property
+    def backward(self) -> bool:
+        return self.how == BACKWARD
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The samples are always the same; what is fed into the backward is not."""
+        return self.effort.seeds if self.backward else self.effort.seeds[:1]
+
+
+@dataclass(kw_only=True)
+class Swept:
+    """What a sweep came to. `refused` are samples that the CPU's float64 does not take either."""
+
+    entries: int = 0
+    samples: int = 0
+    refused: int = 0
+    excluded: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    tallies: list[Mapping[str, Tally]] = field(default_factory=list)
+
+    def add(self, label: str, verdict: CaseVerdict) -> None:
+        self.samples += 1
+        self.ratios.append(verdict.rms_ratio)
+        self.tallies.append(verdict.tallies)
+        self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
+
+    def told(self) -> dict[str, Any]:
+        """Itself as JSON has it, for `take` of another."""
+        return {**vars(self), "tallies": [document(total(self.tallies))]}
+
+    def take(self, other: Mapping[str, Any]) -> None:
+        """What another came to, as it was told."""
+        self.entries += other["entries"]
+        self.samples += other["samples"]
+        self.refused += other["refused"]
+        self.excluded.update(other["excluded"])
+        self.faults += other["faults"]
+        self.ratios += other["ratios"]
+        self.tallies += [
+            {name: Tally(**counts) for name, counts in one.items()} for one in other["tallies"]
+        ]
+
+    def document(self) -> dict[str, object]:
+        return {
+            "entries": self.entries,
+            "samples": self.samples,
+            "refused by the reference": self.refused,
+            "excluded": dict(self.excluded),
+            "rms_ratio": _quantiles(self.ratios),
+            "profiles": document(total(self.tallies)),
+        }
+
+
+def record_opinfo(
+    claims: Claims,
+    recorder: Recorder,
+    effort: CheckOptions | None = None,
+    *,
+    run: Execute = execute_entry,
+) -> None:
+    """Sweep the database. `run` is the device: tests put faulty ones in."""
+    effort = effort or CheckOptions()
+    recorder.plan(["database"])
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    names = _names(claims.device, effort, recorder)
+    recorder.plan(names)
+    entries: list[Entry] = []
+    recorder.run([Check(name="database", find=partial(_load, entries))])
+    find = partial(_finding, entries, device=claims.device, effort=effort, run=run)
+    absent = unavailable(UNREAD)
+    recorder.run(
+        [
+            Check(name=name, find=partial(find, name) if entries else lambda: absent)
+            for name in names
+        ]
+    )
+
+
+def record_beside(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+    """The session `opinfo`: sweep beside sweep, where there are several and cores for them."""
+    effort, device = effort or CheckOptions(), claims.device
+    lanes = lanes_for(device, times=LANES)
+    if not lanes or effort.quick:
+        record_opinfo(claims, recorder, effort)
+        return
+    asked = {
+        name: [{"name": name, "device": device, "part": part} for part in range(PARTS)]
+        for name in _names(device, effort, recorder)
+    }
+    recorder.plan(["database", *asked])
+    begun = begin_parts(
+        "opinfo.sweep:find_part", asked, effort, lanes=lanes, joined=finding_of_parts
+    )
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
+    recorder.run([Check(name="database", find=partial(_load, [])), *begun])
+
+
+def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> CheckFinding:
+    """Every so many entries of a sweep; what it came to is joined with the others'."""
+    require_full_precision()
+    try:
+        entries = load_database()
+    except DatabaseMoved:
+        return unavailable(UNREAD)
+    # Each begins elsewhere: what a driver compiles for an entry is compiled by one of the parts
+    # that are swept at once, and found by the others.
+    sweeps = _sweeps(device, effort, execute_entry)
+    at = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
+    first = len(entries) * at // len(sweeps)
+    mine = [*entries[first:], *entries[:first]][part::PARTS]
+    return passed("", swept=sweep_entries(mine, sweeps[at]).told())
+
+
+def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
+    """What was swept in all; or the first part that could not be."""
+    for part in parts:
+        if part.outcome != PASSED:
+            return part
+    swept = Swept()
+    for part in parts:
+        told: Any = part.details["swept"]
+        swept.take(told)
+    return _swept_finding(swept)
+
+
+def _names(device: str, effort: CheckOptions, recorder: Recorder) -> list[str]:
+    if kind_of(device) not in SEEN_ON:
+        reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
+        recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
+    return [sweep.name for sweep in _sweeps(device, effort, execute_entry)]
+
+
+def _finding(
+    entries: Sequence[Entry],
+    name: str,
+    *,
+    device: str,
+    effort: CheckOptions,
+    run: Execute = execute_entry,
+) -> CheckFinding:
+    sweep = next(one for one in _sweeps(device, effort, run) if one.name == name)
+    return _swept_finding(sweep_entries(entries, sweep))
+
+
+def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
+    """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
+    asked = [(dtype, how) for dtype in tested_dtypes(device) for how in ("", BACKWARD)]
+    if kind_of(device) in SEEN_ON:
+        known = tested_dtypes(device)
+        others = [dtype for dtype in OTHERS if dtype in {*known, *EXACTLY}]
+        asked += [*((dtype, OTHERWISE) for dtype in others), *((dtype, "") for dtype in EXACTLY)]
+        asked.append(("complex64", BACKWARD))
+    return [
+        Sweep(dtype=dtype, device=device, effort=effort, run=run, how=how)
+        for dtype, how in (asked[:1] if effort.quick else asked)
+    ]
+
+
+def _load(entries: list[Entry]) -> CheckFinding:
+    """A torch that has moved its database is not a wrong device, and not a right one either."""
+    try:
+        entries += load_database()
+    except DatabaseMoved as error:
+        return unavailable(str(error))
+    names = {entry.name for entry in entries}
+    gone = sorted({e.name for e in exclusions()} - names)
+    return passed(f"{len(entries)} entries", excluded_but_absent=gone)
+
+
+def _swept_finding(swept: Swept) -> CheckFinding:
+    details = swept.document()
+    if not swept.samples:
+        return failed("no entry of the database could be judged", **details)
+    if swept.faults:
+        details["faults"] = swept.faults[:SHOWN]
+    return judged(swept.faults, f"{swept.entries} entries, {swept.samples} samples", **details)
+
+
+def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
+    """Judge the samples of every entry that has the dtype on the device and is not excluded."""
+    swept = Swept()
+    dtype = getattr(torch, sweep.dtype)
+    for entry in entries:
+        known = entry.backward_dtypes if sweep.backward else entry.dtypes
+        if dtype not in known(sweep.device):
+            continue
+        reason = excluded(entry.name, sweep.dtype, sweep.device, backward=sweep.backward)
+        if reason:
+            swept.excluded[reason] += 1
+            continue
+        swept.entries += 1
+        for seed in sweep.seeds:
+            _sweep_samples(entry, dtype, seed, sweep, swept)
+    return swept
+
+
+def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
+    quick = sweep.effort.quick
+    known = {"backward": sweep.backward, "options": True}
+    barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **known))
+    samples = samples_for(
+        entry, dtype, device=sweep.device, how=sweep.how, quick=quick, barred=barred
+    )
+    for i, sample in enumerate(samples):
+        if sweep.device != "cpu" and sample.kwargs.get("max_norm"):
+            swept.excluded[TWICE] += 1
+            continue
+        expected = expect_sample(entry, sample, dtype, seed, backward=sweep.backward)
+        if expected is None:
+            swept.refused += 1
+            continue
+        label = f"{entry.name}, sample {i}, seed {seed}"
+        if not computes_float64(sweep.device) and makes_float64(entry, sample, expected.cotangents):
+            swept.excluded[WIDER] += 1
+            continue
+        for asked in asked_as(entry, sample, i, dtype):
+            try:
+                found = sweep.run(entry, asked, expected.cotangents, sweep.device)
+            except REFUSALS as error:
+                swept.samples += 1
+                swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
+                continue
+            swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+
+
+def samples_for(
+    entry: Entry,
+    dtype: torch.dtype,
+    *,
+    device: str,
+    how: str,
+    quick: bool,
+    barred: bool = False,
+) -> Iterator[Sample]:
+    """Torch's own, those with options last, if these are not `barred`; or otherwise the first."""
+    seen = kind_of(device) in SEEN_ON
+    few = MORE_SAMPLES if seen and dtype == torch.float32 and not how else FEW_SAMPLES
+    many = few if dtype.is_floating_point else EXACT_SAMPLES
+    limit = QUICK_SAMPLES if quick or how == OTHERWISE else many
+    among = AMONG if limit > 1 else 1
+    if how == OTHERWISE and not takes_any_length(entry):
+        return
+    backward = how == BACKWARD
+    options = 0
+    if seen and limit > 1 and not barred and (dtype == torch.float32 or not backward):
+        options = OPTIONS_AMONG
+    own = entry.samples(
+        "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
+    )
+    for number, sample in enumerate(own):
+        first = folded(entry, sample) if seen and not number else sample
+        yield from otherwise(first) if how == OTHERWISE else [first]
+        if how == BACKWARD and dtype == torch.float32 and not number:
+            yield from each_alone(first)
+
+
+def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
+    """Every second sample is sent as views with gaps, and what is fed back as well; in float32 of
+    the others each second with gaps in some of its tensors only. The first, which is often the only
+    one of its kind, in exact dtypes turned too, in float32 also with gaps and behind where memory
+    begins, which no other sample is.
+    """
+    if not entry.takes_strides:
+        return [sample]
+    whole = dtype == torch.float32
+    if number:
+        some = EVERY_SECOND if whole and number % 4 == 2 else ""
+        return [replace(sample, memory="gaps" if number % 2 else some)]
+    if dtype in HALVES:
+        return [sample]
+    memory = ["turned"] if entry.takes_order else ["gaps"]
+    if whole:
+        memory = [*dict.fromkeys(["gaps", *memory]), "offset"]
+    return [sample, *(replace(sample, memory=one) for one in memory)]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")[:300]
+
+
+def _quantiles(ratios: list[float]) -> dict[str, float]:
+    """How far off the results were, in units of what is allowed for once."""
+    ordered = sorted(ratios)
+    if not ordered:
+        return {}
+    return {
+        f"p{share}": float(f"{ordered[min(len(ordered) - 1, len(ordered) * share // 100)]:.4g}")
+        for share in (50, 90, 95, 99, 100)
+    }

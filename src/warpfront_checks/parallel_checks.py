@@ -1,0 +1,102 @@
+"""Checks that are found out in several children at once, while their session does what comes before
+them: on a fast device most of the time is Python's. Edge.
+`python -m warpfront_checks.parallel_checks JOB`
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.children import DONE, Returned, begin_beside, serve
+from warpfront_checks.results import ERROR, Check, CheckFinding
+
+CHILD = "warpfront_checks.parallel_checks"
+SECONDS = 300.0
+# Beside other sessions; and each lane holds a context and its tensors on the device.
+CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
+
+
+def lanes_for(device: str, *, times: float = 1.0) -> int:
+    """How many at once: none where too few cores are, or a device may be one process's alone; so
+    many times as many for what would end last.
+    """
+    if device != "cuda" or (cores := len(os.sched_getaffinity(0))) < 2 * CORES_A_LANE:
+        return 0
+    most = int(min(MOST_LANES, cores // CORES_A_LANE) * times)
+    return min(most, max(1, memory_of_gpu() // BYTES_A_LANE))
+
+
+def memory_of_gpu() -> int:
+    """Bytes of the GPU that sessions compute on."""
+    torch: Any = importlib.import_module("torch")
+    return int(torch.cuda.get_device_properties(0).total_memory)
+
+
+def begin_checks(
+    find: str, asked: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
+) -> list[Check]:
+    """A check for each name; `find` is `module:function` below this package, called with what is
+    asked of the name and the effort. They begin now, the first of them first.
+    """
+    parts = {name: [arguments] for name, arguments in asked.items()}
+    return begin_parts(find, parts, effort, lanes=lanes, joined=lambda findings: findings[0])
+
+
+def begin_parts(
+    find: str,
+    asked: Mapping[str, Sequence[Mapping[str, object]]],
+    effort: CheckOptions,
+    *,
+    lanes: int,
+    joined: Callable[[Sequence[CheckFinding]], CheckFinding],
+) -> list[Check]:
+    """The same where each check is asked in parts, and is what is `joined` of their findings."""
+    items = [
+        {"find": find, "effort": vars(effort), "arguments": dict(arguments)}
+        for parts in asked.values()
+        for arguments in parts
+    ]
+    begun = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS))
+    answers = {name: [next(begun) for _ in parts] for name, parts in asked.items()}
+    return [
+        Check(name=name, find=partial(_all_awaited, mine, joined)) for name, mine in answers.items()
+    ]
+
+
+def _all_awaited(
+    answers: Sequence[Future[Returned]], joined: Callable[[Sequence[CheckFinding]], CheckFinding]
+) -> CheckFinding:
+    return joined([_awaited(answer) for answer in answers])
+
+
+def _awaited(answer: Future[Returned]) -> CheckFinding:
+    returned = answer.result()
+    if returned.how != DONE:
+        return CheckFinding(outcome=ERROR, reason=f"{returned.how}: {returned.reason}")
+    return CheckFinding(**returned.document)
+
+
+def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The child's side of a check."""
+    module, _, name = item["find"].partition(":")
+    found = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
+    effort = CheckOptions(**{**item["effort"], "seeds": tuple(item["effort"]["seeds"])})
+    finding: CheckFinding = found(**item["arguments"], effort=effort)
+    return vars(finding)
+
+
+def main() -> None:
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    serve(find_out)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)

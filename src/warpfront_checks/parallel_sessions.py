@@ -1,0 +1,179 @@
+"""Sessions side by side, each in a process of its own: forks of one process that imported torch,
+which takes longer than many a session. Edge.
+
+A session that crashes costs itself only. A process that could not be a fork (a driver was touched
+before) starts its session anew, and whoever is without an ending here is run alone by the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from signal import ITIMER_REAL, SIGALRM, SIGKILL, setitimer, signal
+from typing import Any, NoReturn
+
+from warpfront_checks.check_options import CHECK_SESSIONS
+from warpfront_checks.forks import fork
+from warpfront_checks.forkserver import open_nursery
+from warpfront_checks.results import PROGRESS
+
+ENDINGS = "endings.json"
+# What most sessions import, before any of them; of GPUs nothing that may ask a driver.
+_IMPORTED: Mapping[str, tuple[str, ...]] = {"cpu": ("torch", "torch._dynamo")}
+_PLAINLY = ("torch",)
+# More would only wait for one device, and each holds a context there. A Gaudi is one process's own.
+_ON_A_DEVICE, _ON_A_GAUDI = 6, 1
+_SESSION_BYTES = 2 * 2**30
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_DIE_WITH_PARENT = 1
+_PROGRESS_SECONDS = 30.0
+
+
+def run_side_by_side(
+    sessions: Sequence[str],
+    run: Callable[[str], int],
+    alone: Sequence[str],
+    *,
+    device: str,
+    results: Path | None = None,
+    import_module: Callable[[str], object] = importlib.import_module,
+) -> dict[str, int]:
+    """Each session's exit code; a signal's number, negative, where it crashed. `alone` are the
+    options with which this module's package runs one session. With the folder of their `results`,
+    a line of counts every 30 s.
+    """
+    row = CHECK_SESSIONS
+    waiting = sorted(sessions, key=lambda name: (row[name].last, -row[name].seconds))
+    cores = len(os.sched_getaffinity(0))
+    most = places(cores, _memory_bytes(), device)
+    running: dict[int, tuple[str, float]] = {}
+    codes: dict[str, int] = {}
+
+    def begin(name: str) -> None:
+        # Another device computes, and the threads of its references would wait for each other.
+        every = CHECK_SESSIONS[name].threaded and device == "cpu"
+        threads = cores if every else max(1, cores // most)
+        raising = device == "cuda" and name != "load"
+        running[_fork(name, run, alone, threads, raising=raising)] = (name, time.monotonic())
+
+    if "load" in waiting:
+        # It times and judges the import of torch, so it begins without.
+        waiting.remove("load")
+        begin("load")
+    for name in _IMPORTED.get(device, _PLAINLY):
+        with contextlib.suppress(Exception):  # whoever needs it meets the same, and says so
+            import_module(name)
+
+    def counts(folder: Path) -> str:
+        return progress(folder, sessions, tuple(codes), [name for name, _ in running.values()])
+
+    with _telling(results, counts):
+        while waiting or running:
+            while waiting and len(running) < most and not (running and row[waiting[0]].last):
+                begin(waiting.pop(0))
+            pid, status, used = os.wait4(-1, 0)
+            if pid in running:
+                name, began = running.pop(pid)
+                codes[name] = os.waitstatus_to_exitcode(status)
+                _say(name, codes[name], time.monotonic() - began, used)
+    return codes
+
+
+@contextlib.contextmanager
+def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[None]:
+    """Print `counts` every 30 s. A fork inherits no timer, so no session is interrupted by it."""
+    if results is None:
+        yield
+        return
+
+    def tell(*_: object) -> None:
+        with contextlib.suppress(RuntimeError):  # another line is being written: next time
+            sys.stdout.write(f"{counts(results)}\n")
+            sys.stdout.flush()
+
+    handler = signal(SIGALRM, tell)
+    timer = setitimer(ITIMER_REAL, _PROGRESS_SECONDS, _PROGRESS_SECONDS)
+    try:
+        yield
+    finally:
+        setitimer(ITIMER_REAL, *timer)
+        signal(SIGALRM, handler)
+
+
+def progress(
+    results: Path, sessions: Sequence[str], ended: Sequence[str], running: Sequence[str]
+) -> str:
+    """Count sessions that ended, and checks that were made of those planned so far."""
+    made = planned = 0
+    for name in sessions:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            document = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
+            made, planned = made + len(document["checks"]), planned + len(document["planned"])
+    counts = f"{len(ended)}/{len(sessions)} sessions ended, {made}/{planned} checks made"
+    return f"{PROGRESS}{counts}; {', '.join(running)}"
+
+
+def places(cores: int, memory_bytes: int, device: str) -> int:
+    """How many sessions at once: a core each, what memory holds, and few or one on a device."""
+    most = {"cpu": cores, "hpu": _ON_A_GAUDI}.get(device, min(cores, _ON_A_DEVICE))
+    return max(1, min(most, memory_bytes // _SESSION_BYTES))
+
+
+def _fork(
+    name: str, run: Callable[[str], int], alone: Sequence[str], threads: int, *, raising: bool
+) -> int:
+    def session() -> int:
+        _die_with_parent()
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and _unusable(torch):
+            _begin_anew(name, alone)
+        if torch is not None and raising:
+            open_nursery()
+        with contextlib.suppress(Exception):  # of a torch that cannot: the session says what it is
+            torch.set_num_threads(threads)
+        return run(name)
+
+    return fork(session)
+
+
+def _unusable(torch: Any) -> bool:
+    """Whether the parent touched a driver, which no fork of it can use."""
+    forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
+    return bool(forked and forked())
+
+
+def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:
+    argv = [sys.executable, "-m", "warpfront_checks", name, *alone]
+    os.execv(sys.executable, argv)  # noqa: S606 - this Python, without a shell
+
+
+def _die_with_parent() -> None:
+    """No session goes on writing when the one that answers for it is gone."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(SIGKILL), 0, 0, 0)
+
+
+def _memory_bytes() -> int:
+    """What this process may use: its group's limit, or the machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _MEMORY_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            return min(machine, int(Path(path).read_text(encoding="ascii")))
+    return machine
+
+
+def _say(name: str, code: int, seconds: float, used: Any) -> None:
+    """What a session took: its log's last line."""
+    computed = used.ru_utime + used.ru_stime
+    sys.stdout.write(
+        f"{name}: ended with {code} after {seconds:.1f} s, {computed:.1f} s of them computing,"
+        f" {used.ru_maxrss / 2**20:.2f} GiB\n"
+    )
+    sys.stdout.flush()

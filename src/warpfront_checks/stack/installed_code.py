@@ -1,0 +1,241 @@
+"""The compiled code of all that an image installs: libraries that it needs, and the numpy it was
+built for. The `load` session has these checks in every image, with `smoke:` or without.
+
+numpy's ABI is tried by imports, in a process for each distribution: what an extension compares is a
+constant in its code, and no field of a file names it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import mmap
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.compiling.programs import ran
+from warpfront_checks.guard.policy import normalized
+from warpfront_checks.results import UNDETERMINED, CheckFinding, failed, judged, passed
+from warpfront_checks.stack.descriptions import optional_files
+from warpfront_checks.stack.elf_symbols import (
+    UNREADABLE,
+    dynamic_of,
+    is_elf,
+    is_shared_object,
+    lacking_libraries,
+    loader_paths,
+)
+
+SECONDS = 120.0
+SIDE_BY_SIDE = 4
+_SHOWN = 6
+_NAMES_NUMPY = re.compile(rb"numpy\.(_?core|dtype size changed)")
+# numpy's own sentences, and Cython's of a structure that has another size.
+_OTHER_NUMPY = re.compile(
+    r"numpy\.\w+ size changed|compiled using NumPy|numpy\._?core\.\w+ failed to import"
+    r"|_ARRAY_API not found|compiled against (ABI|API) version"
+)
+_IMPORTS = """
+import importlib, json, sys
+for name in json.load(sys.stdin):
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        print("\\n" + json.dumps(["failed", name, f"{type(error).__name__}: {error}"[:500]]))
+print("\\n" + json.dumps(["ended", "", ""]))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """A distribution and what importing its extensions came to: `wrong` names those that were
+    built for another numpy, `unknown` is why it could not be found out.
+    """
+
+    name: str
+    wrong: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
+    """The installed distributions with these names, each once."""
+    wanted = {normalized(name) for name in names}
+    found: dict[str, Distribution] = {}
+    for one in importlib.metadata.distributions():
+        name = normalized(one.metadata["Name"] or "")
+        if name in wanted:
+            found.setdefault(name, one)
+    return tuple(found.values())
+
+
+def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+    """The distributions beyond torch's own stack and all that it requires. What torch loads is
+    checked by importing it and computing with it; its toolkit has plug-ins for networks and file
+    systems (nvshmem, cufile) that no image of ours serves.
+    """
+    requires = {
+        normalized(one.metadata["Name"] or ""): one.requires or ()
+        for one in importlib.metadata.distributions()
+    }
+    pending, seen = [normalized(one) for one in ("torch", *stack)], set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            lines = (re.match(r"[A-Za-z0-9._-]+", one) for one in requires.get(name, ()))
+            pending += [normalized(match[0]) for match in lines if match]
+    return frozenset(normalized(name) for name in names) - seen
+
+
+def find_lacking_libraries(
+    names: Collection[str], vendor: str, smoke: Iterable[Mapping[str, Any]] = ()
+) -> CheckFinding:
+    """Every library that a compiled file needs is somewhere where the loader looks for it."""
+    wanted = {normalized(name) for name in names}
+    every: dict[Path, str] = {}
+    unlisted = []
+    for one in importlib.metadata.distributions():
+        name = one.metadata["Name"] or ""
+        own = f"{name} {one.version}" if normalized(name) in wanted else ""
+        every |= dict.fromkeys(_compiled_files(one), own)
+        unlisted += [name] if own and one.files is None else []
+    files = {path: own for path, own in every.items() if own}
+    lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
+    wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
+    details = {"lacking": {str(path): list(found) for path, found in lacking.items()}}
+    doubts = [f"no RECORD lists the files of {_listed(unlisted)}"] if unlisted else []
+    damaged = [path.name for path in files if dynamic_of(path).machine == UNREADABLE]
+    doubts += [f"no loader could read {_listed(damaged)}"] if damaged else []
+    if doubts and not wrong:
+        return CheckFinding(outcome=UNDETERMINED, reason=f"not known: {'; '.join(doubts)}")
+    said = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
+    return judged(wrong, said, **details)
+
+
+def find_other_numpy(names: Collection[str]) -> CheckFinding:
+    """No extension was built for another numpy than the one that is installed."""
+    numpy = importlib.metadata.version("numpy")
+    asked = {one: modules for one in distributions_of(names) if (modules := _to_import(one))}
+    with ThreadPoolExecutor(min(SIDE_BY_SIDE, os.cpu_count() or 1)) as pool:
+        tried = list(pool.map(_try_imports, asked, asked.values()))
+    wrong = [
+        f"{one.name}: {other_numpy(one.wrong[0], one.name, numpy)}" for one in tried if one.wrong
+    ]
+    unknown = [f"{one.name}: {one.unknown}" for one in tried if one.unknown]
+    if wrong:
+        return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in tried})
+    if unknown:
+        return CheckFinding(outcome=UNDETERMINED, reason="not known: " + "; ".join(unknown))
+    if not tried:
+        return passed("nothing to try: no distribution beyond torch's has code that names numpy")
+    return passed(f"{len(tried)} distributions beside numpy {numpy}")
+
+
+def other_numpy(error: str, package: str, numpy: str) -> str:
+    """What an error of an import says of numpy and how to get out of it; "" if nothing."""
+    if not _OTHER_NUMPY.search(error):
+        return ""
+    name = package.partition(" ")[0]
+    if numpy.startswith(("0.", "1.")):
+        way = f"a newer one than {numpy}: take that numpy, or an older {name}"
+    else:
+        way = f"1.x, not {numpy}: take numpy<2, or a newer {name}"
+    return f"built for another numpy, {way} ({error})"
+
+
+def _try_imports(one: Distribution, modules: tuple[str, ...]) -> _Tried:
+    name = f"{one.metadata['Name']} {one.version}"
+    argv, given = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        ended = ran(argv, seconds=SECONDS, cwd=Path(folder), given=given)
+    told = [*_told(ended.output)]
+    wrong = tuple(f"{module}: {said}" for kind, module, said in told if _OTHER_NUMPY.search(said))
+    # numpy prints its own sentence where a C extension goes on without it.
+    if not wrong and (line := _OTHER_NUMPY.search(ended.output)):
+        wrong = (line.group(0),)
+    if wrong or any(kind == "ended" for kind, _, _ in told):
+        return _Tried(name=name, wrong=wrong)
+    if ended.returncode is None:
+        return _Tried(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
+    return _Tried(name=name, unknown=f"its import ended the process with {ended.returncode}")
+
+
+def _told(output: str) -> Iterator[tuple[str, str, str]]:
+    for line in output.splitlines():
+        try:
+            kind, module, said = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        yield str(kind), str(module), str(said)
+
+
+def _to_import(one: Distribution) -> tuple[str, ...]:
+    """The extension modules of a distribution that name numpy; its packages, where it is for one
+    platform, demands numpy, and no file of it names numpy.
+    """
+    if normalized(one.metadata["Name"]) == "numpy":
+        return ()
+    named = {str(file): file for file in one.files or ()}
+    found = [
+        module
+        for name, file in named.items()
+        if (module := _module(name)) and _names_numpy(Path(str(one.locate_file(file))))
+    ]
+    if found or not _demands_numpy(one.requires or ()) or not _is_for_one_platform(one):
+        return tuple(found)
+    packages = (re.fullmatch(r"(\w+)(/__init__)?\.py", name) for name in named)
+    return tuple(match[1] for match in packages if match)
+
+
+def _module(name: str) -> str:
+    """`a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
+    suffix = next((one for one in EXTENSION_SUFFIXES if name.endswith(one)), "")
+    module = name.removesuffix(suffix).replace("/", ".")
+    return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""
+
+
+def _names_numpy(path: Path) -> bool:
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _NAMES_NUMPY.search(data) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _demands_numpy(requires: Iterable[str]) -> bool:
+    return any(re.match(r"numpy\b(?![-.\w])", one) and "extra" not in one for one in requires)
+
+
+def _is_for_one_platform(one: Distribution) -> bool:
+    return "root-is-purelib: false" in (one.read_text("WHEEL") or "").lower()
+
+
+def _compiled_files(one: Distribution) -> Iterator[Path]:
+    """Its libraries, and its programs, whose names have no suffix."""
+    for file in one.files or ():
+        path = Path(str(one.locate_file(file)))
+        if (is_shared_object(file.name) or not file.suffix) and is_elf(path):
+            yield path.resolve()
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join([*names][:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def told_of_numpy(error: str, told: Mapping[str, object]) -> str:
+    """The way out for a module whose import failed, if numpy is why; else the error itself."""
+    try:
+        numpy = importlib.metadata.version("numpy")
+    except importlib.metadata.PackageNotFoundError:
+        return error
+    return other_numpy(error, str(told.get("distribution") or "package"), numpy) or error

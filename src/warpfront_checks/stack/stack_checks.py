@@ -1,0 +1,421 @@
+"""The `stack` session: what somebody else's packages do in an image. Imports and commands run in
+child processes as their users would start them, without network, each within its time.
+
+An import that works proves little: LMCache without its C++ operations runs in Python, bitsandbytes
+without its library fails at the first call. So what is compiled has to be in the process, and
+nothing may say that it was left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import os
+import re
+import secrets
+import site
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.claims import Claims
+from warpfront_checks.compiling.programs import Ended, ran
+from warpfront_checks.guarded import check_guard
+from warpfront_checks.results import (
+    ERROR,
+    PASSED,
+    Check,
+    CheckFinding,
+    Recorder,
+    failed,
+    passed,
+    unavailable,
+)
+from warpfront_checks.stack.descriptions import (
+    Description,
+    description,
+    optional_files,
+)
+from warpfront_checks.stack.installed_code import told_of_numpy
+from warpfront_checks.stack.starts import nothing_starts
+
+SECONDS = 300.0
+GRACE_SECONDS = 5.0
+"""What a process that one began may take to end when its parent has."""
+
+_SOURCE = Path(__file__).resolve().parents[4]
+_IMPORTING = Path(__file__).with_name("importing.py")
+_TAIL_CHARACTERS = 1500
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportReport:
+    """What a process that imported modules left: `said` is its document, `ended` how it ended."""
+
+    said: Mapping[str, Any]
+    ended: Ended
+
+    @property
+    def imports(self) -> Mapping[str, Mapping[str, Any]]:
+        found: Mapping[str, Mapping[str, Any]] = self.said.get("imports", {})
+        return found
+
+    @property
+    def ending(self) -> str:
+        """Why there is no more of it; "" where it came to its end."""
+        if self.said.get("finished"):
+            return outlived(self.ended)
+        doing = f" {self.said['doing']}" if self.said.get("doing") else ""
+        if self.ended.returncode is None:
+            return f"stopped after {self.ended.seconds:.0f} s{doing}"
+        return f"the process ended with {self.ended.returncode}{doing}: {tail(self.ended.output)}"
+
+
+def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
+    """Every entry of `smoke:`, then what they may have done to torch, and to this session."""
+    before, folder = _others(recorder), [Path(one) for one in site.getsitepackages()]
+    meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
+    told: list[tuple[str, ImportReport]] = []
+    checks: list[Check] = []
+    for entry in claims.smoke:
+        checks += checks_of(entry, claims, told)
+    checks += [
+        Check(name="devices", find=lambda: same_devices(told)),
+        Check(name="torch is still sealed", find=lambda: same_torch(claims, told)),
+        Check(name="what begins with Python", find=lambda: nothing_starts(folder, meant)),
+        Check(name="results are ours", find=lambda: same_results(recorder, before)),
+    ]
+    recorder.run(checks)
+
+
+def _others(recorder: Recorder) -> dict[Path, bytes]:
+    """What lies beside the results file. The other sessions have ended: this one runs last."""
+    paths = [path for path in recorder.path.parent.iterdir() if path.is_file()]
+    return {path: path.read_bytes() for path in paths if path != recorder.path}
+
+
+def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFinding:
+    """Nothing that ran here wrote into the results; what did is undone."""
+    after = _others(recorder)
+    changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+    for path in changed:
+        path.unlink(missing_ok=True)
+        if path in before:
+            path.write_bytes(before[path])
+    changed |= set() if recorder.is_ours() else {recorder.path}
+    if changed:
+        names = ", ".join(sorted(path.name for path in changed))
+        return failed(f"somebody else wrote {names}")
+    return passed(f"{len(before)} files beside it as they were")
+
+
+def checks_of(
+    entry: Mapping[str, Any], claims: Claims, told: list[tuple[str, ImportReport]]
+) -> Iterator[Check]:
+    """The checks of one entry; what its processes say is added to `told` when they run."""
+    name = str(entry["name"])
+    if entry.get("needs") == "device" and claims.device == "cpu":
+        reason = "needs a device, and this image is for the CPU"
+        yield Check(name=name, find=lambda: unavailable(reason))
+        return
+    if entry.get("uses"):
+        yield from _described(str(entry["uses"]), claims, told)
+    if entry.get("imports"):
+        modules = tuple(map(str, entry["imports"]))
+        say = _once(name, told, lambda: imported(modules, diagnose=claims))
+        yield Check(name=f"{name}: imports", find=lambda: all_imported(say()))
+        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
+    if entry.get("run"):
+        yield Check(name=f"{name}: runs", find=lambda: command(entry))
+
+
+def _described(name: str, claims: Claims, told: list[tuple[str, ImportReport]]) -> Iterator[Check]:
+    known = description(name, vendor=claims.vendor, version=_installed(name))
+    if known.not_for:
+        yield Check(name=name, find=lambda: unavailable(known.not_for))
+        return
+    attributes = tuple(sign.attribute for sign in known.signs if sign.attribute)
+    # Nothing is known of this version on this vendor's devices: as if nobody described it.
+    nothing = not (known.compiled or known.signs or known.computes)
+    say = _once(
+        name,
+        told,
+        lambda: imported(
+            known.imports,
+            compiled=known.compiled,
+            attributes=attributes,
+            diagnose=claims if nothing else None,
+        ),
+    )
+    yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), known))
+    if nothing:
+        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
+        return
+    if known.compiled:
+        yield Check(name=f"{name}: compiled", find=lambda: all_compiled(say()))
+    yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), known))
+    if known.computes:
+        yield Check(name=f"{name}: computes", find=lambda: computed(known))
+
+
+def _once(
+    name: str, told: list[tuple[str, ImportReport]], act: Callable[[], ImportReport]
+) -> Callable[[], ImportReport]:
+    """One process for all checks that ask what it said."""
+
+    @functools.cache
+    def say() -> ImportReport:
+        found = act()
+        told.append((name, found))
+        return found
+
+    return say
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def imported(
+    modules: tuple[str, ...],
+    *,
+    compiled: tuple[str, ...] = (),
+    attributes: tuple[str, ...] = (),
+    diagnose: Claims | None = None,
+    seconds: float = SECONDS,
+) -> ImportReport:
+    """What a process that imports these says of them; with claims it diagnoses every extension."""
+    wanted = {
+        "imports": list(modules),
+        "compiled": list(compiled),
+        "attributes": list(attributes),
+        "diagnose": diagnose is not None,
+        "vendor": diagnose.vendor if diagnose else "",
+        "optional": optional_files(diagnose.vendor, diagnose.smoke) if diagnose else (),
+        "word": secrets.token_hex(),
+    }
+    with tempfile.TemporaryFile() as answer:
+        argv = [sys.executable, str(_IMPORTING), str(answer.fileno())]
+        given, hears = json.dumps(wanted).encode(), (answer.fileno(),)
+        ended = _ran(argv, seconds=seconds, given=given, hears=hears)
+        said = _read_report(answer.read(), wanted["word"])
+    return ImportReport(said=said, ended=ended)
+
+
+def _read_report(data: bytes, word: object) -> dict[str, Any]:
+    """Nothing where somebody else wrote in its place, who does not know its word."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and found.get("word") == word else {}
+
+
+def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
+    """A program of an image's user, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return ran(
+            argv,
+            seconds=seconds,
+            cwd=Path(folder),
+            environment=users_environment(),
+            grace_seconds=GRACE_SECONDS,
+            **given,
+        )
+
+
+def outlived(ended: Ended) -> str:
+    """Which processes went on when their parent had ended; "" for none."""
+    count = len(ended.left)
+    many = "process" if count == 1 else "processes"
+    return f"{count} {many} outlived it: {'; '.join(ended.left[:_SHOWN])}" if count else ""
+
+
+def users_environment() -> dict[str, str]:
+    """The image's own, without the folder by which this session finds itself."""
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return {"PYTHONPATH": os.pathsep.join(one for one in entries if one != str(_SOURCE))}
+
+
+def all_imported(told: ImportReport, known: Description | None = None) -> CheckFinding:
+    """Each module came, and from where."""
+    details: dict[str, object] = {"modules": told.imports}
+    if known is not None:
+        details |= {"read": known.read, "of": known.of, "sources": list(known.sources)}
+    wrong = {name: one["error"] for name, one in told.imports.items() if one.get("error")}
+    if wrong:
+        name, error = next(iter(wrong.items()))
+        more = f"; {told.ending}" if told.ending else ""
+        advice = told_of_numpy(error, told.imports[name])
+        return failed(f"import {name}: {advice}{more}", output=tail(told.ended.output), **details)
+    if told.ended.left:
+        return failed(outlived(told.ended), **details)
+    if told.ending and not told.said.get("imported"):
+        return CheckFinding(outcome=ERROR, reason=told.ending, details=details)
+    said = (f"{name} {one['version'] or '(no wheel)'}" for name, one in told.imports.items())
+    return passed(", ".join(said), **details)
+
+
+def all_compiled(told: ImportReport) -> CheckFinding:
+    """What has to be compiled is in the process."""
+    if told.ending or not told.said.get("compiled"):
+        return failed(f"not known: {told.ending or 'nothing was said'}")
+    found: Mapping[str, Mapping[str, Any]] = told.said["compiled"]
+    wrong = [f"{name}: {why_not(one)}" for name, one in found.items() if one.get("error")]
+    if wrong:
+        return failed("; ".join(wrong), compiled=found)
+    files = [Path(file).name for one in found.values() for file in one["loaded"]]
+    return passed(", ".join(files), compiled=found)
+
+
+def why_not(said: Mapping[str, Any]) -> str:
+    """Why compiled code is not there, as exactly as its file tells."""
+    if said.get("libraries"):
+        return f"lacks {', '.join(said['libraries'])}"
+    if said.get("symbols"):
+        symbols = said["symbols"]
+        more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
+        listed = f"{'; '.join(symbols[:_SHOWN])}{more}"
+        return f"lacks symbols (built against another torch?): {listed}"
+    none = " (its wheel brings no such file)" if said.get("file", "") is None else ""
+    return f"{said.get('said') or said['error']}{none}"
+
+
+def extensions_load(told: ImportReport) -> CheckFinding:
+    """Of a package without a description: every extension that it brings for this Python loads, and
+    the libraries that its plug-ins need are there. What runs without one takes a way around it.
+    """
+    lost = [name for name, one in told.imports.items() if one.get("error")]
+    if told.ending or lost or "extensions" not in told.said:
+        why = told.ending or (f"{lost[0]} was not imported" if lost else "nothing was said")
+        return failed(f"not known: {why}")
+    found = told.said["extensions"]
+    wrong = [
+        f"{Path(file).name}: {why_not({**one, 'error': one['said']})}"
+        for file, one in found["lacking"].items()
+        if one["said"]
+    ]
+    wrong += [
+        f"{Path(file).name}: lacks {', '.join(names)}"
+        for file, names in found["unserved"].items()
+        if file not in found["lacking"]
+    ]
+    if wrong:
+        return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=found)
+    return passed(f"{len(found['loaded'])} compiled files in the process", extensions=found)
+
+
+def no_fallback(told: ImportReport, known: Description) -> CheckFinding:
+    """Nothing that the import printed, and no object in its place, says that a slower or emptier
+    way was taken.
+    """
+    lost = [name for name, one in told.imports.items() if one.get("error")]
+    if told.ending or lost:
+        return failed(f"not known: {told.ending or f'{lost[0]} was not imported'}")
+    attributes = told.said.get("attributes", {})
+    for sign in known.signs:
+        line = re.search(sign.log, told.ended.output) if sign.log else None
+        if line:
+            return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
+        found = attributes.get(sign.attribute, {})
+        if sign.type and re.fullmatch(sign.type, str(found.get("type", ""))):
+            reason = f"{sign.attribute} is a {found['type']}"
+            return failed(f"a fallback was taken: {sign.means} ({reason})", found=found)
+        if sign.value and re.fullmatch(sign.value, str(found.get("value", ""))):
+            reason = f"{sign.attribute} is {found['value']}"
+            return failed(f"a fallback was taken: {sign.means} ({reason})", found=found)
+    looked = len(known.signs)
+    return passed(f"none of {looked} known signs", attributes=attributes, of=known.of)
+
+
+def computed(known: Description) -> CheckFinding:
+    """A small computation with it, and where it says that was done: by its last line, after which
+    it comes to its end. What an import prints is before that.
+    """
+    word = secrets.token_hex()
+    program = f"{known.computes}\nprint({word!r})\n"
+    ended = _ran([sys.executable, "-"], seconds=SECONDS, given=program.encode())
+    lines = ended.output.splitlines()
+    finding = _judged(
+        replace(ended, output="\n".join(lines[: lines.index(word)][-1:]))
+        if word in lines
+        else ended,
+        exit_code=0,
+        prints=known.prints,
+        seconds=SECONDS,
+    )
+    if finding.outcome == PASSED and word not in lines:
+        return failed("it ended with 0 before its end", **finding.details)
+    return finding
+
+
+def command(entry: Mapping[str, Any]) -> CheckFinding:
+    """A declared command, as somebody would type it in the image."""
+    seconds = float(entry.get("seconds", SECONDS))
+    ended = _ran([str(word) for word in entry["run"]], seconds=seconds)
+    return _judged(
+        ended, exit_code=int(entry.get("exit", 0)), prints=entry.get("prints", ""), seconds=seconds
+    )
+
+
+def _judged(ended: Ended, *, exit_code: int, prints: str, seconds: float) -> CheckFinding:
+    details: dict[str, object] = {"output": tail(ended.output), "seconds": round(ended.seconds, 2)}
+    if ended.missing:
+        return failed(f"{ended.argv[0]}: not in the image", **details)
+    if ended.returncode is None:
+        return failed(f"stopped after {seconds:g} s", **details)
+    if ended.returncode != exit_code:
+        last = tail(ended.output).splitlines()[-1:] or ["it printed nothing"]
+        return failed(f"exit {ended.returncode}, not {exit_code}: {last[0]}", **details)
+    if ended.left:
+        return failed(outlived(ended), **details)
+    if prints and not re.search(prints, ended.output, re.MULTILINE):
+        return failed(f"it printed nothing that matches {prints!r}", **details)
+    return passed(f"exit {ended.returncode}", **details)
+
+
+def same_devices(told: list[tuple[str, ImportReport]]) -> CheckFinding:
+    """Nothing that was imported hides devices from torch, or shows others."""
+    counts = {}
+    for name, one in told:
+        before, after = one.said.get("torch before"), one.said.get("torch after")
+        if not before or not after:
+            continue
+        if before["devices"] != after["devices"]:
+            reason = f"torch sees {before['devices']} before it and {after['devices']} after it"
+            return failed(f"{name}: {reason}")
+        counts[name] = after["devices"]
+    if len({json.dumps(one, sort_keys=True) for one in counts.values()}) > 1:
+        return failed("torch saw other devices in other processes", counts=counts)
+    return passed(f"the same in {len(counts)} processes", counts=counts)
+
+
+def same_torch(claims: Claims, told: list[tuple[str, ImportReport]]) -> CheckFinding:
+    """Every process used the torch that is claimed, and it is as it was sealed."""
+    wrong = []
+    for name, one in told:
+        for moment in ("torch before", "torch after"):
+            found = one.said.get(moment, {})
+            wanted = claims.versions.get("torch", found.get("version"))
+            if found and found["version"] != wanted:
+                wrong.append(f"{name}: torch is {found['version']} from {found['file']}")
+            if found.get("swapped"):
+                wrong.append(f"{name}: another module is in the place of torch")
+    if wrong:
+        return failed("; ".join(dict.fromkeys(wrong)))
+    if claims.guard is None:
+        return passed(f"in {len(told)} processes; no guard is claimed")
+    return check_guard(claims.guard)
+
+
+def tail(text: str) -> str:
+    return text.strip()[-_TAIL_CHARACTERS:]

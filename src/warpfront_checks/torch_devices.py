@@ -1,0 +1,268 @@
+"""What torch was built for and what devices it sees: two separate facts, and no judgement.
+
+What the machine has without torch is `hardware`'s to say, whether a claimed device
+is here `presence`'s.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.hardware.gaudi_devices import gaudi_arch
+from warpfront_checks.hardware.intel_devices import intel_arch
+from warpfront_checks.hardware.values import device_table, gfx_family
+
+# Which of these is set decides what torch sees; ROCR_ is applied first, HIP_ indexes into what is
+# left.
+VISIBILITY_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "HABANA_VISIBLE_DEVICES",
+    "HABANA_VISIBLE_MODULES",
+    "ZE_AFFINITY_MASK",
+    "ONEAPI_DEVICE_SELECTOR",
+)
+# What changes what torch and the libraries under it compute, and how fast, by its first letters.
+TELLING = re.compile(
+    "AITER|CUBLAS|CUDA|ENABLE_|FLASH_ATTENTION|GPU_MAX_HW_QUEUES|HABANA|HIP|HL_|HSA|KMP_"
+    "|LD_AUDIT|LD_LIBRARY_PATH|LD_PRELOAD|MIOPEN|MIRAGE|MKL|NCCL|NVIDIA|NVTE|OMP_|ONEAPI|PT_|PYTORCH"
+    "|RCCL|ROC|SYCL|TORCH|TRITON|ZE_"
+)
+_SECRET = re.compile("AUTH|CREDENTIAL|KEY|PASSW|SECRET|TOKEN")
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+DEVICE_NODES = (
+    "/dev/nvidiactl",
+    "/dev/nvidia0",
+    "/dev/kfd",
+    "/dev/dri/renderD128",
+    "/dev/accel/accel0",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One device as torch reports it. `arch` is `sm_90`, `gfx942`, or empty where torch does not
+    say. `multiprocessors` of RDNA are pairs of compute units. `wave` is how many threads run in
+    step, 0 where neither torch nor the architecture says.
+    """
+
+    index: int
+    name: str
+    arch: str
+    memory_bytes: int
+    multiprocessors: int
+    wave: int = 0
+    cores: int = 0
+    capability: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFacts:
+    """`build` is what torch was compiled for (`cuda`, `rocm`, `xpu`, `hpu`, `cpu`); `devices` is
+    what is there now.
+
+    `obstacle` is torch's own words for why a build for a device sees none. `accelerator` is what
+    torch itself calls its current accelerator, a cross-check (torch 2.7 and newer).
+    """
+
+    build: str
+    devices: tuple[Device, ...]
+    obstacle: str
+    visibility: Mapping[str, str]
+    nodes: tuple[str, ...]
+    accelerator: str = ""
+
+    def evidence(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def read_facts(torch: Any) -> TorchFacts:
+    """Ask an imported torch. Never raises for a missing device: that is a fact, too."""
+    build = build_of(torch)
+    obstacle = ""
+    devices: tuple[Device, ...] = ()
+    if build in {"cuda", "rocm"}:
+        devices, obstacle = _cuda_devices(torch)
+    elif build == "hpu":
+        devices, obstacle = _hpu_devices(torch)
+    elif build == "xpu":
+        devices, obstacle = _xpu_devices(torch)
+    return TorchFacts(
+        build=build,
+        devices=devices,
+        obstacle=obstacle,
+        visibility={name: os.environ[name] for name in VISIBILITY_VARIABLES if name in os.environ},
+        nodes=tuple(node for node in DEVICE_NODES if Path(node).exists()),
+        accelerator=_current_accelerator(torch),
+    )
+
+
+def build_of(torch: Any) -> str:
+    """What torch was compiled for. A ROCm build also answers to `torch.cuda`, so `hip` is asked
+    first; `torch.hip` exists in no build, and device names are no evidence: some are empty.
+    """
+    if getattr(torch.version, "hip", None):
+        return "rocm"
+    if getattr(torch.version, "cuda", None):
+        return "cuda"
+    if getattr(torch.version, "xpu", None):
+        return "xpu"
+    if importlib.util.find_spec("habana_frameworks") is not None:
+        return "hpu"
+    return "cpu"
+
+
+def read_arch_list(torch: Any) -> tuple[str, ...]:
+    """The architectures torch was compiled for, read without a device.
+
+    `torch.cuda.get_arch_list()` answers nothing where no device is; the build's own flags
+    are always there.
+    """
+    if build_of(torch) == "xpu":
+        return tuple(torch.xpu.get_arch_list())
+    listed = tuple(torch.cuda.get_arch_list())
+    flags = getattr(torch._C, "_cuda_getArchFlags", None)  # noqa: SLF001 - no public reader works GPU-less
+    if listed or flags is None:
+        return listed
+    return tuple((flags() or "").split())
+
+
+def environment_of(torch: Any) -> dict[str, object]:
+    """What a results file says of where it was made: interpreter, torch, devices. No host names."""
+    facts = read_facts(torch)
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "torch_git": getattr(torch.version, "git_version", None),
+        "torch_version_cuda": getattr(torch.version, "cuda", None),
+        "torch_version_hip": getattr(torch.version, "hip", None),
+        "arch_list": list(read_arch_list(torch)),
+        "variables": telling_variables(os.environ),
+        **facts.evidence(),
+    }
+
+
+def telling_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says that decides about numbers or speed: a secret is masked, and so is
+    who logs in where.
+    """
+    return {
+        name: "***" if _SECRET.search(name) else _LOGIN.sub("***@", value)
+        for name, value in sorted(environ.items())
+        if TELLING.match(name)
+    }
+
+
+def _cuda_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
+    if not torch.cuda.is_available():
+        return (), _cuda_obstacle(torch)
+    return tuple(_cuda_device(torch, index) for index in range(torch.cuda.device_count())), ""
+
+
+def _cuda_obstacle(torch: Any) -> str:
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return "torch.cuda.is_available() is False"
+
+
+def _cuda_device(torch: Any, index: int) -> Device:
+    properties = torch.cuda.get_device_properties(index)
+    if getattr(torch.version, "hip", None):
+        arch = str(getattr(properties, "gcnArchName", "")).split(":")[0]
+    else:
+        arch = f"sm_{properties.major}{properties.minor}"
+    wave, lanes = _lanes(arch)
+    return Device(
+        index=index,
+        name=properties.name,
+        arch=arch,
+        memory_bytes=int(properties.total_memory),
+        multiprocessors=int(properties.multi_processor_count),
+        wave=int(getattr(properties, "warp_size", wave)),
+        cores=int(properties.multi_processor_count) * lanes,
+        capability=f"{properties.major}.{properties.minor}",
+    )
+
+
+def _lanes(arch: str) -> tuple[int, int]:
+    """(threads in step, fp32 lanes of what torch counts as a multiprocessor); 0 where unknown."""
+    table, family = device_table(), gfx_family(arch)
+    if not family:
+        nvidia = table["nvidia"]
+        return (nvidia["wave"], nvidia["lanes"].get(arch, 0)) if arch[:3] == "sm_" else (0, 0)
+    amd = table["amd"]
+    units = amd["units_per_multiprocessor"].get(family, 1)
+    return amd["wave"].get(family, 0), amd["lanes"].get(family, 0) * units
+
+
+def _current_accelerator(torch: Any) -> str:
+    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", None)
+    if current is None:
+        return ""
+    try:
+        found = current(check_available=True)
+    except TypeError:  # 2.6 has no such argument
+        found = current()
+    return str(found) if found is not None else ""
+
+
+def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
+    """Untested on real hardware: `torch.hpu` appears once habana_frameworks is imported."""
+    try:
+        importlib.import_module("habana_frameworks.torch.core")
+    except (ImportError, OSError, RuntimeError) as error:
+        return (), f"{type(error).__name__}: {error}"
+    if not torch.hpu.is_available():
+        return (), "torch.hpu.is_available() is False"
+    return tuple(
+        Device(
+            index=index,
+            name=torch.hpu.get_device_name(index),
+            arch=gaudi_arch(torch.hpu.get_device_name(index)),
+            memory_bytes=_hpu_memory(torch, index),
+            multiprocessors=0,
+        )
+        for index in range(torch.hpu.device_count())
+    ), ""
+
+
+def _hpu_memory(torch: Any, index: int) -> int:
+    """Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`."""
+    said = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
+    return int(said[1]) if said else 0
+
+
+def _xpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
+    """Untested on real hardware. torch leaves out a processor's GPU where a card is."""
+    if not torch.xpu.is_available():
+        return (), "torch.xpu.is_available() is False"
+    return tuple(_xpu_device(torch, index) for index in range(torch.xpu.device_count())), ""
+
+
+def _xpu_device(torch: Any, index: int) -> Device:
+    properties = torch.xpu.get_device_properties(index)
+    return Device(
+        index=index,
+        name=properties.name,
+        arch=intel_arch(int(getattr(properties, "architecture", 0))),
+        memory_bytes=int(properties.total_memory),
+        multiprocessors=int(properties.max_compute_units),
+        wave=max(getattr(properties, "sub_group_sizes", None) or [0]),
+    )
