@@ -64,7 +64,7 @@ class Room:
     @property
     def name(self) -> str:
         """`images/render`: the file below the package."""
-        return self.path.removeprefix("src/warpfront/").removesuffix(".py")
+        return self.path.removeprefix("src/").removeprefix("warpfront/").removesuffix(".py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

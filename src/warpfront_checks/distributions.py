@@ -38,7 +38,7 @@ _ROCM_PREFIXES = (
 )
 PIP_SECONDS = 120.0
 # Beside the mounted package in an image; not there in a checkout, where nox brings `packaging`.
-TOOLBOX = Path(__file__).resolve().parents[4] / "toolbox"
+TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path("/results")
 
 
@@ -33,7 +33,7 @@ def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) ->
     os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
     sys.argv = [
         "nox",
-        *("--noxfile", str(root / "src" / "warpfront" / "doors" / "sessions.py")),
+        *("--noxfile", str(root / "src" / "warpfront" / "cli" / "sessions.py")),
         *("--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
         *("--report", str(results / "nox.json"), "--sessions", *sessions),
         *("--", "--claims", str(root / "claims.json"), "--results", str(results)),

@@ -32,7 +32,7 @@ from warpfront.wheels.toolbox import toolbox_wheels
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"
-CHECKS = SOURCE / "inside" / "checks"
+CHECKS = ROOT / "src" / "warpfront_checks"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "images").glob("*.md")])
 MIB = 1 << 20
 
@@ -55,7 +55,7 @@ def count_families() -> int:
 
 
 def count_guard_files() -> int:
-    return len(list((SOURCE / "inside" / "guard").glob("*.py")))
+    return len(list((CHECKS / "guard").glob("*.py")))
 
 
 def count_guard_runs() -> int:

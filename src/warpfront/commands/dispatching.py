@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+import warpfront_checks
 from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
 from warpfront.ci.schedule import RunScope, Schedule, schedule
@@ -157,7 +158,7 @@ def _state(fingerprint: str, lock: WheelLock | None) -> CellState:
 
 
 def _checks_digest() -> str:
-    folder = Path(__file__).parents[2] / "inside"
+    folder = Path(warpfront_checks.__file__).parent
     files = {
         name: getattr(file, "identity", "")
         for name, file in read_tree(folder).items()

@@ -40,7 +40,7 @@ _START_BYTES = 4096
 _LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
-_DATA = Path(__file__).parents[2] / "data" / "page"
+_DATA = Path(__file__).parents[1] / "data" / "page"
 _PAGE_FILES = ("comparison.html.j2", "page.css")
 Given = Mapping[str, object]
 

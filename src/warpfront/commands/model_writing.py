@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import warpfront
+import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
 from warpfront.matrix.nearest import nearest
 from warpfront.port.model_tests import model_test_text
@@ -21,7 +22,7 @@ from warpfront_checks.architectures.roster import (
 _PACKAGE = Path(warpfront.__file__).parent
 _DATA = _PACKAGE / "data" / "model_test"
 _WRITTEN = b"Written by `warpfront models --write`"
-_OURS = _PACKAGE / "inside" / "checks" / "architectures"
+_OURS = Path(warpfront_checks.architectures.__file__).parent
 
 
 def model_types() -> tuple[frozenset[str], str]:

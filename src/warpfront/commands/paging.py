@@ -20,7 +20,7 @@ from warpfront.report.trends import Trend
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, append_text, read_text, write_text
 
-_DATA = Path(__file__).parents[2] / "data" / "page"
+_DATA = Path(__file__).parents[1] / "data" / "page"
 
 
 def write_page(

@@ -1,1 +1,1 @@
-"""What runs inside images: the checks, and the guard. Standard library, torch and numpy only."""
+"""The old place of `warpfront_checks`: kept for one release."""

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from types import ModuleType
 
+import warpfront
+import warpfront_checks
 from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
@@ -72,7 +75,7 @@ from warpfront_checks.hardware.device_errors import mishaps, read_health
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
-_PACKAGE = Path(__file__).parents[1]
+_MOUNTED = (warpfront, warpfront_checks)
 _RESULTS = "/results"
 # A whole verification with one of these proved nothing on the hardware.
 _NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
@@ -379,7 +382,7 @@ class Verifying:
             "where": [engine.name, *os.uname(), repr(access), *self.options.user_and_group],
             "toolbox": self.toolbox.name,
         }
-        key = attempt_key(_PACKAGE, parts)
+        key = attempt_key(map(_folder, _MOUNTED), parts)
         attempt = continue_attempt(self.folder, key, self.effort, self.target)
         proven = taken_over(self.folder, attempt, self.sessions)
         if proven:
@@ -448,7 +451,7 @@ def request_inside(
         image=built.image_id,
         command=("python3", f"{_INSIDE}/src/warpfront_checks/enter.py", *words),
         binds=(
-            Bind(source=_PACKAGE, target=f"{_INSIDE}/src/warpfront"),
+            *map(_package, _MOUNTED),
             Bind(source=toolbox, target=f"{_INSIDE}/toolbox"),
             Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
             Bind(source=folder / "results", target=_RESULTS, writable=True),
@@ -459,6 +462,15 @@ def request_inside(
         memory_bytes=MEMORY_BYTES,
         time_limit_seconds=TIME_LIMIT_SECONDS,
     )
+
+
+def _folder(package: ModuleType) -> Path:
+    return Path(package.__path__[0])
+
+
+def _package(package: ModuleType) -> Bind:
+    """Return the mount of an import package of ours."""
+    return Bind(source=_folder(package), target=f"{_INSIDE}/src/{package.__name__}")
 
 
 def with_labels_judged(

@@ -19,12 +19,12 @@ from warpfront.wheels.requirements import RequirementList, read_requirements
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
 from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront_checks import guard
 
 MATRIX_FILE = "matrix.yaml"
 IMAGES_FOLDER = "images"
 LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
-GUARD_FOLDER = Path("inside") / "guard"
 
 # Asks pip for its configuration, once, and only when something has to come from outside: the answer
 # takes longer than all the rest of a build that has nothing to do.
@@ -111,7 +111,7 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
 
 def read_guard() -> Mapping[str, str]:
     """The guard's own files, as they go into images: what is read here is what `load` runs."""
-    folder = Path(__file__).parents[1] / GUARD_FOLDER
+    folder = Path(guard.__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*.json")]
     return {path.name: read_text(path) or "" for path in sorted(files)}
 

@@ -240,7 +240,7 @@ def test_nox_gets_sessions_claims_and_options_and_its_folder_last(
     assert seen["argv"][-1] == "--quick"
     assert str(tmp_path / "claims.json") in seen["argv"][divided:]
     assert seen["argv"][seen["argv"].index("--together") + 1] == "load,golden"
-    ours = tmp_path / "src" / "warpfront" / "doors" / "sessions.py"
+    ours = tmp_path / "src" / "warpfront" / "cli" / "sessions.py"
     assert seen["argv"][seen["argv"].index("--noxfile") + 1] == str(ours)
     assert seen["path"][-2:] == [str(tmp_path / "src"), str(tmp_path / "toolbox")]
     assert str(Path(enter.__file__).parent) not in seen["path"]

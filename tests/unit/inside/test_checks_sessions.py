@@ -15,6 +15,7 @@ import pytest
 from nox import Session
 
 import warpfront
+import warpfront_checks
 from warpfront.cli import sessions
 from warpfront.cli.sessions import claims_for_target
 from warpfront_checks.results import write_json
@@ -22,9 +23,9 @@ from warpfront_checks.results import write_json
 PACKAGE = Path(warpfront.__file__).parent
 ROOT = PACKAGE.parents[1]
 SEEN_INSIDE = [
-    *sorted((PACKAGE / "inside" / "checks").glob("*.py")),
-    PACKAGE / "doors" / "sessions.py",
-    PACKAGE / "doors" / "__init__.py",
+    *sorted(Path(warpfront_checks.__file__).parent.glob("*.py")),
+    PACKAGE / "cli" / "sessions.py",
+    PACKAGE / "cli" / "__init__.py",
     PACKAGE / "__init__.py",
 ]
 
@@ -52,7 +53,9 @@ def test_what_runs_inside_parses_on_python_3_10(path: Path) -> None:
 def container(tmp_path: Path) -> Path:
     """The folders as they are mounted into an image, with a toolbox and a torch of our own."""
     root = tmp_path / "warpfront"
-    shutil.copytree(PACKAGE, root / "src" / "warpfront")
+    for package in (warpfront, warpfront_checks):
+        folder = Path(package.__file__).parent
+        shutil.copytree(folder, root / "src" / package.__name__)
     (root / "noxfile.py").write_text("import yaml_of_somebody  # a project's own, not for images")
     (root / "toolbox").symlink_to(Path(pytest.importorskip("nox").__file__).parents[1])
     site = tmp_path / "site"
@@ -67,7 +70,7 @@ def enter(root: Path, *sessions: str, **environment: str) -> subprocess.Complete
     """As in an image: an isolated Python whose only own package is torch."""
     script = (
         "import sys; from pathlib import Path; "
-        f"sys.path.insert(0, {str(root / 'src' / 'warpfront' / 'inside' / 'checks')!r}); "
+        f"sys.path.insert(0, {str(root / 'src' / 'warpfront_checks')!r}); "
         "import enter; results = Path(sys.argv.pop()); enter.main(sys.argv[1:], results=results)"
     )
     return subprocess.run(
@@ -90,7 +93,7 @@ def test_sessions_run_in_children_that_do_not_see_the_toolbox(container: Path) -
     folders = seen.read_text().splitlines()
     assert str(container / "src") in folders
     assert str(container / "toolbox") not in folders
-    assert str(container / "src" / "warpfront" / "inside" / "checks") not in folders
+    assert str(container / "src" / "warpfront_checks") not in folders
 
 
 @pytest.mark.process

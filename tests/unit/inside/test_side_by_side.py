@@ -250,7 +250,9 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     effort = CheckOptions(quick=True, seeds=(7, 8), run="x")
-    sent = json.loads(json.dumps({"find": "effort:tried", "effort": vars(effort), "arguments": {}}))
+    sent = json.loads(
+        json.dumps({"find": "check_options:tried", "effort": vars(effort), "arguments": {}})
+    )
     monkeypatch.setattr(
         "warpfront_checks.check_options.tried",
         lambda *, effort: failed(repr(effort)),

@@ -465,7 +465,8 @@ def compile_sources(
         for unit in compiling.read_units(asked):
             print(f"would compile {unit.path} for {asked.target}")
         return
-    found = compiling.compile_sources(workspace_here(), source, display, asked)
+    workspace = workspace_here()
+    found = compiling.compile_sources(workspace.matrix, workspace.folders, source, display, asked)
     _show_compilation(found, sarif, json=json)
     _raise_uncompiled(found)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
+import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
@@ -38,7 +39,7 @@ from warpfront.pipeline.within.containers import (
     result_in,
 )
 from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.workspace import AskSite, Folders, site_when_needed
 from warpfront.port.compile.job_document import SOURCE, Bounds, job_document
 from warpfront.port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged
 from warpfront.port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
@@ -54,7 +55,7 @@ from warpfront.system.trees import read_text as read_source
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.tools import install_tools
 
-_PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront", "/warpfront/job.json", "/results"
+_PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront_checks", "/warpfront/job.json", "/results"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LONGEST_SECONDS = 2 * 3600.0
 _START_SECONDS = 120.0
@@ -99,10 +100,9 @@ class _Place:
 
 
 def compile_sources(
-    workspace: Workspace, selection: Selection, watch: Watch, request: CompileRequest
+    matrix: Matrix, folders: Folders, selection: Selection, watch: Watch, request: CompileRequest
 ) -> Compilation:
-    """The sources of somebody's tree, compiled where the target's compiler is."""
-    matrix, folders = workspace.matrix, workspace.folders
+    """Compile the sources of a tree where the target's compiler is, with this machine's engine."""
     engine, site = connect(environment()), site_when_needed()
     return compile_tree(request, matrix, selection, folders, engine=engine, site=site, watch=watch)
 
@@ -363,7 +363,7 @@ class _Compiling:
                 *("--job", _JOB, "--results", _RESULTS),
             ),
             binds=(
-                Bind(source=Path(__file__).parents[2], target=_PACKAGE),
+                Bind(source=Path(warpfront_checks.__file__).parent, target=_PACKAGE),
                 Bind(source=self.folder.resolve() / "job.json", target=_JOB),
                 Bind(source=self.tree.root.resolve(), target=SOURCE),
                 Bind(source=self.folder.resolve() / "results", target=_RESULTS, writable=True),

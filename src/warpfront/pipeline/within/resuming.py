@@ -37,10 +37,11 @@ class Attempt:
     proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def attempt_key(package: Path, parts: Mapping[str, object]) -> str:
-    """Return the digest of `parts` and of the code that is mounted into the image."""
+def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
+    """Return the digest of `parts` and of the packages that are mounted into the image."""
     code = {
-        name: file.identity if isinstance(file, ImageFile) else file.reason
+        f"{package.name}/{name}": file.identity if isinstance(file, ImageFile) else file.reason
+        for package in packages
         for name, file in read_tree(package).items()
         if "__pycache__" not in name
     }
