@@ -317,7 +317,7 @@ def _keys(module: str, table: str) -> frozenset[str]:
 
 def _class_of(check: str) -> tuple[str, str] | None:
     """The module and the name of a class of hazards, if it is one."""
-    for path in sorted((CHECKS / "hazards").glob("*.py")):
+    for path in sorted((CHECKS / "edge_cases").glob("*.py")):
         module = f"edge_cases.{path.stem}"
         for table, node in _tables(module, "HazardClass"):
             named = next(k.value for k in node.keywords if k.arg == "name")
