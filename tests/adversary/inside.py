@@ -204,10 +204,11 @@ def verify(program: str, cwd: str, *, touched: bool) -> dict[str, Any]:
         return {"state": "gone", "findings": []}
     script = f"{program} verify --json" + ("" if touched else " --quick")
     code, text = run(script, user="0", cwd=cwd, environment={}, unset=())
-    start = text.find("[")
-    if code not in (0, 1) or start < 0:
+    # At the beginning of a line: a traceback has brackets, too, and its program ends with 1.
+    start = re.search(r"^\[", text, re.MULTILINE)
+    if code not in (0, 1) or start is None:
         return {"state": "gone", "findings": [text[-600:]]}
-    findings = json.JSONDecoder().raw_decode(text[start:])[0]
+    findings = json.JSONDecoder().raw_decode(text[start.start() :])[0]
     words = [f"{one['part']}: {one['subject']}: {one['text']}" for one in findings]
     return {"state": "findings" if code else "clean", "findings": words[:40]}
 

@@ -184,8 +184,9 @@ class _Spreading:
         folder = self._folder(load, node)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        names = ("matrix.yaml", "tasks.py", "pyproject.toml", IMAGES_FOLDER, "src", ".git")
-        for name in names:
+        # Copied, for a lock or a list that a link of the folder leads to is outside the project.
+        shutil.copytree(root / IMAGES_FOLDER, folder / IMAGES_FOLDER, symlinks=True)
+        for name in ("matrix.yaml", "tasks.py", "pyproject.toml", "src", ".git"):
             if (root / name).exists():
                 (folder / name).symlink_to(root / name)
         return folder

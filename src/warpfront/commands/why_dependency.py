@@ -52,7 +52,7 @@ def _asked(
         )
     asking = Asking(
         requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
-        roots=roots_of(chain, requirements),
+        roots=roots_of(chain, requirements, lock.wheels),
         python=cell.python,
         machine=cell.machine,
     )

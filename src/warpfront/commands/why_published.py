@@ -67,7 +67,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
         return found
     asking = Asking(
         requires=requires,
-        roots=roots_of(chain, requirements),
+        roots=roots_of(chain, requirements, lock.wheels),
         python=cell.python,
         machine=cell.machine,
     )

@@ -152,6 +152,18 @@ def test_a_source_of_a_requirements_file_is_a_root_with_its_extras(kept: Kept) -
     check_wheels((cell,), kept.lock, asked, kept.house)
 
 
+def test_a_folder_is_a_root_by_the_wheel_made_of_it_with_its_extras(kept: Kept) -> None:
+    kept.add("app", ["lib; extra=='more'"])
+    kept.add("lib")
+    kept.wheels[0] = dataclasses.replace(kept.wheels[0], source="./libs/app")
+    cell = dataclasses.replace(CELL, requirements=(), requirements_file="r.txt")
+    plain = Source(kind="folder", location="libs/app")
+    asked = {"r.txt": RequirementList(sources=(dataclasses.replace(plain, extras=("more",)),))}
+    check_wheels((cell,), kept.lock, asked, kept.house)
+    with pytest.raises(WheelError, match=r"lib 1\.0: the lock holds it, and no wheel's"):
+        check_wheels((cell,), kept.lock, {"r.txt": RequirementList(sources=(plain,))}, kept.house)
+
+
 def test_wheels_of_a_built_parent_may_be_absent(kept: Kept) -> None:
     kept.add("app", ["lib"])
     parents = LockedWheel(

@@ -12,6 +12,7 @@ from warpfront.commands import spreading
 from warpfront.matrix.nodes import BuildNode
 from warpfront.model import Failed
 from warpfront.pipeline.workspace import Folders
+from warpfront.system.confinement import inside_root
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
 
@@ -27,9 +28,13 @@ def test_a_failure_is_the_loads_own_only_where_its_engine_still_answers(
     tmp_path: Path, code: int, *, there: bool
 ) -> None:
     begun: list[Path] = []
+    lock = Path("images", "locks", "pylock.cell.toml")
+    (tmp_path / lock).parent.mkdir(parents=True)
+    (tmp_path / lock).touch()
 
     def child(command: Command) -> Completed:
         assert command.cwd is not None
+        assert inside_root(command.cwd / lock, command.cwd)
         begun.append(command.cwd)
         return Completed(command=command, returncode=code, stdout="", stderr="it broke")
 

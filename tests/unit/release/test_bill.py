@@ -98,7 +98,7 @@ def test_an_image_asks_for_its_parents_requirements_and_for_what_its_file_names(
     parent = a_cell(requirements=("numpy",))
     child = a_child(parent, requirements=("ninja",), requirements_file="r.txt")
     asked = RequirementList(requirements=("fastapi",))
-    assert roots_of((parent, child), {"r.txt": asked}) == (
+    assert roots_of((parent, child), {"r.txt": asked}, ()) == (
         "torch==2.13.0+cpu",
         "numpy",
         "ninja",

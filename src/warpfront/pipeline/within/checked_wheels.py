@@ -75,11 +75,10 @@ def _wrong_demands(
     """Demands that the lock does not meet, and locked wheels that nothing demands."""
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
-    sources = [wheel.name for wheel in lock.wheels if wheel.source]
     requires = {name: one.requires for name, one in own.items()}
     asking = Asking(
         requires=requires,
-        roots=(*roots_of(chain, requirements), *sources),
+        roots=roots_of(chain, requirements, lock.wheels),
         python=lock.python,
         machine=chain[-1].machine,
     )

@@ -53,7 +53,7 @@ def bill_for(known: Known) -> Bill:
         known.lock,
         _contents(known),
         known.built.base,
-        roots=roots_of(known.chain, known.requirements),
+        roots=roots_of(known.chain, known.requirements, known.lock.wheels),
         created=known.labels[CREATED],
         source=known.labels.get(SOURCE, ""),
     )

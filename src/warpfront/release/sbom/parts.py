@@ -18,7 +18,6 @@ from warpfront.model import (
     Patch,
     PatchedWheel,
     ResolvedBase,
-    Source,
     WheelLock,
 )
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
@@ -138,21 +137,33 @@ def _wheels(
     }
 
 
-def roots_of(chain: Iterable[Cell], requirements: Mapping[str, RequirementList]) -> tuple[str, ...]:
-    """What an image and those it is built on ask for themselves; `requirements` by file."""
+def roots_of(
+    chain: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    wheels: Iterable[LockedWheel],
+) -> tuple[str, ...]:
+    """Return what an image and those it is built on ask for themselves; `requirements` by file. A
+    source without a name has that of the one of `wheels` which is made of it.
+    """
+    made = {wheel.source: wheel.name for wheel in wheels if wheel.source}
     asked: dict[str, None] = {}
     for cell in chain:
         file = requirements[cell.requirements_file] if cell.requirements_file else None
         tools = cell.compiler.requirements if cell.compiler else ()
-        named = [_with_extras(source) for source in file.sources if source.name] if file else []
+        sources = file.sources if file else ()
+        named = [
+            _with_extras(name, source.extras)
+            for source in sources
+            if (name := source.name or made.get(str(source), ""))
+        ]
         texts = file.requirements if file else ()
         asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
         asked.update(dict.fromkeys((*tools, *texts, *named)))
     return tuple(asked)
 
 
-def _with_extras(source: Source) -> str:
-    return f"{source.name}[{','.join(source.extras)}]" if source.extras else source.name
+def _with_extras(name: str, extras: tuple[str, ...]) -> str:
+    return f"{name}[{','.join(extras)}]" if extras else name
 
 
 def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
