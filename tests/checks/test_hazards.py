@@ -20,9 +20,9 @@ from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.edge_cases import (  # noqa: E402
     hazard_checks,
     hazard_page,
-    kept_state,
     kernel_faults,
 )
+from warpfront_checks.edge_cases import stateful_ops as kept_state  # noqa: E402
 from warpfront_checks.edge_cases.answers import (  # noqa: E402
     Answer,
     CaseContext,

@@ -54,7 +54,7 @@ def container(tmp_path: Path) -> Path:
     """The folders as they are mounted into an image, with a toolbox and a torch of our own."""
     root = tmp_path / "warpfront"
     for package in (warpfront, warpfront_checks):
-        folder = Path(package.__file__).parent
+        folder = Path(package.__path__[0])
         shutil.copytree(folder, root / "src" / package.__name__)
     (root / "noxfile.py").write_text("import yaml_of_somebody  # a project's own, not for images")
     (root / "toolbox").symlink_to(Path(pytest.importorskip("nox").__file__).parents[1])

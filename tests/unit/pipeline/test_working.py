@@ -72,8 +72,11 @@ class Working:
         self.answers = list(answers)
         target = "sm_90" if self.step == "verify" else ""
         job_request = JobRequest(
-            step=self.step, name=f"{self.step}-x", cells=(CELL,), target=target
-        )  # type: ignore[arg-type]
+            step=self.step,  # type: ignore[arg-type]
+            name=f"{self.step}-x",
+            cells=(CELL,),
+            target=target,
+        )
         pauses = pause or self.pauses.append
         return work(job_request, self.act, self.folders, watch=Nobody(), pause=pauses)
 
