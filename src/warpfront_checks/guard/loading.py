@@ -27,7 +27,7 @@ try:
         sys.modules['_frozen_importlib']._load(spec)
     import {name}.{module}
 except OSError as error:
-    raise ImportError(f"No module named {name!r} that can be read: {{error}}") from error
+    raise ImportError(f"No module named {name!r} that can be read: {{error}}") from None
 finally:
     sys.pycache_prefix = prefix
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import json
+import os
 import py_compile
 import shutil
 from collections.abc import Mapping
@@ -55,6 +56,7 @@ def seal(
     _compare(policy, there, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
     programs = program_files(places, python)
+    in_place = manifest is None
     if manifest is None:
         manifest = measure(places.site_packages, policy.protected)
     else:
@@ -76,7 +78,19 @@ def seal(
         programs=programs,
     )
     _compile(places.library)
+    if in_place:
+        _renew_folders(manifest)
     return policy
+
+
+def _renew_folders(manifest: Manifest) -> None:
+    """Make every folder newer than the seal. Its files may be in the layer that the running
+    container writes to: there a write renews no folder, so an import has to look at each file.
+    """
+    paths = {Path(path).parent for files in manifest.files.values() for path in files}
+    for folder in sorted({manifest.location / path for path in paths}):
+        status = folder.stat()
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def policy_text(policy: Policy) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from warpfront_checks.guard import measuring
 from warpfront_checks.guard.manifest import Manifest, read_manifest
 from warpfront_checks.guard.measuring import installed, measure
 from warpfront_checks.guard.names import default_policy
+from warpfront_checks.guard.origins import read_stack
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import GuardError, Policy, read_policy
 from warpfront_checks.guard.sealing import seal
@@ -350,3 +352,21 @@ def test_the_guard_is_compiled_for_whatever_times_its_files_get(places: Places) 
     compiled = Path(importlib.util.cache_from_source(str(source))).read_bytes()
     checked_by_hash = 0b11
     assert int.from_bytes(compiled[4:8], "little") == checked_by_hash
+
+
+def test_what_is_sealed_in_place_is_looked_at_file_by_file(places: Places) -> None:
+    """Its folders are newer than the seal: in the layer that a container writes to, a write to a
+    file renews none of them.
+    """
+    folder = places.site_packages / "torch"
+    before = folder.stat().st_mtime_ns
+    seal(cpu_policy(), places, python=sys.executable)
+    assert folder.stat().st_ctime_ns >= places.manifest.stat().st_ctime_ns
+    assert folder.stat().st_mtime_ns == before
+    stack = replace(read_stack(places.folder), in_overlay=True)
+    assert list(stack.file_problems(stack.names())) == []
+    with (folder / "version.py").open("a") as file:
+        file.write("x = 1\n")
+    assert [one.partition(":")[0] for one in stack.file_problems(stack.names())] == [
+        "torch/version.py"
+    ]
