@@ -2,7 +2,7 @@
 
 The toolbox is appended to this process's path only. Sessions start child processes, which do not
 inherit `sys.path`, so they see exactly the image's own packages.
-Usage: enter.py SESSION... [-- OPTIONS]; the options say how much of the checks to do (`Effort`).
+Usage: enter.py SESSION... [-- OPTIONS]; `CheckOptions` lists the options.
 """
 
 from __future__ import annotations

@@ -193,14 +193,14 @@ def _row_root(home: tuple[str, str], match: re.Match[str], device: str) -> Root:
     body = f"""failed, dtype = False, getattr(torch, dtype)
 row = next(row for row in {table}.hazards if row.name == case)
 generator = torch.Generator().manual_seed(seed)
-ground = Ground(device=device, dtype=dtype, seed=seed, generator=generator, quick=quick)
+ground = CaseContext(device=device, dtype=dtype, seed=seed, generator=generator, quick=quick)
 for answer in row.answers(ground):
     fault, share = answer_fault(answer)
     if fault:
         failed = True
         print(fault, "; allowed", answer.ulps, "units in the last place and", answer.slack)
 print('failed:', failed)"""
-    names = ("Ground", "answer_fault")
+    names = ("CaseContext", "answer_fault")
     wanted = ((module, table), *(("edge_cases.answers", name) for name in names))
     return Root(wanted=wanted, values=_case(match, device), body=body)
 

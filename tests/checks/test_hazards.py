@@ -124,7 +124,7 @@ def test_every_fault_names_rows_that_there_are() -> None:
 
 def test_the_page_has_every_class_and_every_wrong_kernel() -> None:
     """Else: python -m warpfront_checks.edge_cases.hazard_page, as the page says."""
-    page = Path(__file__).parents[2] / "docs" / "edge_cases.md"
+    page = Path(__file__).parents[2] / "docs" / "hazards.md"
     assert hazard_page.main([str(page)]) == 0
 
 

@@ -77,7 +77,7 @@ def judge(
     gate: Gate = Gate.OPEN,
     ported: bool = False,
 ) -> Judged:
-    """The findings that `sightings` of one file come to for `target`, each thing once. `gate` is
+    """The findings that `rule_matches` of one file come to for `target`, each thing once. `gate` is
     what stands before the whole file, `ported` whether its tree runs on AMD's devices.
     """
     lines = _Lines(source.text)

@@ -135,8 +135,8 @@ class Exchange:
                     raise passing.error from None
 
     def once(self, ask: Request) -> requests.Response:
-        """One try; another if the registry wants to be shown a login first. Raises `Passing`, too,
-        for what may go well the next time.
+        """One try; another if the registry wants to be shown a login first. Raise `TransientError`,
+        too, for what may go well the next time.
         """
         answer = self._sent(ask, urljoin(self.origin, ask.url))
         if answer.status_code == 401:
@@ -158,7 +158,7 @@ class Exchange:
         return bytes(content)
 
     def pieces(self, answer: requests.Response, step: str) -> Iterator[bytes]:
-        """The body as it comes. Raises `Passing` where it breaks off or stands still."""
+        """The body as it comes. Raise `TransientError` where it breaks off or stands still."""
         try:
             yield from received(answer, self.patience, self.pace)
         except (requests.RequestException, OSError) as error:

@@ -1,4 +1,4 @@
-"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `sightings`, `header_facts`. Pure.
+"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `rule_matches`, `header_facts`. Pure.
 
 A file is blanked once (`lexer`), its `#if` arms are judged once (`preprocessor`), and then one pass
 over its identifiers asks the catalogue and the rules that begin with a name (`lanes`, `device`);
