@@ -48,7 +48,7 @@ SECONDS = 300.0
 GRACE_SECONDS = 5.0
 """What a process that one began may take to end when its parent has."""
 
-_SOURCE = Path(__file__).resolve().parents[3]
+_SOURCE = Path(__file__).resolve().parents[2]
 _IMPORTING = Path(__file__).with_name("importing.py")
 _TAIL_CHARACTERS = 1500
 _SHOWN = 5

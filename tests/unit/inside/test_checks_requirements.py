@@ -105,7 +105,7 @@ def test_what_is_judged_sees_the_toolbox_and_what_is_read_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image without `packaging`: its Python starts with nothing but the standard library."""
-    toolbox, source = tmp_path / "toolbox", Path(distributions.__file__).parents[3]
+    toolbox, source = tmp_path / "toolbox", Path(distributions.__file__).parents[1]
     beside = Path(str(importlib.metadata.distribution("packaging").locate_file("packaging")))
     toolbox.mkdir()
     (toolbox / "packaging").symlink_to(beside)

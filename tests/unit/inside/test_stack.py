@@ -199,7 +199,7 @@ def test_a_command_is_judged_by_its_end_its_words_and_its_time(
 def test_a_command_sees_the_images_packages_and_not_the_session_s_own(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = Path(stack_checks.__file__).parents[4]
+    source = Path(stack_checks.__file__).parents[2]
     monkeypatch.setenv("PYTHONPATH", f"{source}:{site.root}")
     assert stack_checks.users_environment() == {"PYTHONPATH": str(site.root)}
 
