@@ -26,7 +26,7 @@ from warpfront_checks.results import CheckFinding
 from warpfront_checks.torch_devices import Device, TorchFacts
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
-SOURCE = Path(interposers.__file__).parents[3]
+SOURCE = Path(interposers.__file__).parents[1]
 STAND_IN = Path(__file__).with_name("stand_in_interposer.c")
 VENDORS = {"sm_90": "nvidia", "gfx942": "amd", "gfx90a": "amd", "gfx1100": "amd", "gaudi3": "gaudi"}
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
