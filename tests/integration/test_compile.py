@@ -188,7 +188,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
         bounds=Bounds(),
     )
     (tmp_path / "job.json").write_text(json.dumps(job))
-    package = REPOSITORY / "src" / "warpfront"
+    package = REPOSITORY / "src" / "warpfront_checks"
     request = RunRequest(
         image=cpu_image,
         command=(
@@ -196,7 +196,7 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
             *("--job", "/job.json", "--results", "/results"),
         ),
         binds=(
-            Bind(source=package, target="/warpfront/src/warpfront"),
+            Bind(source=package, target="/warpfront/src/warpfront_checks"),
             Bind(source=SOURCES / "unported", target="/source"),
             Bind(source=tmp_path / "job.json", target="/job.json"),
             Bind(source=results, target="/results", writable=True),
