@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.port.scan import cuda
-from warpfront.port.scan.cuda.name_rows import rows
-from warpfront.port.scan.cuda.reading_code import SUFFIXES
-from warpfront.port.scan.cuda.warp_size_rules import MASK_NAMES
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.targets import read_target
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.scan import cuda
+from warpfront_port.scan.cuda.name_rows import rows
+from warpfront_port.scan.cuda.reading_code import SUFFIXES
+from warpfront_port.scan.cuda.warp_size_rules import MASK_NAMES
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.targets import read_target
 
 
 def processor_seconds() -> float:

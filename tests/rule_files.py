@@ -85,7 +85,7 @@ def _problems(document: Mapping[str, Any], rule: str) -> Iterator[str]:
     named, found = set(document.get("detectors", ())), detectors().get(rule, set())
     for module in sorted(named ^ found):
         verb = "is seen by" if module in found else "is not seen by"
-        yield f"{verb} warpfront.port.scan.{module}: correct its detectors"
+        yield f"{verb} warpfront_port.scan.{module}: correct its detectors"
 
 
 def _problems_of_proof(proof: Mapping[str, Any]) -> Iterator[str]:
@@ -98,7 +98,7 @@ def _problems_of_proof(proof: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def detectors() -> Mapping[str, set[str]]:
-    """The modules below `warpfront.port.scan` whose code says the id of a rule, by rule."""
+    """The modules below `warpfront_port.scan` whose code says the id of a rule, by rule."""
     found: dict[str, set[str]] = {}
     for file in sorted(SCAN.rglob("*.py")):
         module = ".".join(file.relative_to(SCAN).with_suffix("").parts)

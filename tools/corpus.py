@@ -33,15 +33,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.commands.following_packages import Known
-from warpfront.commands.preflighting import examine, read_stacks
-from warpfront.commands.project_files import read_files
 from warpfront.model import Selection
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.port.preflight.asked import FileAsks
-from warpfront.port.preflight.breaches import Preflight
-from warpfront.port.preflight.following import wanted_lines
-from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.process import run
 from warpfront.wheels.missing_wheel_errors import requirers_without_wheels
 from warpfront.wheels.resolution import Contradiction
@@ -51,6 +44,13 @@ from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.names import triton_shims
 from warpfront_checks.guard.policy import Policy
+from warpfront_port.commands.following_packages import Known
+from warpfront_port.commands.preflighting import examine, read_stacks
+from warpfront_port.commands.project_files import read_files
+from warpfront_port.preflight.asked import FileAsks
+from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight.following import wanted_lines
+from warpfront_port.preflight.stacks import CellStack
 
 ROOT = Path(__file__).parents[1]
 TORCHES = ("2.13.0+cpu", "2.14.1", "2.9.1+rocm6.4")

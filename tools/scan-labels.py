@@ -13,8 +13,8 @@ import collections
 import tomllib
 from pathlib import Path
 
-from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.port.scan.targets import read_target
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.scan.targets import read_target
 
 LABELS = Path(__file__).parents[1] / "tests" / "scan" / "labels.toml"
 LOUD = {"warning", "error"}

@@ -34,10 +34,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.port.scan.engines import is_read
-from warpfront.port.scan.findings import Severity
-from warpfront.port.scan.targets import read_target
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.scan.engines import is_read
+from warpfront_port.scan.findings import Severity
+from warpfront_port.scan.targets import read_target
 
 SUFFIXES = {".cu", ".cuh", ".cpp", ".cc", ".h", ".hpp", ".c", ".hip", ".py"}
 NEAR = 3

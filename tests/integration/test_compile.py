@@ -16,8 +16,8 @@ from rule_files import read_proofs
 
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.model import CompilerCall
-from warpfront.port.compile.job_document import Bounds, job_document
-from warpfront.port.compile.units import SourceUnit
+from warpfront_port.compile.job_document import Bounds, job_document
+from warpfront_port.compile.units import SourceUnit
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 

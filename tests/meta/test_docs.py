@@ -26,9 +26,9 @@ from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.within import containers
-from warpfront.port.preflight import rule_texts
 from warpfront.system import foreign, trees
 from warpfront.wheels.toolbox import toolbox_wheels
+from warpfront_port.preflight import rule_texts
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import warpfront
 import warpfront_checks.architectures
+from warpfront.commands.model_tests import model_test_text
 from warpfront.errors import InputError, StoreError
 from warpfront.matrix.nearest import nearest
-from warpfront.port.model_tests import model_test_text
 from warpfront.system.foreign import read_regular
 from warpfront.system.store import write_text
 from warpfront_checks.architectures.roster import (

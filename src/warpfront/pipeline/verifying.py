@@ -349,7 +349,7 @@ class Verifying:
             verification = with_labels_judged(verification, self.cell, image)
         if self.cell.tree is not None:
             # Imported here: rules and compilers are for cells with a project only.
-            from warpfront.pipeline.within.projects import with_project_checked  # noqa: PLC0415
+            from warpfront_port.commands.projects import with_project_checked  # noqa: PLC0415
 
             verification = with_project_checked(
                 verification, self.cell, self.built, self.folders, engine=engine, watch=watch

@@ -10,11 +10,11 @@ import pytest
 from invoke.program import Program
 
 from warpfront.cli.tasks import namespace
-from warpfront.commands import preflighting
 from warpfront.errors import FindingsError, InputError, UndeterminedError
-from warpfront.port.preflight import rule_texts
-from warpfront.port.preflight.breaches import LineBreach, Preflight
-from warpfront.port.preflight.parts import Parts
+from warpfront_port.commands import preflighting
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight.parts import Parts
 
 ROOT = Path(__file__).parents[3]
 

@@ -20,9 +20,9 @@ from warpfront.wheels.lock import dump_lock, lock_inputs
 
 pytestmark = pytest.mark.process
 
-NEVER = ("warpfront.port", "warpfront.bench", "warpfront.release.sbom", "cyclonedx", "packageurl")
+NEVER = ("warpfront_port", "warpfront.bench", "warpfront.release.sbom", "cyclonedx", "packageurl")
 EXTRAS = ("matplotlib", "numpy")
-OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront.cli.tasks.porting")
+OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront_port.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
 PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
@@ -87,7 +87,7 @@ def locked(tmp_path: Path) -> Workspace:
 
 
 def test_what_is_not_to_be_loaded_could_be() -> None:
-    names = ("warpfront.port", *NETWORK, *PIPELINE)
+    names = ("warpfront_port", *NETWORK, *PIPELINE)
     assert [name for name in names if importlib.util.find_spec(name) is None] == []
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from invoke.program import Program
 
-from warpfront.cli.tasks import namespace, porting
+from warpfront.cli.tasks import namespace
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.model import Blocked
-from warpfront.port.trying.trial import Miss, MissAnswer, Trial
-from warpfront.port.trying.trial_text import trial_text
+from warpfront_port.tasks import porting
+from warpfront_port.trying.trial import Miss, MissAnswer, Trial
+from warpfront_port.trying.trial_text import trial_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,6 +112,6 @@ def test_nothing_to_write_and_no_image_to_try_in_are_said(
     porting._show_trial(a_trial(1), porting.TrialOptions(write=True), json=False)
     assert "nothing to write: no package is missing" in capsys.readouterr().out
     blocked = Blocked(step="verify", cell_id="c", reason="no image of it", hint="invoke build")
-    monkeypatch.setattr("warpfront.commands.trial_runs.try_project", lambda *_: blocked)
+    monkeypatch.setattr("warpfront_port.commands.trial_runs.try_project", lambda *_: blocked)
     assert ran(monkeypatch, "--vendor", "cpu", "--", "true") == BlockedError.exit_code
     assert "c: blocked: no image of it" in capsys.readouterr().out

@@ -22,20 +22,20 @@ from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Outcome, Selection, Toolkit
-from warpfront.pipeline.within.compiling import (
+from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.sources import Site
+from warpfront_port.commands.compiling import (
     CompileRequest,
     compile_tree,
     left_files,
     read_compile_target,
 )
-from warpfront.pipeline.within.projects import project_trees, with_project_checked
-from warpfront.pipeline.workspace import Workspace, open_workspace
-from warpfront.port.compilation_forms import compilation_sarif, compilation_text
-from warpfront.port.compile.job_document import Bounds
-from warpfront.port.compile.outcomes import Compilation
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.verify.verdict import outcome_of
-from warpfront.wheels.sources import Site
+from warpfront_port.commands.projects import project_trees, with_project_checked
+from warpfront_port.compilation_forms import compilation_sarif, compilation_text
+from warpfront_port.compile.job_document import Bounds
+from warpfront_port.compile.outcomes import Compilation
+from warpfront_port.scan.catalogue import catalogue
 
 COMPILERS = """
 compilers:
@@ -374,7 +374,7 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
     monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront.pipeline.within.compiling.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront_port.commands.compiling.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",

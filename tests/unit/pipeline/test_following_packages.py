@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from standins import serve_index, stand_in_wheel
 
-from warpfront.commands import preflighting
-from warpfront.commands.preflighting import examine
 from warpfront.model import Distribution, LockInputs
-from warpfront.port.preflight import rule_texts
-from warpfront.port.preflight.asked import Kind
-from warpfront.port.preflight.breaches import Preflight
-from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.preflight.stacks import CellStack
 from warpfront.system.progress import Watch
 from warpfront.wheels.demands import Stack
 from warpfront.wheels.sources import Site
+from warpfront_port.commands import preflighting
+from warpfront_port.commands.preflighting import examine
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.asked import Kind
+from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.preflight.stacks import CellStack
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

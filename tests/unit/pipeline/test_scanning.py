@@ -14,9 +14,10 @@ from rule_files import read_examples
 
 from warpfront.cli import tasks
 from warpfront.errors import MatrixError, NothingSelectedError, UndeterminedError
-from warpfront.pipeline.within import scanning
-from warpfront.pipeline.within.scanning import ScanRequest, scan, scan_tree
-from warpfront.port.finding_forms import (
+from warpfront.system.trees import LINE_LIMIT
+from warpfront_port.commands import scanning
+from warpfront_port.commands.scanning import ScanRequest, scan, scan_tree
+from warpfront_port.finding_forms import (
     Scan,
     annotation_lines,
     counted,
@@ -25,12 +26,11 @@ from warpfront.port.finding_forms import (
     findings_text,
     scan_summary,
 )
-from warpfront.port.scan.baseline import baseline_text, beyond, read_baseline
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Severity, SourceText
-from warpfront.port.scan.targets import read_target
-from warpfront.system.trees import LINE_LIMIT
+from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.engines import Scope, scan_source
+from warpfront_port.scan.findings import Context, Severity, SourceText
+from warpfront_port.scan.targets import read_target
 
 MI300X = read_target("gfx942")
 SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())

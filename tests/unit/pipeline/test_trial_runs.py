@@ -15,13 +15,6 @@ from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 from standins import serve_index, stand_in_wheel
 
-from warpfront.commands import trial_runs
-from warpfront.commands.trial_runs import (
-    TrialRequest,
-    device_flags,
-    only_cell,
-    try_in,
-)
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
@@ -34,14 +27,21 @@ from warpfront.model import (
 )
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.pipeline.workspace import Folders
-from warpfront.port.trying.trial import Trial
-from warpfront.port.trying.trial_text import trial_text
 from warpfront.system import process
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store
 from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.lock import lock_inputs
 from warpfront.wheels.sources import Site
+from warpfront_port.commands import trial_runs
+from warpfront_port.commands.trial_runs import (
+    TrialRequest,
+    device_flags,
+    only_cell,
+    try_in,
+)
+from warpfront_port.trying.trial import Trial
+from warpfront_port.trying.trial_text import trial_text
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.port.hipify_tables import read_identifiers
+from warpfront_port.hipify_tables import read_identifiers
 
 TABLES = """
 from .constants import *

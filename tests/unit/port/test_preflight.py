@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.commands.preflighting import examine
-from warpfront.commands.project_files import read_file, read_files
 from warpfront.errors import InputError
 from warpfront.model import Distribution, LockInputs
-from warpfront.port.preflight import rule_texts
-from warpfront.port.preflight.asked import Asked, FileAsks, Kind
-from warpfront.port.preflight.breaches import LineBreach, Preflight
-from warpfront.port.preflight.effects import breach_of, torch_index
-from warpfront.port.preflight.following import chain_of, unmet, wanted_lines
-from warpfront.port.preflight.parts import Parts, chosen
-from warpfront.port.preflight.pyproject import read_pyproject
-from warpfront.port.preflight.report import preflight_sarif, preflight_text
-from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
-from warpfront.port.preflight.stacks import CellStack
 from warpfront.wheels.demands import Stack
 from warpfront.wheels.missing_wheel_errors import requirers_without_wheels
+from warpfront_port.commands.preflighting import examine
+from warpfront_port.commands.project_files import read_file, read_files
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.asked import Asked, FileAsks, Kind
+from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight.effects import breach_of, torch_index
+from warpfront_port.preflight.following import chain_of, unmet, wanted_lines
+from warpfront_port.preflight.parts import Parts, chosen
+from warpfront_port.preflight.pyproject import read_pyproject
+from warpfront_port.preflight.report import preflight_sarif, preflight_text
+from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
+from warpfront_port.preflight.stacks import CellStack
 
 
 class Nobody:

@@ -9,7 +9,7 @@ import ast
 import pytest
 from rule_files import ids_said, read_rule_file, read_rule_files
 
-from warpfront.port.scan.catalogue import catalogue, read_rule
+from warpfront_port.scan.catalogue import catalogue, read_rule
 
 RULE = """
 title = "t"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.port.scan.catalogue import Rule, catalogue
-from warpfront.port.scan.findings import Severity
+from warpfront_port.scan.catalogue import Rule, catalogue
+from warpfront_port.scan.findings import Severity
 
 PAGE = Path(__file__).parents[3] / "docs" / "rules.md"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rule_files import read_examples
 
-from warpfront.port.scan import cuda
-from warpfront.port.scan.cuda import headers
-from warpfront.port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan import cuda
+from warpfront_port.scan.cuda import headers
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 
 EXAMPLES = read_examples(cuda=True)
 RULES = sorted(EXAMPLES)

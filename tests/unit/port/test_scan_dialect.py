@@ -6,8 +6,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.cuda import rule_matches
-from warpfront.port.scan.findings import Context, SourceText
+from warpfront_port.scan.cuda import rule_matches
+from warpfront_port.scan.findings import Context, SourceText
 
 RULES = frozenset({"CU161", "CU162", "CU163", "CU164"})
 

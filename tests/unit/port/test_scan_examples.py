@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rule_files import KINDS, read_examples
 
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
-from warpfront.port.scan.severities import Judged
-from warpfront.port.scan.targets import read_target
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.engines import Scope, scan_source
+from warpfront_port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
+from warpfront_port.scan.severities import Judged
+from warpfront_port.scan.targets import read_target
 
 LEVELS = tuple(Severity)
 EXAMPLES = read_examples(cuda=False)

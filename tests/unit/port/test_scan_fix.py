@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rule_files import KINDS, read_examples
 
-from warpfront.commands.port_work import fixes_of
-from warpfront.port.scan import cuda
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
+from warpfront_port.commands.port_work import fixes_of
+from warpfront_port.scan import cuda
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.fix import FIXABLE, Fix, fix_source, for_nvidia
 
 FIXED = {
     "a run of CUB's headers": """#include <torch/extension.h>

@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan import python
-from warpfront.port.scan.findings import Context, Gate, Match, SourceText
-from warpfront.port.scan.left_out import beside_amds
+from warpfront_port.scan import python
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.left_out import beside_amds
 
 EVERYONE = {"nvidia", "amd", "other"}
 HEAD = "import torch\n"

@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.port.scan.findings import Gate, SourceText
-from warpfront.port.scan.isolation import isolation_rule_matches
-from warpfront.port.scan.targets import read_target
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.scan.findings import Gate, SourceText
+from warpfront_port.scan.isolation import isolation_rule_matches
+from warpfront_port.scan.targets import read_target
 
 TUNED = '    y = torch.compile(x, mode="max-autotune")\n'
 MODULE = """\

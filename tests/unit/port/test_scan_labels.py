@@ -7,7 +7,7 @@ import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from warpfront.port.scan.catalogue import catalogue
+from warpfront_port.scan.catalogue import catalogue
 
 LABELS = Path(__file__).parents[2] / "scan" / "labels.toml"
 

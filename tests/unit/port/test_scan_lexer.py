@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.port.scan.cuda.conditions import Macros, integer, macro_table, truth
-from warpfront.port.scan.cuda.lexer import blank
-from warpfront.port.scan.cuda.preprocessor import read_reaches
-from warpfront.port.scan.cuda.view import NAME
+from warpfront_port.scan.cuda.conditions import Macros, integer, macro_table, truth
+from warpfront_port.scan.cuda.lexer import blank
+from warpfront_port.scan.cuda.preprocessor import read_reaches
+from warpfront_port.scan.cuda.view import NAME
 
 
 def words(text: str) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import rule_matches
-from warpfront.port.scan.python.lowering import parsed
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.python import rule_matches
+from warpfront_port.scan.python.lowering import parsed
 
 NEW = {
     "an alias": "type Pair[T] = tuple[T, T]\n",

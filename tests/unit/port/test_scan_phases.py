@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.findings import ScanFinding, Severity
-from warpfront.port.scan.phases import Phase, phases_text, plan_port
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.findings import ScanFinding, Severity
+from warpfront_port.scan.phases import Phase, phases_text, plan_port
 
 
 def finding(rule: str, severity: Severity = Severity.ERROR, path: str = "a.py") -> ScanFinding:

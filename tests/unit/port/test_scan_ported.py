@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.pipeline.within.scanning import scan_tree
-from warpfront.port.scan.findings import Gate, ScanFinding, Severity
-from warpfront.port.scan.left_out import cudas_beside_amds
-from warpfront.port.scan.structured import torchless
-from warpfront.port.scan.targets import read_target
 from warpfront.system.trees import list_tree
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.scan.findings import Gate, ScanFinding, Severity
+from warpfront_port.scan.left_out import cudas_beside_amds
+from warpfront_port.scan.structured import torchless
+from warpfront_port.scan.targets import read_target
 
 KERNEL = "__global__ void k() { unsigned m = __ballot_sync(0xffffffff, 1); }\n"
 USE = '#include <hip/hip_runtime.h>\n#include "cuda/queue.cu"\n'

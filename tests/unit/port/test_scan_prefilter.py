@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import rule_matches
-from warpfront.port.scan.python.tables import IMPORTS
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.python import rule_matches
+from warpfront_port.scan.python.tables import IMPORTS
 
 
 @pytest.mark.parametrize("name", IMPORTS)

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 import pytest
 from rule_files import read_proofs
 
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Severity, SourceText
-from warpfront.port.scan.targets import read_target
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.engines import Scope, scan_source
+from warpfront_port.scan.findings import Context, Severity, SourceText
+from warpfront_port.scan.targets import read_target
 
 MI300X = [read_target("gfx942", toolkit) for toolkit in ("", "5.7", "6.4")]
 PROOFS = read_proofs()

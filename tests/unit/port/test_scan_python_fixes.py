@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.findings import SourceText
-from warpfront.port.scan.isolation import isolation_rule_matches
-from warpfront.port.scan.python_fixes import FIXED_IN_PYTHON, fix_python
+from warpfront_port.scan.findings import SourceText
+from warpfront_port.scan.isolation import isolation_rule_matches
+from warpfront_port.scan.python_fixes import FIXED_IN_PYTHON, fix_python
 
 FIXED = {
     "PY001": (

@@ -6,9 +6,9 @@ import ast
 from pathlib import PurePosixPath
 from unittest import mock
 
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.python import rule_matches
-from warpfront.port.scan.python.scopes import Scopes
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.python import rule_matches
+from warpfront_port.scan.python.scopes import Scopes
 
 _FUNCTIONS = 12
 _MOST_LOOKS = 100_000

@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from warpfront.port.scan import structured
-from warpfront.port.scan.findings import Context, SourceText
-from warpfront.port.scan.fix import Fix
-from warpfront.port.scan.script_fixes import fix_script
+from warpfront_port.scan import structured
+from warpfront_port.scan.findings import Context, SourceText
+from warpfront_port.scan.fix import Fix
+from warpfront_port.scan.script_fixes import fix_script
 
 
 def fixed(text: str, path: str = "install.sh", context: Context | None = None) -> Fix | None:

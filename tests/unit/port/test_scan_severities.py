@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import SIDES, Gate, Match, ScanFinding, Severity, SourceText
-from warpfront.port.scan.severities import Judged, Suppression, judge, read_suppressions
-from warpfront.port.scan.targets import read_target
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import SIDES, Gate, Match, ScanFinding, Severity, SourceText
+from warpfront_port.scan.severities import Judged, Suppression, judge, read_suppressions
+from warpfront_port.scan.targets import read_target
 
 ROCM, CPU = read_target("gfx942"), read_target("cpu")
 AMD_ONLY: Any = frozenset({"amd"})

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from warpfront.port.scan.catalogue import Rule
-from warpfront.port.scan.findings import Gate, Match, ScanFinding, Severity, SourceText
-from warpfront.port.scan.severities import judge, said_once
-from warpfront.port.scan.targets import read_target
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import Gate, Match, ScanFinding, Severity, SourceText
+from warpfront_port.scan.severities import judge, said_once
+from warpfront_port.scan.targets import read_target
 
 ROCM = read_target("gfx942")
 TEXT = "built for gfx942, gfx90a\n"

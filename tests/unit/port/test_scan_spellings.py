@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.engines import Scope, scan_source
-from warpfront.port.scan.findings import Context, Severity, SourceText
-from warpfront.port.scan.targets import read_target
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.engines import Scope, scan_source
+from warpfront_port.scan.findings import Context, Severity, SourceText
+from warpfront_port.scan.targets import read_target
 
 FOLDER = Path(__file__).parents[2] / "scan" / "spellings"
 HEADER = re.compile(r"=== (caught|near) (\w+) (.+)\n(?:#path (\S+)\n)?")

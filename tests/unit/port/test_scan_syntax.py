@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront.port.scan.cuda.reading_code import rule_matches
-from warpfront.port.scan.cuda.view import View
-from warpfront.port.scan.findings import Context, SourceText
+from warpfront_port.scan.cuda.reading_code import rule_matches
+from warpfront_port.scan.cuda.view import View
+from warpfront_port.scan.findings import Context, SourceText
 
 
 def view(text: str) -> View:

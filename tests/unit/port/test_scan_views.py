@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.commands.port_work import users_of
 from warpfront.errors import NothingSelectedError
-from warpfront.port.scan.catalogue import catalogue
-from warpfront.port.scan.findings import ScanFinding, Severity
-from warpfront.port.scan.targets import read_target
-from warpfront.port.scan_views import nvidias_folders, parts, summary_text, totals, view_text
+from warpfront_port.commands.port_work import users_of
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.findings import ScanFinding, Severity
+from warpfront_port.scan.targets import read_target
+from warpfront_port.scan_views import nvidias_folders, parts, summary_text, totals, view_text
 
 RULES = catalogue()
 

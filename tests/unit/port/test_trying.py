@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from warpfront.errors import InputError
-from warpfront.port.preflight.requirements_txt import read_requirements
-from warpfront.port.trying.misses import read_misses
-from warpfront.port.trying.providers import UNKNOWN, provider, read_provides
-from warpfront.port.trying.trial import Miss, MissAnswer, Trial
-from warpfront.port.trying.trial_text import entry_text, requirements_file, trial_text
+from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.trying.misses import read_misses
+from warpfront_port.trying.providers import UNKNOWN, provider, read_provides
+from warpfront_port.trying.trial import Miss, MissAnswer, Trial
+from warpfront_port.trying.trial_text import entry_text, requirements_file, trial_text
 
 PLAIN = """\
 loading

@@ -1,0 +1,490 @@
+"""compile: the sources of a tree, in a container with the vendor's compiler. No GPU, no network,
+the tree mounted read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from time import monotonic
+
+import warpfront_checks
+from warpfront.errors import InputError, NothingSelectedError, StoreError
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
+from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select
+from warpfront.matrix.vendors import VENDORS, Vendor
+from warpfront.model import (
+    BuiltImage,
+    Cell,
+    CheckResult,
+    CompilerBase,
+    CompilerCall,
+    Outcome,
+    Selection,
+    Verification,
+)
+from warpfront.pipeline.within.containers import (
+    MEMORY_BYTES,
+    Output,
+    built_image,
+    ending_of,
+    result_in,
+)
+from warpfront.pipeline.workspace import AskSite, Folders, site_when_needed
+from warpfront.report.junit import junit_xml
+from warpfront.system.foreign import read_regular, regular_files, remove_tree
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store, exclusive, write_json, write_text
+from warpfront.system.trees import Tree, list_tree
+from warpfront.system.trees import read_text as read_source
+from warpfront.verify.verdict import read_verification
+from warpfront.wheels.tools import install_tools
+from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.compile.job_document import SOURCE, Bounds, job_document
+from warpfront_port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged
+from warpfront_port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
+from warpfront_port.scan.findings import ScanFinding, Severity
+from warpfront_port.scan.targets import read_target
+
+_PACKAGE, _JOB, _RESULTS = "/warpfront/src/warpfront_checks", "/warpfront/job.json", "/results"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LONGEST_SECONDS = 2 * 3600.0
+_START_SECONDS = 120.0
+# Kernels too: nvcc includes CUDA's headers by itself, hipcc does not, and hipify adds HIP's.
+_CUDA = re.compile(
+    r"\b(?:cuda|CUDA|cu[A-Z]|cu(?:blas|dnn|fft|rand|solver|sparse)|cub\b|nccl|nvtx)"
+    r"|\b__(?:global|device)__\b"
+)
+LEFT = "what hipify leaves"
+_KEPT = "kept/"
+_LEFT_LIMIT_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What somebody wants compiled: files of the tree at `repo` for `target`. `sources` are globs
+    (none = the kernels there are), `include` folders of the tree, `flags` options of the compiler.
+    """
+
+    repo: Path
+    target: str
+    sources: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    hipify: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """An image with a compiler: a `devel` cell's, or a bootstrapped one without torch."""
+
+    id: str
+    name: str
+    image_id: str
+    content_hash: str
+    toolkit: str
+    cell: Cell | None = None
+    binds: tuple[Bind, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def compile_sources(
+    matrix: Matrix, folders: Folders, selection: Selection, watch: Watch, request: CompileRequest
+) -> Compilation:
+    """Compile the sources of a tree where the target's compiler is, with this machine's engine."""
+    engine, site = connect(environment()), site_when_needed()
+    return compile_tree(request, matrix, selection, folders, engine=engine, site=site, watch=watch)
+
+
+def compile_tree(
+    request: CompileRequest,
+    matrix: Matrix,
+    selection: Selection,
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> Compilation:
+    """The sources of the tree, compiled for the target where its compiler is: in the image of a
+    `devel` cell that was built, else in one of the matrix's compilers without torch.
+
+    Raises `NothingSelectedError` where no cell and no compiler serves the target, and `InputError`
+    for a tree with nothing to compile.
+    """
+    target, vendor = read_compile_target(request.target)
+    if vendor.compiler_call(target) is None:
+        raise NothingSelectedError(f"{vendor.name} has no compiler that could be called here")
+    request = dataclasses.replace(request, target=target)
+    place = _place(matrix, selection, target, folders, engine=engine, site=site, watch=watch)
+    compiling = _compiling(request, place, folders.store)
+    if compiling is None:
+        raise InputError(
+            f"{request.repo}: no kernel was found",
+            hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
+        )
+    found = compiling.run(engine, watch)
+    doubt = _toolkit_doubt(place, target, matrix.cells)
+    return dataclasses.replace(found, notes=(*found.notes, *doubt))
+
+
+def compile_in_cell(
+    request: CompileRequest,
+    cell: Cell,
+    built: BuiltImage,
+    store: Store,
+    *,
+    engine: Engine,
+    watch: Watch,
+) -> Compilation | None:
+    """The sources of the tree, compiled in the image of one `devel` cell; None where the tree has
+    nothing to compile.
+    """
+    compiling = _compiling(request, _of_cell(cell, built), store)
+    return None if compiling is None else compiling.run(engine, watch)
+
+
+def _toolkit_doubt(place: _Place, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """A compiler without torch may be of another toolkit than the images are."""
+    others = {
+        str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
+    }
+    if place.cell is not None or not others or place.toolkit in others:
+        return ()
+    held = ", ".join(sorted(others))
+    return (f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {held}",)
+
+
+def _compiling(request: CompileRequest, place: _Place, store: Store) -> _Compiling | None:
+    _, vendor = read_compile_target(request.target)
+    call = vendor.compiler_call(request.target)
+    assert call is not None, "the caller asked"
+    tree = list_tree(request.repo, exclude=request.exclude)
+    texts = _texts(tree)
+    units = units_of(texts, request.sources)
+    if not units:
+        return None
+    return _Compiling(
+        store=store,
+        request=request,
+        call=call,
+        units=units,
+        tree=tree,
+        texts=texts,
+        place=place,
+    )
+
+
+def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
+    """What would be compiled; reads the tree only."""
+    return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
+
+
+def read_compile_target(name: str) -> tuple[str, Vendor]:
+    """The target and its vendor; `cpu` is the other name of this machine."""
+    for vendor in VENDORS.values():
+        if name == vendor.name == "cpu":
+            name = platform.machine()
+        if vendor.accepts_target(name):
+            return name, vendor
+    forms = ", ".join(vendor.target_form for vendor in VENDORS.values())
+    raise NothingSelectedError(f"target {name!r} is no vendor's", hint=f"they look like {forms}")
+
+
+def _texts(tree: Tree) -> dict[str, str]:
+    """What can be read of the files that compilers and `units_of` look at."""
+    texts = {}
+    for file in tree.files:
+        path = PurePosixPath(file.path)
+        if path.suffix.lower() in READ or path.name == SETUP:
+            text = read_source(tree.root, file)
+            if isinstance(text, str):
+                texts[file.path] = text
+    return texts
+
+
+def _place(
+    matrix: Matrix,
+    selection: Selection,
+    target: str,
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+) -> _Place:
+    chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
+    cells = _with_compiler(chosen, target)
+    # Somebody who names cells with a compiler wants those, and no other in their place.
+    named = bool(cells and (selection.only or selection.image))
+    cells = cells or _with_compiler(matrix.cells, target)
+    built = [(cell, built_image(folders.store, cell, engine)) for cell in cells]
+    for cell, image in reversed(built):
+        if isinstance(image, BuiltImage):
+            return _of_cell(cell, image)
+    bases = [base for base in matrix.compilers if target in base.targets]
+    if named or not bases:
+        names = ", ".join(cell.id for cell in cells)
+        message = f"no image with a compiler for {target} is built"
+        hint = f"`invoke build --only {cells[-1].id}`, or a `compilers:` entry" if cells else ""
+        raise NothingSelectedError(
+            f"{message}{f': {names}' if names else ''}",
+            hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
+        )
+    return _of_base(bases[0], folders.cache, engine=engine, site=site, watch=watch)
+
+
+def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
+    return [cell for cell in cells if cell.compiler is not None and target in cell.targets]
+
+
+def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
+    return _Place(
+        id=cell.id,
+        name=image.reference,
+        image_id=image.image_id,
+        content_hash=image.content_hash,
+        toolkit=str(cell.toolkit or ""),
+        cell=cell,
+    )
+
+
+def _of_base(
+    base: CompilerBase, cache: Path, *, engine: Engine, site: AskSite, watch: Watch
+) -> _Place:
+    stored = bootstrapped_image(
+        f"compiler-{base.name}", base.bootstrap, engine, cache=cache, on_line=watch.say
+    )
+    compiler, binds = base.compiler, []
+    if compiler.requirements:
+        folder = install_tools(
+            cache / "compilers" / f"{base.name}-{platform.machine()}",
+            compiler.requirements,
+            python=base.python,
+            machine=platform.machine(),
+            site=site(),
+            run=run,
+            hint=f"`compilers: {base.name}` needs its vendor's wheels",
+        )
+        packages = f"/opt/venv/lib/python{base.python}/site-packages"
+        binds.append(Bind(source=folder, target=packages))
+    path = f"{compiler.programs}:{_SYSTEM_PATH}" if compiler.programs else _SYSTEM_PATH
+    return _Place(
+        id=f"compiler-{base.name}",
+        name=f"compiler {base.name} (Debian {base.bootstrap.suite}, no torch)",
+        image_id=stored.id,
+        content_hash=recipe_digest(base.bootstrap),
+        toolkit=str(base.toolkit or ""),
+        binds=tuple(binds),
+        environment={**compiler.environment, "PATH": path},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiling:
+    """One tree for one target in one place."""
+
+    store: Store
+    request: CompileRequest
+    call: CompilerCall
+    units: tuple[SourceUnit, ...]
+    tree: Tree
+    texts: Mapping[str, str]
+    place: _Place
+
+    @property
+    def folder(self) -> Path:
+        return self.store.cell_folder(self.place.id) / f"{SESSION}-{self.request.target}"
+
+    @property
+    def hipified(self) -> tuple[str, ...]:
+        """Files that hipify reads: units and headers that name anything of CUDA's."""
+        if not self.request.hipify or not self.call.hipifies:
+            return ()
+        paths = {unit.path for unit in self.units if unit.kind != "extension"}
+        paths |= {path for path in self.texts if PurePosixPath(path).suffix.lower() in HEADERS}
+        return tuple(sorted(path for path in paths if _CUDA.search(self.texts[path])))
+
+    @property
+    def limit_seconds(self) -> float:
+        """For the container: every source, and every file of hipify's, at its own limit."""
+        bounds = self.request.bounds
+        rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
+        return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
+
+    def run(self, engine: Engine, watch: Watch) -> Compilation:
+        with exclusive(self.folder, watch.say):
+            self._prepare_folder()
+            started = monotonic()
+            output = Output()
+            watch.step(self.place.id, f"compiling {len(self.units)} sources")
+            result = engine.run(self._request(), on_line=output.add)
+            watch.step(self.place.id, "")
+            write_text(self.folder / "output.log", output.text)
+            found = self._compilation(result, monotonic() - started)
+            write_text(self.folder / "junit.xml", junit_xml((found.verification,)))
+            name = f"{SESSION}-{self.request.target}"
+            self.store.save(self.place.id, name, found.verification)
+        return found
+
+    def _prepare_folder(self) -> None:
+        remove_tree(self.folder / "results")
+        (self.folder / "results").mkdir(parents=True)
+        needs_copy = self.hipified or any(unit.kind == "extension" for unit in self.units)
+        folders = self.request.include or include_folders(file.path for file in self.tree.files)
+        document = job_document(
+            target=self.request.target,
+            call=self.call,
+            units=self.units,
+            folders=folders,
+            flags=self.request.flags,
+            copied=[file.path for file in self.tree.files] if needs_copy else (),
+            hipified=self.hipified,
+            bounds=self.request.bounds,
+        )
+        write_json(self.folder / "job.json", document)
+
+    def _request(self) -> RunRequest:
+        return RunRequest(
+            image=self.place.image_id,
+            command=(
+                *("python3", "-m", "warpfront_checks.compiling"),
+                *("--job", _JOB, "--results", _RESULTS),
+            ),
+            binds=(
+                Bind(source=Path(warpfront_checks.__file__).parent, target=_PACKAGE),
+                Bind(source=self.folder.resolve() / "job.json", target=_JOB),
+                Bind(source=self.tree.root.resolve(), target=SOURCE),
+                Bind(source=self.folder.resolve() / "results", target=_RESULTS, writable=True),
+                *self.place.binds,
+            ),
+            environment={
+                **self.place.environment,
+                "HOME": "/tmp",  # noqa: S108 - in the container
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": str(PurePosixPath(_PACKAGE).parent),
+            },
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir="/tmp",  # noqa: S108 - in the container
+            memory_bytes=MEMORY_BYTES,
+            time_limit_seconds=self.limit_seconds,
+        )
+
+    def _compilation(self, result: RunResult, seconds: float) -> Compilation:
+        files = left_files(self.folder / "results")
+        verification = read_verification(
+            cell_id=self.place.id,
+            target=self.request.target,
+            where="image",
+            image_id=self.place.image_id,
+            content_hash=self.place.content_hash,
+            files={SESSION: result_in(self.folder / "results" / f"{SESSION}.json")},
+            ended=ending_of(result, limit_seconds=self.limit_seconds),
+            seconds=round(seconds, 2),
+        )
+        checks, messages = self._judged(verification.checks, files)
+        left = self._left_by_hipify()
+        if self.hipified:
+            checks = (*checks, _left_check(left))
+        sessions = (SESSION, "static") if self.hipified else (SESSION,)
+        verification = dataclasses.replace(verification, checks=checks, sessions=sessions)
+        return Compilation(
+            verification=verification,
+            messages=messages,
+            left=left,
+            place=self.place.name,
+            notes=tuple(self._notes(verification)),
+        )
+
+    def _judged(
+        self, checks: tuple[CheckResult, ...], files: Mapping[str, str]
+    ) -> tuple[tuple[CheckResult, ...], tuple[Message, ...]]:
+        paths = {unit.path for unit in self.units}
+        renamed = _renamed(checks)
+        results: list[CheckResult] = []
+        messages: list[Message] = []
+        for check in checks:
+            if check.name in paths:
+                better, said = judged(check, files=files, texts=self.texts, renamed=renamed)
+                results.append(better)
+                messages += said
+            else:
+                results.append(check)
+        return tuple(results), tuple(messages)
+
+    def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
+        """What the scanner finds in the files that hipify read, beyond what hipify translates."""
+        if not self.hipified:
+            return ()
+        found = scan_tree(
+            self.request.repo, read_target(self.request.target), exclude=self.request.exclude
+        )
+        read = set(self.hipified)
+        return tuple(
+            finding
+            for finding in found.findings
+            if finding.path in read and finding.severity in {Severity.ERROR, Severity.WARNING}
+        )
+
+    def _notes(self, verification: Verification) -> Iterable[str]:
+        """What to know before one believes the results: which compiler, and which torch."""
+        environment = verification.environment
+        compiler = str(environment.get("compiler", "")).splitlines()
+        yield f"compiler: {_version_line(compiler)}"
+        torch = environment.get("torch")
+        if isinstance(torch, Mapping):
+            yield f"torch: {torch.get('version')}"
+
+
+def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
+    """What hipify made under another name -> the source of it."""
+    found = [check.details.get("renamed") for check in checks if check.name == "hipify"]
+    pairs = (pair for one in found if isinstance(one, Mapping) for pair in one.items())
+    return {made: source for source, made in pairs if isinstance(made, str)}
+
+
+def _version_line(lines: list[str]) -> str:
+    telling = [line.strip() for line in lines if re.search(r"version|release", line)]
+    return "; ".join(telling[:2] or lines[:1]) or "it did not say what it is"
+
+
+def _left_check(left: tuple[ScanFinding, ...]) -> CheckResult:
+    """An error of the scanner in a file that compiles after hipify is wrong on the device."""
+    errors = [finding for finding in left if finding.severity is Severity.ERROR]
+    first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
+    return CheckResult(
+        session="static",
+        name=LEFT,
+        outcome=Outcome.FAILED if errors else Outcome.PASSED,
+        reason=f"{len(errors)} errors{first}" if errors else f"{len(left)} warnings",
+        seconds=0.0,
+        details={
+            "findings": [
+                {"rule": one.rule, "path": one.path, "line": one.line, "severity": one.severity}
+                for one in left
+            ]
+        },
+    )
+
+
+def left_files(folder: Path) -> dict[str, str]:
+    """What the container left and can be read, as texts by path below its folder."""
+    files, left = {}, _LEFT_LIMIT_BYTES
+    for path in regular_files(folder):
+        name = path.relative_to(folder).as_posix()
+        if name.startswith((_KEPT, HIPIFIED)):
+            with contextlib.suppress(StoreError):
+                content = read_regular(path, left)
+                files[name], left = content.decode("utf-8", "replace"), left - len(content)
+    return files

@@ -1,0 +1,214 @@
+"""preflight: the effect of a user's project on the torch of each cell, without building anything.
+
+Read the files and what they include, judge each line on each torch stack, then try what is left on
+each stack as it is, and name the lines whose packages do not accept it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from warpfront.matrix import compat
+from warpfront.matrix.selection import select
+from warpfront.model import Cell, Selection
+from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.pipeline.workspace import Folders, Workspace
+from warpfront.system.process import run
+from warpfront.system.progress import Watch
+from warpfront.wheels.demands import without_libraries
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.site import read_site
+from warpfront.wheels.stack_metadata import StackFiles
+from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront_port.commands.following_packages import Following, Known
+from warpfront_port.commands.project_files import read_files
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.asked import Asked, FileAsks
+from warpfront_port.preflight.breaches import Gathering, LineBreach, Preflight
+from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
+from warpfront_port.preflight.following import Followed
+from warpfront_port.preflight.parts import Parts, chosen
+from warpfront_port.preflight.stacks import CellStack, stacks_of
+
+_WHOLE = Parts()
+
+
+def preflight(
+    workspace: Workspace,
+    selection: Selection,
+    watch: Watch,
+    *,
+    repo: Path,
+    files: tuple[str, ...] = (),
+    parts: Parts = _WHOLE,
+    offline: bool = False,
+) -> Preflight:
+    """Return the requirements in `files` of `repo` (all files found there by default), with the
+    extras and groups of `parts`, that do not hold on some of the selected cells.
+
+    Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
+    error: what could not be judged is `unknown`.
+    """
+    matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
+    read = chosen(read_files(repo, files), parts)
+    stacks = read_stacks(matrix.cells, selection, requirements, folders)
+    stacks = knowing_themselves(stacks, folders.wheelhouse, offline=offline)
+    return examine(read, stacks, watch, offline=offline)
+
+
+def knowing_themselves(
+    stacks: tuple[CellStack, ...], wheelhouse: Wheelhouse, *, offline: bool
+) -> tuple[CellStack, ...]:
+    """Return the stacks with the metadata of their own distributions, as far as it can be had."""
+    files = StackFiles(site=read_site(run), wheelhouse=wheelhouse, offline=offline)
+
+    def known(stack: CellStack) -> CellStack:
+        pins = {name: stack.stack.held[name] for name in stack.with_needs}
+        index = stack.inputs.index
+        found = files.read(pins, stack.wheels, index.url if index else "")
+        return stack.knowing(
+            one.distribution
+            if one.is_exact
+            else replace(one.distribution, requires=without_libraries(one.distribution.requires))
+            for one in found
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        return tuple(pool.map(known, stacks))
+
+
+def examine(
+    read: tuple[FileAsks, ...],
+    stacks: tuple[CellStack, ...],
+    watch: Watch,
+    *,
+    offline: bool = False,
+    known: Known | None = None,
+) -> Preflight:
+    """Return the requirements in the files that do not hold on some of `stacks`. `known` keeps
+    metadata between the examinations of several projects.
+    """
+    gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
+    notes: list[str] = []
+    asked = tuple(one for file in read for one in file.asked)
+    for stack in stacks:
+        for one in asked:
+            breach = breach_of(one, stack)
+            if breach is not None:
+                gathering.add(one, breach, stack.title, stack.cell_ids)
+        for one, breach in joint_breaches(asked, stack):
+            gathering.add(one, breach, stack.title, stack.cell_ids)
+        unknown += _unread_stack(stack, asked)
+    if offline:
+        unknown.append("offline: what the packages themselves demand was not followed")
+    else:
+        local = frozenset(name for file in read for name in file.local)
+        followed = _follow(asked, local, stacks, watch, {} if known is None else known)
+        unknown += _unfollowed(followed, stacks)
+        notes = [text for one in followed.values() for text in one.notes]
+        for stack in stacks:
+            for one, breach in followed[stack.title].breaches:
+                gathering.add(one, breach, stack.title, stack.cell_ids)
+    return Preflight(
+        files=tuple(file.path for file in read),
+        stacks={stack.title: stack.cell_ids for stack in stacks},
+        findings=tuple(_findings(gathering, stacks)),
+        unknown=tuple(dict.fromkeys(unknown)),
+        lines=len(asked),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _unread_stack(stack: CellStack, asked: tuple[Asked, ...]) -> Iterator[str]:
+    """Report a stack without metadata: lines about the needs of its torch are not judged."""
+    if asked and stack.own is not None and not any(one.name == "torch" for one in stack.own):
+        yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
+
+
+def read_stacks(
+    cells: tuple[Cell, ...],
+    selection: Selection,
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+) -> tuple[CellStack, ...]:
+    """Return the torch stacks of the selected cells, with the versions in their locks."""
+    chosen = select(cells, selection)
+    locks = fresh_locks(chosen, cells, requirements, folders)
+    return stacks_of(chosen, locks, compat.packaged())
+
+
+def _follow(
+    asked: tuple[Asked, ...],
+    local: frozenset[str],
+    stacks: tuple[CellStack, ...],
+    watch: Watch,
+    known: Known,
+) -> dict[str, Followed]:
+    """Return the effects of the packages behind the lines, by the title of each stack."""
+    site = read_site(run)
+
+    def follow(stack: CellStack) -> Followed:
+        following = Following(
+            asked=asked, stack=stack, site=site, watch=watch, known=known, local=local
+        )
+        return following.followed()
+
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip([one.title for one in stacks], pool.map(follow, stacks), strict=True))
+
+
+def _unfollowed(followed: Mapping[str, Followed], stacks: tuple[CellStack, ...]) -> list[str]:
+    """Return the reasons for packages that were not followed, each with its stacks."""
+    said: dict[str, list[str]] = {}
+    for title, one in followed.items():
+        for text in one.unknown:
+            said.setdefault(text, []).append(title)
+    return [
+        text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
+        for text, titles in said.items()
+    ]
+
+
+def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
+    by_title = {stack.title: stack for stack in stacks}
+    found = gathering.found.items()
+    for (asked, rule), reasons in sorted(found, key=lambda one: _place(one[0][0], one[0][1])):
+        level = rule_texts.LEVELS[rule]
+        yield LineBreach(
+            rule=rule,
+            level=level if asked.is_installed or level == "note" else "warning",
+            path=asked.path,
+            line=asked.line,
+            end_line=asked.end_line,
+            source=asked.source,
+            text=asked.text,
+            group=asked.group,
+            why={title: why for title, (why, _) in reasons.items()},
+            cells=tuple(cell for _, cells in reasons.values() for cell in cells),
+            write=_written(asked, line_to_write(asked, rule, by_title.values())),
+            option=f"{asked.part} {asked.group}" if asked.group else "",
+            decides=asked.is_installed and rule in rule_texts.DECIDING,
+        )
+
+
+def _place(asked: Asked, rule: str) -> tuple[str, int, str, str]:
+    return asked.path, asked.line, rule, asked.text
+
+
+def _written(asked: Asked, text: str | None) -> str | None:
+    """Return the whole line with `text` in the place of the requirement."""
+    if text == "":
+        alone = asked.source.partition(" #")[0].strip().rstrip(",") == asked.literal
+        return "" if alone or asked.end_line != asked.line else None
+    if text is None or text == asked.text:
+        return None
+    quote = asked.literal[:1]
+    if quote not in {'"', "'"} or not asked.literal.endswith(quote):
+        return text
+    if asked.end_line != asked.line or asked.literal not in asked.source:
+        return text
+    inner = text.replace('"', "'") if quote == '"' else text.replace("'", '"')
+    return asked.source.replace(asked.literal, f"{quote}{inner}{quote}", 1)

@@ -1,0 +1,222 @@
+"""The requirements in the files of a project: its own files and those that they include, and none
+outside of the project's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from warpfront.errors import InputError, StoreError
+from warpfront.system.foreign import read_regular
+from warpfront_port.preflight.asked import FileAsks, Include, Kind, Part
+from warpfront_port.preflight.pyproject import read_pyproject
+from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
+
+SIZE_LIMIT_BYTES = 4 * 2**20
+INCLUDE_DEPTH_LIMIT = 50
+_INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
+"""What an installation of a project reads, or a user installs first."""
+
+_OPTIONAL = ("requirements*.txt", "requirements/*.txt", "environment.yml", "environment.yaml")
+_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
+_MARKS = (*_PROJECT_FILES, ".git")
+
+
+def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:
+    """Return `files` and what they include, each once, in the order in which an installer meets
+    them. Nothing outside of the project's folder is read.
+    """
+    reading = _Reading(read={})
+    names = tuple(files)
+    if names:
+        for name in names:
+            reading.root = _root_of(Path(name), repo)
+            reading.follow(Path(name))
+    else:
+        reading.root = repo.resolve()
+        _read_found(reading, repo)
+    return reading.result()
+
+
+def read_project(folder: Path) -> tuple[FileAsks, ...]:
+    """Return the requirements in the project files of `folder`, as a build reads them."""
+    reading = _Reading(read={}, root=folder.resolve())
+    for name in _PROJECT_FILES:
+        path = folder / name
+        if path.is_file():
+            reading.follow(path)
+            if reading.read[path.resolve()].is_static:
+                break
+    return reading.result()
+
+
+def _root_of(path: Path, repo: Path) -> Path:
+    """Return the folder that confines the includes of `path`: `repo`, or else its project's."""
+    folder = path.absolute().parent.resolve()
+    if folder.is_relative_to(repo.resolve()):
+        return repo.resolve()
+    above = (one for one in (folder, *folder.parents) if any((one / m).exists() for m in _MARKS))
+    return next(above, folder)
+
+
+def _read_found(reading: _Reading, repo: Path) -> None:
+    """Read what lies in `repo`. Files that the default installation does not read are optional,
+    where there is one that it reads.
+    """
+    installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
+    optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
+    if not installed and not optional:
+        raise InputError(
+            f"{repo}: no requirements file and no pyproject.toml",
+            hint="name one with -r, or a project's folder with --repo",
+        )
+    is_static = False
+    for path in installed:
+        if not (is_static and path.name in _PROJECT_FILES):
+            reading.follow(path)
+            is_static |= reading.read[path.resolve()].is_static
+    is_installable = any(file.is_project for file in reading.read.values())
+    for path in optional:
+        if path.resolve() not in reading.read:
+            reading.follow(path, group=path.name if is_installable else "", part=Part.FILE)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """Files read so far, by resolved path, within the project's folder `root`."""
+
+    read: dict[Path, FileAsks]
+    root: Path = field(default_factory=Path)
+    asked_for: dict[Path, tuple[tuple[Part, str], ...]] = field(default_factory=dict)
+    included: set[Path] = field(default_factory=set)
+
+    def follow(
+        self,
+        path: Path,
+        kind: Kind = Kind.REQUIREMENT,
+        above: tuple[Path, ...] = (),
+        *,
+        group: str = "",
+        part: Part = Part.EXTRA,
+    ) -> None:
+        """Read a file and those that it names. `group` is what all of its lines belong to."""
+        resolved = self._inside(path, shown=path.name)
+        if resolved in above:
+            chain = " -> ".join(self._shown(one) for one in (*above, resolved))
+            raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
+        if resolved in self.read:
+            return
+        if len(above) > INCLUDE_DEPTH_LIMIT:
+            raise InputError(
+                f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
+                hint="name the last of them with -r",
+            )
+        file = read_file(resolved, shown=self._shown(resolved), kind=kind)
+        if group:
+            asked = tuple(replace(one, group=group, part=part) for one in file.asked)
+            file = replace(file, asked=asked, unknown=(), unless_included=())
+        self.read[resolved] = file
+        for include in file.includes:
+            group_of = {"group": group or include.group, "part": part if group else include.part}
+            self._include(file, resolved, include, above, **group_of)  # type: ignore[arg-type]
+
+    def _inside(self, path: Path, *, shown: str) -> Path:
+        """Return `path` without links. Raise `InputError` where that is outside of the project."""
+        resolved = path.resolve()
+        if not resolved.is_relative_to(self.root):
+            raise InputError(
+                f"{shown}: it leads out of the project's folder and was not read",
+                hint="--repo names a folder that holds all of the project's files",
+            )
+        return resolved
+
+    def _include(
+        self,
+        file: FileAsks,
+        resolved: Path,
+        include: Include,
+        above: tuple[Path, ...],
+        *,
+        group: str,
+        part: Part,
+    ) -> None:
+        where = f"{file.path}:{include.line}"
+        target = self._inside(resolved.parent / include.path, shown=where)
+        if include.project:
+            self._project(where, include, target, group, part)
+        elif target.is_file():
+            self.included.add(resolved)
+            self.follow(target, include.kind, (*above, resolved), group=group, part=part)
+        elif not include.optional:
+            raise InputError(
+                f"{where}: no such file",
+                hint="paths are relative to the file that names them",
+            )
+
+    def _project(self, where: str, include: Include, target: Path, group: str, part: Part) -> None:
+        """Read the files of a local project, once each."""
+        found = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
+        if not found and not group:
+            unknown = f"{where}: the folder was not followed: no project"
+            key = target / "pyproject.toml"
+            self.read.setdefault(key, FileAsks(path=self._shown(target), unknown=(unknown,)))
+        wanted = tuple((Part.EXTRA, extra) for extra in include.extras)
+        for path in found:
+            self.follow(path, group=group, part=part)
+            resolved = path.resolve()
+            self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *wanted)
+            if self.read[resolved].is_static:
+                break
+
+    def result(self) -> tuple[FileAsks, ...]:
+        """Return the files, with the reasons for everything that could not be read."""
+        return tuple(
+            replace(
+                file,
+                asked_for=self.asked_for.get(path, ()),
+                unknown=(
+                    *file.unknown,
+                    *(() if path in self.included else file.unless_included),
+                ),
+            )
+            for path, file in self.read.items()
+        )
+
+    def _shown(self, path: Path) -> str:
+        inside = path.is_relative_to(self.root)
+        return (path.relative_to(self.root) if inside else path).as_posix()
+
+
+def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileAsks:
+    """One file, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML, else requirements.
+
+    Raises `InputError`.
+    """
+    text = _read_text(path, shown)
+    if path.suffix == ".toml":
+        return read_pyproject(text, path=shown)
+    if path.name == "setup.cfg":
+        return read_setup_cfg(text, path=shown)
+    if path.suffix == ".py":
+        return read_setup_py(text, path=shown)
+    if path.suffix in {".yml", ".yaml"}:
+        return read_environment_yml(text, path=shown)
+    return read_requirements(text, path=shown, kind=kind)
+
+
+def _read_text(path: Path, shown: str) -> str:
+    """Return the text of a regular file: a FIFO or a device is refused."""
+    try:
+        return read_regular(path, SIZE_LIMIT_BYTES, follow=True).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{shown}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
+        ) from error
+    except StoreError as error:
+        why = error.message.removeprefix(f"{path}: ")
+        raise InputError(f"{shown}: {why}: no list of packages") from error
+    except OSError as error:
+        raise InputError(f"{shown}: {error.strerror}") from error

@@ -1,0 +1,115 @@
+"""static and compile for the source tree that an image is for: `project:` in matrix.yaml."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic
+
+from warpfront.errors import NothingSelectedError
+from warpfront.images.engine import Engine
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, Verification
+from warpfront.pipeline.workspace import Folders
+from warpfront.system.progress import Watch
+from warpfront_port.commands.compiling import CompileRequest, compile_in_cell
+from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan
+from warpfront_port.compile.outcomes import SESSION as COMPILE
+from warpfront_port.scan.findings import ScanFinding, Severity
+from warpfront_port.scan.targets import has_rules, read_target
+
+STATIC = "static"
+_SHOWN = 20
+
+
+def with_project_checked(
+    verification: Verification,
+    cell: Cell,
+    built: BuiltImage,
+    folders: Folders,
+    *,
+    engine: Engine,
+    watch: Watch,
+) -> Verification:
+    """With the sessions `static` and `compile` of the cell's own project, as far as they apply:
+    rules exist for devices other than NVIDIA's, and compilers are in `devel` images.
+    """
+    if cell.tree is None:
+        return verification
+    # The scanner calls every machine without an accelerator `cpu`.
+    target = "cpu" if cell.vendor == "cpu" else verification.target
+    if has_rules(target):
+        checks = (_scanned(folders.root, cell.tree, target, watch),)
+        verification = _extended(verification, STATIC, checks)
+    call = VENDORS[cell.vendor].compiler_call(verification.target)
+    if cell.compiler is not None and call is not None:
+        request = compile_request(folders.root, cell.tree, verification.target)
+        compiled = compile_in_cell(request, cell, built, folders.store, engine=engine, watch=watch)
+        if compiled is not None:
+            verification = _extended(verification, COMPILE, compiled.verification.checks)
+    return verification
+
+
+def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
+    """The source trees that cells are for, each once. Raises `NothingSelectedError` for none."""
+    trees = tuple(dict.fromkeys(cell.tree for cell in cells if cell.tree is not None))
+    if not trees:
+        raise NothingSelectedError(
+            "no image of the selection has a `project:`",
+            hint="matrix.yaml: `project: {path: ...}` of an image, or name a folder with --repo",
+        )
+    return trees
+
+
+def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest:
+    """What matrix.yaml says of a tree, as a request."""
+    return CompileRequest(
+        repo=root / tree.path,
+        target=target,
+        sources=tree.sources,
+        include=tree.include,
+        flags=tree.flags,
+    )
+
+
+def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:
+    started = monotonic()
+    request = ScanRequest(repo=root / tree.path, target=read_target(target))
+    found, new = scan(request, watch)
+    errors = [one for one in new if one.severity is Severity.ERROR]
+    accepted = len(found.findings) - len(new)
+    outcome, reason = Outcome.PASSED, ""
+    if errors:
+        outcome = Outcome.FAILED
+        reason = f"{len(errors)} errors for {target}: {_said(errors[0])}"
+    elif not found.files:
+        outcome, reason = Outcome.ERROR, f"no file of {tree.path} was scanned"
+    return CheckResult(
+        session=STATIC,
+        name="scan",
+        outcome=outcome,
+        reason=reason,
+        seconds=round(monotonic() - started, 3),
+        details={
+            "files": found.files,
+            "findings": len(new),
+            f"accepted by {BASELINE}": accepted,
+            "unread": [f"{one.path}: {one.reason}" for one in found.unread[:_SHOWN]],
+            "errors": [_said(one) for one in errors[:_SHOWN]],
+        },
+    )
+
+
+def _said(finding: ScanFinding) -> str:
+    return f"{finding.path}:{finding.line}: {finding.rule} {finding.message}"
+
+
+def _extended(
+    verification: Verification, session: str, checks: tuple[CheckResult, ...]
+) -> Verification:
+    return dataclasses.replace(
+        verification,
+        sessions=(*verification.sessions, session),
+        checks=(*verification.checks, *checks),
+    )

@@ -1,0 +1,597 @@
+"""try: a program of somebody's project in an image, as it is; and what it lacks there, found one by
+one, at versions that leave the image's torch as it is.
+
+What is installed goes beside the image, into a folder that is thrown away. The project is mounted
+read-only, and nothing in the container reaches a network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
+from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.matrix.plan import with_parents
+from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select
+from warpfront.matrix.vendors import VENDORS
+from warpfront.model import (
+    ENVIRONMENT_PYTHON,
+    Blocked,
+    BuiltImage,
+    Cell,
+    DeviceAccess,
+    Distribution,
+    Failed,
+    LockedWheel,
+    LockInputs,
+    ResolvedBase,
+    Selection,
+    WheelLock,
+)
+from warpfront.pipeline.locking import resolve_by_uv
+from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image, run_told
+from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.pipeline.within.preparing import (
+    Prepared,
+    find_bases,
+    images_by_content,
+    prepare_cells,
+)
+from warpfront.pipeline.workspace import (
+    AskSite,
+    Folders,
+    Material,
+    Workspace,
+    site_when_needed,
+)
+from warpfront.system.foreign import clean_json
+from warpfront.system.process import Command, environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import fixed_moment
+from warpfront.wheels.candidates import OlderRelease, release_with_module
+from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.demands import Need, Stack, needs_of
+from warpfront.wheels.lock import difference, lock_inputs
+from warpfront.wheels.missing_wheel_errors import refusal, requirers_without_wheels, way_out
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.sources import Site
+from warpfront.wheels.uv_program import uv_binary
+from warpfront.wheels.variant_pages import write_stand_in
+from warpfront.wheels.wheelhouse import Wheelhouse, save
+from warpfront_port.commands.project_files import read_files
+from warpfront_port.preflight.asked import Asked
+from warpfront_port.trying.misses import read_misses
+from warpfront_port.trying.providers import Provided, provider
+from warpfront_port.trying.trial import Miss, MissAnswer, Trial
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+ROUNDS = 24
+"""How many modules may be missing, one after the other or at once, before it is given up."""
+
+TIME_LIMIT_SECONDS = 600.0
+_REPO, _LAYER = "/repo", "/try"
+_PATH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TAIL_LINES = 25
+_METADATA_PROGRAM = (
+    "import importlib.metadata as m, json\n"
+    "found = {d.metadata['Name']: (d.version, d.requires or []) for d in m.distributions()}\n"
+    "print(json.dumps(found))"
+)
+_PLACES = ("src", ".", "python", "lib")
+"""Where projects keep their modules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRequest:
+    """What is to be tried. `provides` maps modules to requirements; with `install`, what is missing
+    is installed beside the image and the program runs again.
+    """
+
+    repo: Path
+    argv: tuple[str, ...]
+    install: bool = False
+    provides: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = TIME_LIMIT_SECONDS
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            hint = "invoke try --image torch --repo ../app -- python train.py"
+            raise InputError("no program to try: it follows `--`", hint=hint)
+        if not self.repo.is_dir():
+            raise InputError(f"{self.repo}: no such folder", hint="--repo names the project")
+
+
+def try_project(
+    workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
+) -> Trial | Blocked | Failed:
+    """What came of it in the one selected image."""
+    matrix, requirements = workspace.matrix, workspace.requirements
+    folders, material = workspace.folders, workspace.material
+    engine = connect(environment())
+    engine.reap()
+    cell = only_cell(matrix.cells, selection)
+    locks = fresh_locks((cell,), matrix.cells, requirements, folders)
+    planned = _planned_image(cell, matrix, locks, material, engine=engine, cache=folders.cache)
+    return try_in(
+        cell,
+        locks,
+        asking,
+        folders,
+        engine=engine,
+        site=site_when_needed(),
+        watch=watch,
+        image_id=planned,
+    )
+
+
+def _planned_image(
+    cell: Cell,
+    matrix: Matrix,
+    locks: Mapping[str, WheelLock],
+    material: Material,
+    *,
+    engine: Engine,
+    cache: Path,
+) -> str:
+    """The image that `plan` would reuse for this cell; "" where it would build one."""
+    every = with_parents((cell,), matrix.cells)
+    bases = find_bases(every, engine, cache)
+    resolved = {name: one for name, one in bases.items() if isinstance(one, ResolvedBase)}
+    if len(resolved) < len(bases) or not all(one.id in locks for one in every):
+        return ""
+    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
+    prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
+    image = prepared.image if isinstance(prepared, Prepared) else None
+    return image.id if image is not None else ""
+
+
+def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
+    """Raises `NothingSelectedError` where the options name several images."""
+    chosen = select(cells, selection)
+    if len(chosen) > 1:
+        names = ", ".join(cell.id for cell in chosen)
+        raise NothingSelectedError(
+            f"a program is tried in one image, and these are {len(chosen)}: {names}",
+            hint="--vendor, --target or --only beside --image: so that one is left",
+        )
+    return chosen[0]
+
+
+def try_in(
+    cell: Cell,
+    locks: Mapping[str, WheelLock],
+    asking: TrialRequest,
+    folders: Folders,
+    *,
+    engine: Engine,
+    site: AskSite,
+    watch: Watch,
+    image_id: str = "",
+) -> Trial | Blocked | Failed:
+    """The same for a cell whose image is in the engine: `image_id` where `plan` would reuse one,
+    else the one that the last build left.
+    """
+    built = built_image(folders.store, cell, engine)
+    if isinstance(built, Blocked | Failed) and not image_id:
+        return built
+    if cell.id not in locks:
+        hint = f"invoke build --only {cell.id}"
+        reason = "its lock no longer fits the matrix"
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+    access = VENDORS[cell.vendor].device_access(engine.host_devices())
+    with tempfile.TemporaryDirectory(prefix="warpfront-try-") as layer:
+        trying = _Trying(
+            cell=cell,
+            lock=locks[cell.id],
+            asking=asking,
+            asked=_asked(asking.repo),
+            layer=Path(layer),
+            image=image_id or (built.image_id if isinstance(built, BuiltImage) else ""),
+            access=access or DeviceAccess(),
+            wheelhouse=folders.wheelhouse,
+            engine=engine,
+            site=site,
+            watch=watch,
+        )
+        return trying.tried()
+
+
+def _asked(repo: Path) -> tuple[Asked, ...]:
+    """What the project's own files ask for; nothing where it has none, or none that can be read."""
+    try:
+        return tuple(one for file in read_files(repo, ()) for one in file.asked)
+    except InputError:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trying:
+    """One program in one image, with what was found for it so far."""
+
+    cell: Cell
+    lock: WheelLock
+    asking: TrialRequest
+    asked: tuple[Asked, ...]
+    layer: Path
+    image: str
+    access: DeviceAccess
+    wheelhouse: Wheelhouse
+    engine: Engine
+    site: AskSite
+    watch: Watch
+    found: list[MissAnswer] = field(default_factory=list)
+    layered: set[str] = field(default_factory=set)
+    locks: dict[tuple[str, ...], WheelLock] = field(default_factory=dict)
+    older: dict[str, LockedWheel] = field(default_factory=dict)
+    facts: dict[str, tuple[Distribution, ...]] = field(default_factory=dict)
+
+    def tried(self) -> Trial:
+        """Run; look for what was missing; with `install`, install that and run again."""
+        runs = 0
+        while True:
+            runs += 1
+            result, output = self._run()
+            said = str(clean_json(output.text))  # without a terminal's own characters
+            misses = read_misses(said) if result.exit_code and not result.timed_out else ()
+            known = {one.miss.module or one.miss.distribution for one in self.found}
+            new = [one for one in misses if (one.module or one.distribution) not in known][:ROUNDS]
+            answers = [self._answered(miss) for miss in new]
+            self.found.extend(answers)
+            goes_on = any(one.folder or (one.version and self.asking.install) for one in answers)
+            if not goes_on or runs > ROUNDS:
+                return self._trial(runs, result, said)
+            if self.asking.install:
+                self._install()
+
+    def _trial(self, runs: int, result: RunResult, said: str) -> Trial:
+        lines = said.rstrip().splitlines()
+        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        return Trial(
+            cell_id=self.cell.id,
+            image=self.cell.image,
+            torch=versions.get("torch", self.cell.torch),
+            argv=self.asking.argv,
+            runs=runs,
+            exit_code=None if result.timed_out else result.exit_code,
+            tail="\n".join(lines[-_TAIL_LINES:]),
+            found=tuple(self.found),
+            installed=self.asking.install,
+            by_hand=self._by_hand(),
+        )
+
+    def _by_hand(self) -> tuple[str, ...]:
+        """What somebody types to run it in the image, with their own folder and devices."""
+        places = [f"{_REPO}/{one.folder}".removesuffix("/.") for one in self.found if one.folder]
+        path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
+        return (
+            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
+            # As here: with Docker's 64 MB, worker processes of a DataLoader die.
+            *("--shm-size", "1g", *path, *device_flags(self.access)),
+            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
+            *(self.cell.local_reference, *self.asking.argv),
+        )
+
+    def _run(self) -> tuple[RunResult, Output]:
+        self.watch.step(self.cell.id, f"runs {' '.join(self.asking.argv)}"[:100])
+        try:
+            return run_told(self.engine, self._request(), self.watch, self.cell.id)
+        finally:
+            self.watch.step(self.cell.id, "")
+
+    def _request(self) -> RunRequest:
+        places = [one.folder for one in self.found if one.folder]
+        paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
+        return RunRequest(
+            image=self.image,
+            # One pipe: through two, what ended it may arrive before what it had printed.
+            command=("sh", "-c", 'exec "$@" 2>&1', "sh", *self.asking.argv),
+            environment={
+                "HOME": "/tmp",  # noqa: S108 - in the image
+                # Threads that spin while they wait hold up a machine with other work.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "PATH": f"{_LAYER}/bin:{_PATH}",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": ":".join(dict.fromkeys(paths)),
+                # What ended it is to be its last words, and not what it had printed before.
+                "PYTHONUNBUFFERED": "1",
+            },
+            binds=(
+                Bind(source=self.asking.repo.resolve(), target=_REPO),
+                Bind(source=self.layer, target=_LAYER),
+            ),
+            user=f"{os.getuid()}:{os.getgid()}",
+            workdir=_REPO,
+            devices=self.access,
+            memory_bytes=MEMORY_BYTES,
+            time_limit_seconds=self.asking.seconds,
+        )
+
+    def _answered(self, miss: Miss) -> MissAnswer:
+        """What is to be had for what was missing."""
+        if folder := _own_place(self.asking.repo, miss):
+            return MissAnswer(miss=miss, folder=folder)
+        held = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        version = held.get(canonicalize_name(miss.top or miss.distribution), "")
+        if version and miss.module == miss.top:
+            return MissAnswer(
+                miss=miss,
+                refusal=f"the image holds {miss.asked} {version}, and this program does not see it",
+                hint=f"it is there for {ENVIRONMENT_PYTHON}: has the program another Python, or "
+                "another search path?",
+            )
+        provided = provider(miss, self.asked, self.asking.provides)
+        if not provided.requirement and version:
+            provided = Provided(requirement=canonicalize_name(miss.top), said_by="the image")
+        if not provided.requirement:
+            return MissAnswer(
+                miss=miss,
+                refusal="it is not known here which distribution brings it",
+                hint=f"--provides {miss.asked}=DISTRIBUTION says it; "
+                "its name alone may be another's",
+            )
+        answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
+        if provided.name in held:
+            return self._older(answer, provided.name, held[provided.name])
+        return self._newer(answer, provided.name)
+
+    def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
+        """What the image lacks, from an index, at a version that leaves its torch as it is."""
+        try:
+            lock = self._lock_of([*self.found, answer])
+        except (LockError, WheelError, BlockedError) as error:
+            return self._refused(answer, name, error)
+        more = difference(lock, self.lock)
+        version = next((one.version for one in more if one.name == name), "")
+        if not version:
+            said = f"a shim of the guard answers for {name}, and has no module"
+            return dataclasses.replace(answer, refusal=said)
+        before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
+        new = [one for one in more if one.name not in before]
+        size_bytes = sum(one.size_bytes for one in new)
+        return dataclasses.replace(
+            answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
+        )
+
+    def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
+        """The newest release of a distribution of the image that has a module which the image's
+        lacks, within what the image's other distributions accept.
+        """
+        miss = answer.miss
+        refused = dataclasses.replace(
+            answer, refusal=f"the image holds {name} {version}, which has no {miss.module}"
+        )
+        stack = [wheel.name for wheel in self.lock.wheels if _is_of_stack(self.cell, wheel.name)]
+        if name in stack or not miss.module:
+            hint = "port the import: what is of the torch stack stays as it is"
+            return dataclasses.replace(refused, hint=hint)
+        asking = Requirement(answer.requirement).specifier
+        need = self._need(name)
+        accepted = need.specifier & asking if need else asking
+        with self.site().transport() as transport:
+            found = release_with_module(
+                name,
+                miss.module,
+                Version(version),
+                accepted,
+                site=self.site(),
+                transport=transport,
+            )
+            wheel = self._kept(found, transport) if found else None
+        if found is None or wheel is None:
+            known = f"{need.text(name)}; " if need else ""
+            hint = f"{known}no release of that which an index here offers has it"
+            return dataclasses.replace(refused, hint=hint)
+        self.older[name] = wheel
+        wanted = SpecifierSet(f"<{_shortest(found.below)}") & accepted
+        return dataclasses.replace(
+            answer,
+            requirement=f"{name}{','.join(sorted(map(str, wanted), reverse=True))}",
+            said_by=found.source,
+            version=str(found.version),
+            replaces=version,
+            size_bytes=wheel.size_bytes,
+        )
+
+    def _kept(self, found: OlderRelease, transport: Transport) -> LockedWheel | None:
+        """The release's wheel in the wheelhouse; None where it cannot be fetched."""
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(folder) / found.link.filename
+            if save(found.link, path, transport) is not None:
+                return None
+            kept, sha256 = self.wheelhouse.keep(path)
+        if found.link.sha256 not in {"", sha256}:
+            raise WheelError(f"{found.link.filename}: {found.source} has another hash for it")
+        return wheel_of(kept, sha256)
+
+    def _need(self, name: str) -> Need | None:
+        """What the image's distributions accept of `name`, by their own metadata."""
+        inside = self._inside()
+        stack = Stack(held={}, answered={}, foreign={})
+        needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
+        return needs.get(name)
+
+    def _inside(self) -> tuple[Distribution, ...]:
+        """The distributions in the image with their metadata, which the image itself has."""
+        if "image" not in self.facts:
+            request = dataclasses.replace(
+                self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
+            )
+            _, output = run_told(self.engine, request, self.watch, self.cell.id)
+            self.facts["image"] = _read_inside(output.text)
+        return self.facts["image"]
+
+    def _refused(
+        self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
+    ) -> MissAnswer:
+        """Why nothing is to be had. What has no wheel is built against the image's torch, or has
+        nothing for its device at all.
+        """
+        message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
+        hint = error.hint
+        if requirers_without_wheels(message, ()):
+            message, hint = refusal(name), way_out(name, self.cell.vendor)
+        return dataclasses.replace(answer, refusal=message[:600], hint=hint)
+
+    @property
+    def _child_id(self) -> str:
+        return f"{self.cell.id}-try"
+
+    def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
+        """The lock of an image on this one that asks for what was found: what `lock` would make."""
+        texts = tuple(
+            one.requirement
+            for one in found
+            if one.requirement and not one.refusal and not one.replaces
+        )
+        if not texts:
+            return self.lock
+        if texts not in self.locks:
+            self.locks[texts] = self._resolved(texts)
+        return self.locks[texts]
+
+    def _resolved(self, texts: tuple[str, ...]) -> WheelLock:
+        child = dataclasses.replace(
+            self.cell,
+            id=self._child_id,
+            parent=self.cell.id,
+            requirements=(),
+            requirements_file=None,
+            compiler=None,
+            relax={},
+            builds=(),
+            patches=(),
+        )
+        inputs = lock_inputs(child, RequirementList(requirements=texts), self.lock)
+        self.watch.step(self.cell.id, f"looks for {texts[-1]}")
+        try:
+            return self._locked(inputs, self.site())
+        except BlockedError:
+            # The index of the image's torch is out of reach. The image has it, with its metadata.
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                self._write_stand_ins(Path(folder))
+                site = self.site()
+                links = (folder, *site.find_links)
+                lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
+            held = {wheel.name: wheel for wheel in self.lock.wheels}
+            wheels = tuple(held.get(one.name, one) for one in lock.wheels)
+            return dataclasses.replace(lock, wheels=wheels)
+        finally:
+            self.watch.step(self.cell.id, "")
+
+    def _locked(self, inputs: LockInputs, site: Site) -> WheelLock:
+        return resolve_by_uv(
+            inputs,
+            site,
+            run=run,
+            on_line=lambda _: None,
+            wheelhouse=self.wheelhouse,
+            parent=self.lock,
+        )
+
+    def _write_stand_ins(self, folder: Path) -> None:
+        """Wheels of the image's distributions that hold nothing but their metadata."""
+        requires = {canonicalize_name(one.name): one.requires for one in self._inside()}
+        for wheel in self.lock.wheels:
+            own = requires.get(canonicalize_name(wheel.name))
+            if own is not None:
+                write_stand_in(wheel.kept_as, folder, requires=own)
+
+    def _install(self) -> None:
+        """What was found, beside the image: the wheels that it lacks, by their hashes."""
+        more = difference(self._lock_of(self.found), self.lock)
+        new = [one for one in more if one.name not in self.layered]
+        self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
+        new += [one for name, one in self.older.items() if name not in self.layered]
+        if new:
+            run(self._installation(new)).check(hint="the wheels are those of the index, verified")
+            _point_programs(self.layer / "bin")
+        self.layered.update(one.name for one in new)
+
+    def _installation(self, wheels: list[LockedWheel]) -> Command:
+        return Command(
+            argv=(
+                *(str(uv_binary()), "pip", "install", "--no-config", "--offline", "--no-index"),
+                *("--no-deps", "--no-cache", "--target", str(self.layer)),
+                *("--python", sys.executable, "--python-version", self.cell.python),
+                *("--python-platform", f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}"),
+                *(str(self.wheelhouse.present(one)) for one in wheels),
+            ),
+            unset=("VIRTUAL_ENV",),
+        )
+
+
+def _read_inside(text: str) -> tuple[Distribution, ...]:
+    """The last line of a container's output as distributions. Raise `WheelError` for any other."""
+    lines = text.strip().splitlines()
+    try:
+        found = clean_json(json.loads(lines[-1] if lines else ""))
+        return tuple(
+            Distribution(name=str(name), version=str(version), requires=tuple(map(str, requires)))
+            for name, (version, requires) in dict(found).items()  # type: ignore[call-overload]
+        )
+    except (ValueError, TypeError) as error:
+        raise WheelError("the image did not list its distributions") from error
+
+
+def _is_of_stack(cell: Cell, name: str) -> bool:
+    vendor = VENDORS[cell.vendor]
+    return any(fnmatch(name, one) for one in (*vendor.protected, *vendor.libraries))
+
+
+def _shortest(version: Version) -> str:
+    """A version without the zeros at its end: `82` for `82.0.0`."""
+    return re.sub(r"(\.0)+$", "", str(version))
+
+
+def device_flags(access: DeviceAccess) -> Iterator[str]:
+    """The options of `docker run` that give a container its devices."""
+    if access.gpus:
+        yield from ("--gpus", "all")
+    if access.runtime:
+        yield from ("--runtime", access.runtime)
+    yield from (word for one in (*access.cdi, *access.nodes) for word in ("--device", one))
+    yield from (word for group in access.groups for word in ("--group-add", str(group)))
+    for name, value in sorted(access.environment.items()):
+        yield from ("--env", f"{name}={value}")
+
+
+def _minor(cell: Cell) -> str:
+    """The newest manylinux level of uv's that the base's C library can load."""
+    own = int(cell.base.glibc.partition(".")[2])
+    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= own))
+
+
+def _own_place(repo: Path, miss: Miss) -> str:
+    """The folder of the project that a module of its own lies in; "" for none."""
+    top = miss.top
+    for place in _PLACES if top else ():
+        folder = repo / place
+        if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")):
+            return place
+    return ""
+
+
+def _point_programs(folder: Path) -> None:
+    """Programs of the layer are run by the image's Python."""
+    for path in sorted(one for one in folder.glob("*") if one.is_file()):
+        data = path.read_bytes()
+        if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
+            path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + data.partition(b"\n")[2])

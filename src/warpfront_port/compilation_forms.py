@@ -1,0 +1,114 @@
+"""What compilers said of a source tree, for people, code hosts and programs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from warpfront.model import Outcome, Verification
+from warpfront.report import sarif
+from warpfront.verify.verdict import outcome_of
+from warpfront_port.compile.outcomes import Compilation, Message
+from warpfront_port.finding_forms import findings_text
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import ScanFinding
+
+_SHOWN = 8
+_HELP = "The message is the compiler's own; it says what has to change for this target."
+_ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Outcome.SKIPPED)
+
+
+def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
+    """One line a source, the messages below it; what hipify left; a count of outcomes."""
+    verification = compiled.verification
+    lines = [f"compile for {verification.target} in {compiled.place}"]
+    lines += [f"  {note}" for note in compiled.notes]
+    by_unit: dict[str, list[Message]] = {}
+    for message in compiled.messages:
+        by_unit.setdefault(message.unit, []).append(message)
+    for check in verification.checks:
+        seconds = check.details.get("compile_seconds")
+        took = f" ({seconds:.2f} s)" if isinstance(seconds, float) else ""
+        said = by_unit.get(check.name, [])
+        reason = f": {check.reason}" if check.reason and not said else ""
+        lines.append(f"{check.outcome.value:<11} {check.name}{took}{reason}")
+        lines += [f"    {message}" for message in said[:_SHOWN]]
+        if len(said) > _SHOWN:
+            lines.append(f"    ... and {len(said) - _SHOWN} more")
+    if compiled.left:
+        lines += ["", "what hipify leaves, and says nothing of:"]
+        lines += findings_text(compiled.left, rules).splitlines()
+    lines.append(_counted(verification))
+    return "\n".join(lines) + "\n"
+
+
+def _counted(verification: Verification) -> str:
+    counts = Counter(check.outcome for check in verification.checks)
+    words = [f"{counts[outcome]} {outcome.value}" for outcome in _ORDER if counts[outcome]]
+    outcome = outcome_of(verification).value
+    return f"{outcome}: {', '.join(words)} in {verification.seconds:.1f} s"
+
+
+def compilation_sarif(
+    compilations: Iterable[Compilation], rules: Mapping[str, Rule], *, version: str
+) -> str:
+    """SARIF 2.1.0: messages as instances of `error` and `warning` of the compiler's target, what
+    hipify left as instances of the scanner's rules. Sources that no compiler saw are notifications.
+    """
+    compilations = tuple(compilations)
+    messages = [
+        _sarif_message(message, one.verification.target)
+        for one in compilations
+        for message in one.messages
+    ]
+    left = [_sarif_left(finding) for one in compilations for finding in one.left]
+    compilers = {
+        name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
+        for one in compilations
+        for target in (one.verification.target,)
+        for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))
+    }
+    named = sorted({finding.rule_id for finding in left})
+    unknown = [
+        f"{check.name} for {one.verification.target}: {check.outcome}: {check.reason}"
+        for one in compilations
+        for check in one.verification.checks
+        if check.outcome not in {Outcome.PASSED, Outcome.FAILED}
+    ]
+    return sarif.sarif_text(
+        [*messages, *left],
+        rules=[
+            *compilers.values(),
+            *(
+                sarif.SarifRule(id=id_, summary=rules[id_].title, help=rules[id_].fix)
+                for id_ in named
+            ),
+        ],
+        tool="warpfront-compile",
+        version=version,
+        unknown=unknown,
+    )
+
+
+def _sarif_message(message: Message, target: str) -> sarif.SourceFinding:
+    suffix = "-warning" if message.severity == "warning" else ""
+    return sarif.SourceFinding(
+        rule_id=f"compile-{target}{suffix}",
+        message=message.text,
+        path=message.path,
+        line=message.line,
+        column=message.column,
+        level=message.severity,
+    )
+
+
+def _sarif_left(finding: ScanFinding) -> sarif.SourceFinding:
+    return sarif.SourceFinding(
+        rule_id=finding.rule,
+        message=finding.message,
+        path=finding.path,
+        line=finding.line,
+        column=finding.column,
+        level="error" if finding.severity == "error" else "warning",
+        source=finding.excerpt,
+    )

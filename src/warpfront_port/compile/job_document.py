@@ -1,0 +1,95 @@
+"""What a container is told to do: the job that `checks.compiling` writes and reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.model import CompilerCall
+from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
+from warpfront_port.compile.units import SourceUnit
+
+SOURCE = "/source"
+"""Where the tree is mounted, read-only."""
+SCRATCH = "/tmp/warpfront"  # noqa: S108 - inside the container
+COPY = f"{SCRATCH}/tree"
+"""Where the copy is that hipify and a setup.py may write to."""
+
+# A kernel would need HIP's headers, which a source includes by itself.
+_PROBE_KERNEL = "__device__ float probe(float x) { return x + 1.0f; }\n"
+_PROBE_PLAIN = "int probe(int x) { return x + 1; }\n"
+
+
+# What hipcc, nvcc and g++ of today agree on. torch's own sources say what its headers need.
+STANDARD = "-std=c++17"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much one source may take: seconds, and bytes of address space of its compiler."""
+
+    seconds: float = 300.0
+    memory_bytes: int = 4 * 2**30
+    jobs: int = 2
+
+
+def job_document(
+    *,
+    target: str,
+    call: CompilerCall,
+    units: Iterable[SourceUnit],
+    folders: Iterable[str],
+    flags: Iterable[str],
+    copied: Iterable[str] = (),
+    hipified: Iterable[str] = (),
+    bounds: Bounds,
+) -> dict[str, object]:
+    """The job as JSON values. `folders` and `flags` go to every source; `copied` are the files that
+    a setup.py and hipify find in the copy, `hipified` those of them that hipify reads.
+
+    In a command, `{source}`, `{output}` and `{work}` stand for what only the container knows;
+    `{torch}` for the options of its torch, the language standard among them.
+    """
+    hipified = tuple(hipified)
+    root = COPY if hipified else SOURCE
+    options = [*flags, *(f"-I{root}" if one == "." else f"-I{root}/{one}" for one in folders)]
+    return CompileJob(
+        target=target,
+        source=Path(SOURCE),
+        scratch=Path(SCRATCH),
+        copy=Path(COPY),
+        version=call.version,
+        probe=Probe(
+            text=_PROBE_KERNEL if call.kernel else _PROBE_PLAIN,
+            name="probe.cu" if call.kernel else "probe.cpp",
+            argv=_command(call, call.kernel or call.plain, []),
+        ),
+        torch_defines=call.torch_defines,
+        environment=dict(call.environment),
+        copied=tuple(copied),
+        hipified=hipified,
+        kept=call.kept,
+        seconds=bounds.seconds,
+        memory_bytes=bounds.memory_bytes,
+        jobs=bounds.jobs,
+        units=tuple(_unit(unit, call, options) for unit in units),
+    ).document()
+
+
+def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> JobUnit:
+    language = call.kernel if unit.kind == "kernel" else call.plain
+    standard = any(option.startswith("-std=") for option in options)
+    torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]
+    runs = unit.kind != "extension" and language
+    return JobUnit(
+        path=unit.path,
+        kind=unit.kind,
+        torch=unit.torch,
+        argv=_command(call, language, [*options, *torch]) if runs else (),
+    )
+
+
+def _command(call: CompilerCall, language: Iterable[str], options: list[str]) -> tuple[str, ...]:
+    work = [*call.work, "{work}"] if call.work else []
+    return (*call.argv, *work, *options, *language, "-c", "{source}", "-o", "{output}")

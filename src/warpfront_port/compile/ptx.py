@@ -1,0 +1,45 @@
+"""From a line of ptxas' input to the line of the source that it was made from. Pure.
+
+PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions
+(`.loc 1 7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+"""
+
+from __future__ import annotations
+
+import re
+
+from warpfront_port.compile.diagnostics import Place
+
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"\n]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
+
+
+def place_of_line(ptx: str, line: int) -> Place | None:
+    """Where line `line` (1-based) of `ptx` comes from: the last position named before it."""
+    return _last_place(ptx, ptx.splitlines()[:line])
+
+
+def place_of_function(ptx: str, message: str) -> Place | None:
+    """The first position in the function that `message` names (`Entry function '_Z1kPf' uses too
+    much shared data`).
+    """
+    named = _FUNCTION.search(message)
+    if named is None:
+        return None
+    begin = re.compile(rf"\.(?:entry|func)\b.*\b{re.escape(named[1])}\b")
+    lines = ptx.splitlines()
+    start = next((at for at, line in enumerate(lines) if begin.search(line)), len(lines))
+    first = next((line for line in lines[start:] if _LOC.match(line)), None)
+    return None if first is None else _last_place(ptx, [first])
+
+
+def _last_place(ptx: str, lines: list[str]) -> Place | None:
+    found = next((said for said in map(_LOC.match, reversed(lines)) if said is not None), None)
+    if found is None:
+        return None
+    files = dict(_FILE.findall(ptx))
+    path = files.get(found[1])
+    if path is None:
+        return None
+    return Place(path=path, line=int(found[2]), column=int(found[3]))

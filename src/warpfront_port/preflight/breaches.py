@@ -1,0 +1,75 @@
+"""What a preflight finds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from warpfront.report.sarif import Level
+from warpfront_port.preflight.asked import Asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """What is wrong with one thing asked for, on one stack."""
+
+    rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineBreach:
+    """One thing asked for that does not hold on some cells.
+
+    `why` maps the title of each such stack to the reason, with the chain of packages where others
+    lie between; `cells` are the cells of these stacks. `write` is the line to write instead, None
+    where there is none, "" where the line is to be dropped. `group` is the extra or group that it
+    belongs to, and `option` what installs that; `decides` is whether the installation in question
+    replaces or breaks torch because of it.
+    """
+
+    rule: str
+    level: Level
+    path: str
+    line: int
+    end_line: int
+    source: str
+    text: str
+    group: str
+    why: Mapping[str, str]
+    cells: tuple[str, ...]
+    write: str | None
+    option: str = ""
+    decides: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """The result of a preflight. `unknown` could not be judged, and are no passes; `notes` change
+    nothing; `stacks` maps each title to its cells; `files` are those that were read.
+    """
+
+    files: tuple[str, ...]
+    stacks: Mapping[str, tuple[str, ...]]
+    findings: tuple[LineBreach, ...]
+    unknown: tuple[str, ...]
+    lines: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The findings by which the installation in question replaces or breaks torch."""
+        return sum(finding.decides for finding in self.findings)
+
+
+@dataclass(kw_only=True)
+class Gathering:
+    """Breaches of several stacks, put together: one finding for each thing asked and each rule."""
+
+    found: dict[tuple[Asked, str], dict[str, tuple[str, tuple[str, ...]]]] = field(
+        default_factory=dict
+    )
+
+    def add(self, asked: Asked, breach: Breach, title: str, cells: tuple[str, ...]) -> None:
+        """Nothing for what is said already: one breach for each stack is enough."""
+        self.found.setdefault((asked, breach.rule), {}).setdefault(title, (breach.why, cells))

@@ -1,0 +1,177 @@
+"""From a line to the packages behind it: which lines to resolve, and whose demands lead back to
+which line. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.model import Distribution, UnmetDemand
+from warpfront.wheels.demands import unmet_demands
+from warpfront_checks.guard.policy import Policy
+from warpfront_checks.guard.refusal import explanation
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight.effects import applies, breach_of
+from warpfront_port.preflight.stacks import CellStack
+
+_PREFIX = "warpfront guard: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """The breaches of a stack by packages, each with the line that leads to it; `unknown` is what
+    could not be followed, `notes` what changes nothing.
+    """
+
+    breaches: tuple[tuple[Asked, Breach], ...] = ()
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def followed_lines(
+    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
+) -> tuple[Asked, ...]:
+    """Return the lines that an installer resolves on this stack: installed, from an index, and
+    applying there. `local` are names that no index serves.
+    """
+    return tuple(_applying(asked, Kind.REQUIREMENT, stack, local))
+
+
+def constraint_lines(asked: Iterable[Asked], stack: CellStack) -> tuple[str, ...]:
+    """Return the constraints that an installer applies, without those that are findings."""
+    return tuple(
+        _bare(Requirement(one.text))
+        for one in _applying(asked, Kind.CONSTRAINT, stack)
+        if breach_of(one, stack) is None
+    )
+
+
+def _applying(
+    asked: Iterable[Asked], kind: Kind, stack: CellStack, local: Collection[str] = ()
+) -> Iterator[Asked]:
+    for one in asked:
+        if one.kind is kind and one.is_installed:
+            requirement = Requirement(one.text)
+            name = canonicalize_name(requirement.name)
+            if not requirement.url and name not in local and applies(requirement, stack, one.group):
+                yield one
+
+
+def wanted_lines(
+    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return those of these lines that are not about the stack itself, without markers that hold:
+    a resolver may know no extra of the project.
+    """
+    own = {*stack.stack.held, *stack.stack.excluded}
+    lines = [
+        _bare(Requirement(one.text))
+        for one in followed_lines(asked, stack, local)
+        if canonicalize_name(Requirement(one.text).name) not in own
+    ]
+    return tuple(dict.fromkeys(lines))
+
+
+def rehearsed_lines(
+    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the lines to try on the stack as it is installed. What is a finding already is left
+    out, or no version is asked for, so that it hides nothing else.
+    """
+    lines: list[str] = []
+    for one in followed_lines(asked, stack, local):
+        requirement = Requirement(one.text)
+        name = canonicalize_name(requirement.name)
+        if name in stack.stack.excluded:
+            continue
+        breach = breach_of(one, stack)
+        if breach is None or breach.rule == rule_texts.COMPANION:
+            lines.append(_bare(requirement))
+        elif name in stack.stack.held:
+            lines.append(requirement.name)
+    return tuple(dict.fromkeys(lines))
+
+
+def _bare(requirement: Requirement) -> str:
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def unfollowed(asked: Iterable[Asked], stack: CellStack) -> Iterator[str]:
+    """The lines whose packages are at a URL: reading what they demand could mean to build them."""
+    for one in asked:
+        if one.kind is Kind.REQUIREMENT and one.is_installed and Requirement(one.text).url:
+            requirement = Requirement(one.text)
+            name = canonicalize_name(requirement.name)
+            if applies(requirement, stack, one.group) and name not in stack.stack.held:
+                yield f"{one.where}: {requirement.name} is at a URL; what it demands is not known"
+
+
+def chain_of(demand: UnmetDemand) -> str:
+    """From the line's own package to what is demanded: `vllm 0.11.0 -> torch==2.8.0`."""
+    return " -> ".join((*demand.chain, demand.wanted))
+
+
+def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
+    """Return the breach by a package's demand: its chain, the reason and the way out."""
+    name = canonicalize_name(Requirement(demand.wanted).name)
+    if name == "triton" and name not in stack.stack.held:
+        rule = rule_texts.TRITON
+    elif name in stack.stack.foreign:
+        rule = rule_texts.FOREIGN
+    elif name in stack.stack.needs:
+        rule = rule_texts.NEEDS
+    else:
+        rule = rule_texts.MOVED_BY_DEPENDENCY
+    return Breach(rule=rule, why="\n".join((chain_of(demand), *_explained(demand, stack))))
+
+
+def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
+    """The guard's own sentences about a demand: what this image holds, and what to do."""
+    shims = {name: version.partition("+")[0] for name, version in stack.stack.answered.items()}
+    others = dict.fromkeys(shims, "this torch has another build of it")
+    policy = Policy(
+        cell="",
+        title=stack.title,
+        protected=dict(stack.stack.held),
+        sentinels={**stack.stack.foreign, **others},
+        needs={name: str(need.specifier) for name, need in stack.stack.needs.items()},
+    )
+    asker, wanted = demand.chain[-1], Requirement(demand.wanted)
+    text = f"{asker} depends on {wanted.name}{wanted.specifier}"
+    lines = explanation(text, policy).splitlines()
+    return tuple(line.removeprefix(_PREFIX) for line in lines)
+
+
+def unmet(
+    asked: Iterable[Asked],
+    lines: tuple[str, ...],
+    distributions: Iterable[Distribution],
+    stack: CellStack,
+) -> Iterator[tuple[Asked, UnmetDemand]]:
+    """Each unmet demand of a package with the line that brought the package."""
+    demands = unmet_demands(
+        distributions,
+        lines,
+        stack.stack,
+        python=stack.python,
+        machine=stack.inputs.machine,
+        has_shims=False,
+    )
+    by_name: dict[str, Asked] = {}
+    for one in asked:
+        if one.kind is Kind.REQUIREMENT and one.is_installed:
+            by_name.setdefault(canonicalize_name(Requirement(one.text).name), one)
+    for demand in demands:
+        if demand.chain:
+            line = by_name.get(
+                canonicalize_name(demand.chain[0].partition(" ")[0].partition("[")[0])
+            )
+            if line is not None:
+                yield line, demand

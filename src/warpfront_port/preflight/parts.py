@@ -1,0 +1,64 @@
+"""Parts of a project that its default installation leaves out: extras, dependency groups, further
+requirements files. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import InputError
+from warpfront_port.preflight.asked import FileAsks, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The extras and groups that the user asks for."""
+
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[tuple[Part, str], ...]:
+        extras = ((Part.EXTRA, name) for name in self.extras)
+        return (*extras, *((Part.GROUP, name) for name in self.groups))
+
+
+def chosen(files: Iterable[FileAsks], parts: Parts) -> tuple[FileAsks, ...]:
+    """Return the files with the lines of these parts as installed, and of the parts that they
+    include. Raise `InputError` for a name that the project does not have.
+    """
+    files = tuple(files)
+    known = {(one.part, one.group) for file in files for one in file.asked if one.group}
+    known |= {place[:2] for file in files for place in file.nested}
+    for part, name in parts.named:
+        if not any(_same(place, (part, name)) for place in known):
+            names = ", ".join(sorted(name for of, name in known if of is part)) or "none"
+            raise InputError(
+                f"{part} {name}: the project has none of this name", hint=f"it has: {names}"
+            )
+    return tuple(_with(file, parts) for file in files)
+
+
+def _with(file: FileAsks, parts: Parts) -> FileAsks:
+    wanted = {_key(place) for place in (*parts.named, *file.asked_for)}
+    grows = True
+    while grows:
+        more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in wanted}
+        grows = not more <= wanted
+        wanted |= more
+    asked = tuple(
+        replace(one, is_chosen=bool(one.group) and _key((one.part, one.group)) in wanted)
+        for one in file.asked
+    )
+    return replace(file, asked=asked)
+
+
+def _key(place: tuple[Part, str]) -> tuple[Part, str]:
+    return place[0], canonicalize_name(place[1])
+
+
+def _same(one: tuple[Part, str], other: tuple[Part, str]) -> bool:
+    return _key(one) == _key(other)

@@ -1,0 +1,339 @@
+"""pyproject.toml: PEP 621, PEP 735, what uv, poetry, pdm, setuptools and hatch add to it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from warpfront.errors import InputError
+from warpfront_port.preflight.asked import (
+    Asked,
+    FileAsks,
+    Include,
+    Kind,
+    Nested,
+    Part,
+    check_text,
+    read_requirement,
+)
+from warpfront_port.preflight.toml_places import TomlPlace, TomlText
+
+_OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
+
+
+def read_pyproject(text: str, *, path: str) -> FileAsks:
+    """What the project asks for, in whatever table. Raises `InputError` with file:line."""
+    check_text(text, path=path)
+    return _PyprojectReader(TomlText(text, path=path)).read()
+
+
+class _PyprojectReader:
+    def __init__(self, document: TomlText) -> None:
+        self._document = document
+        self._asked: list[Asked] = []
+        self._includes: list[Include] = []
+        self._unknown: list[str] = []
+        self._computed: list[str] = []
+        self._nested: list[Nested] = []
+        self._local: set[str] = set()
+
+    def read(self) -> FileAsks:
+        project, poetry = self._table("project"), self._table("tool", "poetry")
+        self._list(project.get("dependencies"), "project.dependencies")
+        for extra, texts in self._tables(project, "optional-dependencies"):
+            self._list(texts, "project.optional-dependencies", group=extra)
+        for group, texts in self._tables(self._document.values, "dependency-groups"):
+            plain = [text for text in _items(texts) if isinstance(text, str)]
+            self._list(plain, "dependency-groups", group=group, part=Part.GROUP)
+            for one in _items(texts):
+                if isinstance(one, Mapping) and isinstance(one.get("include-group"), str):
+                    self._nested.append((Part.GROUP, group, Part.GROUP, one["include-group"]))
+        build = self._table("build-system")
+        self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
+        self._read_poetry()
+        self._read_pdm()
+        self._read_uv()
+        self._read_files_of_dynamic()
+        own = project.get("name") or poetry.get("name")
+        name = canonicalize_name(own) if isinstance(own, str) else ""
+        return FileAsks(
+            path=self._document.path,
+            asked=self._without_itself(name),
+            includes=tuple(self._includes),
+            unknown=tuple(self._unknown),
+            unless_included=tuple(self._computed),
+            nested=tuple(self._nested),
+            local=frozenset({*self._local, name} - {""}),
+            is_project=bool(project or poetry),
+            is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
+        )
+
+    def _without_itself(self, name: str) -> tuple[Asked, ...]:
+        """Without the lines by which an extra of the project includes its other extras."""
+        kept = []
+        for one in self._asked:
+            wanted = None if one.kind is Kind.INDEX else Requirement(one.text)
+            if wanted is None or not name or canonicalize_name(wanted.name) != name:
+                kept.append(one)
+            else:
+                extras = sorted(wanted.extras)
+                self._nested += [(one.part, one.group, Part.EXTRA, extra) for extra in extras]
+        return tuple(kept)
+
+    def _read_uv(self) -> None:
+        uv = self._table("tool", "uv")
+        development = uv.get("dev-dependencies")
+        self._list(development, "tool.uv.dev-dependencies", group="dev", part=Part.GROUP)
+        self._list(uv.get("override-dependencies"), "tool.uv.override-dependencies")
+        constraints = uv.get("constraint-dependencies")
+        self._list(constraints, "tool.uv.constraint-dependencies", kind=Kind.CONSTRAINT)
+        for index in _items(uv.get("index")):
+            self._index(index, "tool.uv.index")
+        for option in ("index-url", "extra-index-url", "find-links"):
+            for url in _items(uv.get(option)):
+                self._index({"url": url}, "tool.uv")
+        for name, source in self._tables(uv, "sources"):
+            for one in _items(source):
+                if isinstance(one, Mapping):
+                    self._uv_source(name, one)
+
+    def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
+        """A source of `name`, for whatever group of the project demands it."""
+        requirers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
+        for part, group in _narrowed(requirers, source):
+            place = self._document.key(name, table="tool.uv.sources")
+            if isinstance(source.get("path"), str):
+                self._local.add(canonicalize_name(name))
+                self._includes.append(
+                    Include(
+                        path=source["path"], line=place.line, project=True, group=group, part=part
+                    )
+                )
+            if source.get("workspace"):
+                self._local.add(canonicalize_name(name))
+                if not group:
+                    where = self._where(place)
+                    self._unknown.append(f"{where}: {name} is of the workspace: name its folder")
+            url = source.get("url") or (f"git+{source['git']}" if source.get("git") else "")
+            if isinstance(url, str) and url:
+                marker = f" ; {source['marker']}" if source.get("marker") else ""
+                self._add(f"{name} @ {url}{marker}", place, group=group, part=part)
+
+    def _read_poetry(self) -> None:
+        poetry = self._table("tool", "poetry")
+        base = "tool.poetry"
+        for extra, names in self._tables(poetry, "extras"):
+            for name in _items(names):
+                if isinstance(name, str):
+                    self._nested.append((Part.EXTRA, extra, Part.EXTRA, _optional(name)))
+        self._poetry_table(poetry.get("dependencies"), f"{base}.dependencies", "")
+        self._poetry_table(poetry.get("dev-dependencies"), f"{base}.dev-dependencies", "dev")
+        for group, values in self._tables(poetry, "group"):
+            if isinstance(values, Mapping):
+                table = f"{base}.group.{group}.dependencies"
+                self._poetry_table(values.get("dependencies"), table, group)
+        for source in _items(poetry.get("source")):
+            self._index(source, f"{base}.source")
+
+    def _poetry_table(self, values: object, table: str, group: str) -> None:
+        if not isinstance(values, Mapping):
+            return
+        for name, value in values.items():
+            if name == "python":
+                continue
+            place = self._document.key(name, table=table)
+            for one in _items(value):
+                self._poetry_one(name, one, place, group)
+
+    def _poetry_one(self, name: str, value: object, place: TomlPlace, group: str) -> None:
+        form = {"version": value} if isinstance(value, str) else value
+        if not isinstance(form, Mapping):
+            return
+        part = Part.GROUP if group else Part.EXTRA
+        group = group or (_optional(name) if form.get("optional") else "")
+        if isinstance(form.get("path"), str):
+            self._local.add(canonicalize_name(name))
+            self._includes.append(
+                Include(path=form["path"], line=place.line, project=True, group=group, part=part)
+            )
+            return
+        url = form.get("url") or (f"git+{form['git']}" if form.get("git") else "")
+        version = form.get("version", "*")
+        if not url and (not isinstance(version, str) or "||" in version):
+            if not group:
+                self._unknown.append(
+                    f"{self._where(place)}: {name}: versions joined by || are unread"
+                )
+            return
+        try:
+            wanted = f" @ {url}" if url else _from_poetry(version)
+        except InvalidVersion as error:
+            raise InputError(f"{self._where(place)}: not a version of poetry's") from error
+        extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
+        markers = f" ; {form['markers']}" if form.get("markers") else ""
+        self._add(f"{name}{extras}{wanted}{markers}", place, group=group, part=part)
+
+    def _read_pdm(self) -> None:
+        pdm = self._table("tool", "pdm")
+        for group, texts in self._tables(pdm, "dev-dependencies"):
+            plain = [one for one in _items(texts) if isinstance(one, str) and one[:2] != "-e"]
+            self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
+        for source in _items(pdm.get("source")):
+            self._index(source, "tool.pdm.source")
+
+    def _read_files_of_dynamic(self) -> None:
+        """Requirements that setuptools and a hatch plugin read from files."""
+        dynamic = self._table("tool", "setuptools", "dynamic")
+        hooks = self._table("tool", "hatch", "metadata", "hooks", "requirements_txt")
+        self._files(dynamic.get("dependencies"), "file")
+        self._files(hooks, "files")
+        for extra, form in self._tables(dynamic, "optional-dependencies"):
+            self._files(form, "file", group=extra)
+        for extra, names in self._tables(hooks, "optional-dependencies"):
+            self._files({"files": names}, "files", group=extra)
+        project, poetry = self._table("project"), self._table("tool", "poetry")
+        is_dynamic = "dependencies" in _items(project.get("dynamic"))
+        if is_dynamic or not (project or poetry):
+            names = ("setup.cfg", "setup.py")
+            self._includes += [Include(path=name, line=1, optional=True) for name in names]
+        if is_dynamic and not poetry:
+            place = self._document.key("dynamic", table="project")
+            backend = self._table("build-system").get("build-backend", "setuptools")
+            where = self._where(place)
+            self._computed.append(f"{where}: dependencies are computed, by {backend}")
+
+    def _files(self, form: object, key: str, group: str = "") -> None:
+        for name in _items(form.get(key)) if isinstance(form, Mapping) else ():
+            if isinstance(name, str):
+                place = self._document.string(name, table="tool")
+                self._includes.append(Include(path=name, line=place.line, group=group))
+
+    def _table(self, *names: str) -> Mapping[str, Any]:
+        value: object = self._document.values
+        for name in names:
+            value = value.get(name, {}) if isinstance(value, Mapping) else {}
+        return value if isinstance(value, Mapping) else {}
+
+    def _tables(self, above: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+        value = above.get(name)
+        return value.items() if isinstance(value, Mapping) else ()
+
+    def _list(
+        self,
+        texts: object,
+        table: str,
+        *,
+        kind: Kind = Kind.REQUIREMENT,
+        group: str = "",
+        part: Part = Part.EXTRA,
+    ) -> None:
+        if texts is None:
+            return
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{self._document.path}: {table} is not a list of requirements")
+        for text in texts:
+            place = self._document.string(text, table=table.rpartition(".")[0] or table)
+            self._add(text, place, kind=kind, group=group, part=part)
+
+    def _index(self, form: object, table: str) -> None:
+        url = form.get("url") if isinstance(form, Mapping) else None
+        if isinstance(url, str):
+            place = self._document.string(url, table=table)
+            self._append(url, place, Kind.INDEX, "", Part.EXTRA)
+
+    def _add(
+        self,
+        text: str,
+        place: TomlPlace,
+        *,
+        kind: Kind = Kind.REQUIREMENT,
+        group: str = "",
+        part: Part = Part.EXTRA,
+    ) -> None:
+        read_requirement(text, where=self._where(place))
+        self._append(text, place, kind, group, part)
+
+    def _append(self, text: str, place: TomlPlace, kind: Kind, group: str, part: Part) -> None:
+        self._asked.append(
+            Asked(
+                path=self._document.path,
+                line=place.line,
+                end_line=place.end_line,
+                source=place.source,
+                text=text,
+                literal=place.literal,
+                kind=kind,
+                group=group,
+                part=part,
+            )
+        )
+
+    def _where(self, place: TomlPlace) -> str:
+        return f"{self._document.path}:{place.line}"
+
+
+def _items(value: object) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _optional(name: str) -> str:
+    """The group of an optional dependency of poetry, which its extras name."""
+    return f"optional {canonicalize_name(name)}"
+
+
+def _names(asked: Asked, name: str) -> bool:
+    """Whether a requirement is about the distribution `name`."""
+    if asked.kind is not Kind.REQUIREMENT:
+        return False
+    return canonicalize_name(Requirement(asked.text).name) == canonicalize_name(name)
+
+
+def _narrowed(
+    requirers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
+) -> list[tuple[Part, str]]:
+    """The groups that a source is for: of its own `extra` or `group`, or else one of those that
+    demand the name, the default installation first.
+    """
+    for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
+        if isinstance(source.get(key), str):
+            return [(part, source[key])]
+    return sorted(requirers, key=lambda one: bool(one[1]))[:1]
+
+
+def _from_poetry(version: str) -> str:
+    """poetry's version text as PEP 440 (https://python-poetry.org/docs/dependency-specification/).
+
+    Raises `InvalidVersion`.
+    """
+    clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
+    return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
+
+
+def _from_clause(clause: str) -> Iterator[str]:
+    if clause == "*":
+        return
+    if clause[0] == "^" or (clause[0] == "~" and clause[1:2] != "="):
+        lowest = Version(clause[1:])
+        yield f">={lowest}"
+        yield f"<{_ceiling(lowest.release, caret=clause[0] == '^')}"
+    elif _OPERATOR.match(clause):
+        yield clause
+    else:
+        yield f"=={clause}"
+
+
+def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
+    """The first version that a caret or tilde no longer accepts."""
+    if caret:
+        first = next((at for at, part in enumerate(release) if part), len(release) - 1)
+    else:
+        first = min(1, len(release) - 1)
+    parts = [*release[:first], release[first] + 1]
+    return ".".join(str(part) for part in parts)

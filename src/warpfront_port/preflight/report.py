@@ -1,0 +1,123 @@
+"""A preflight as text for people and as SARIF. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from warpfront.report.sarif import Replacement, SourceFinding, sarif_text
+from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight.breaches import LineBreach, Preflight
+
+_SOURCE_CHARACTERS = 120
+
+
+def preflight_text(preflight: Preflight) -> str:
+    """Return the answer, then each finding with its place, its line, the cells, why, and the line
+    to write instead; what decides nothing stands last.
+    """
+    lines = [_answer(preflight), ""]
+    for finding in preflight.findings:
+        if finding.decides:
+            lines += [*_finding_lines(finding, preflight), ""]
+    lines += [f"not determined: {text}" for text in preflight.unknown]
+    lines += [""] if preflight.unknown else []
+    others = [finding for finding in preflight.findings if not finding.decides]
+    if others:
+        lines += ["These change no torch, or are not installed by default:", ""]
+    for finding in others:
+        lines += [*_finding_lines(finding, preflight), ""]
+    lines += [f"note: {text}" for text in preflight.notes]
+    return "\n".join((*lines, _summary(preflight), ""))
+
+
+def counted_breaches(count: int) -> str:
+    """Return `1 requirement replaces or breaks torch`, or the same of several."""
+    several = f"{count} requirements replace or break torch"
+    return "1 requirement replaces or breaks torch" if count == 1 else several
+
+
+def _answer(preflight: Preflight) -> str:
+    """The first line: whether the installation replaces or breaks torch, as far as is known."""
+    unknown = len(preflight.unknown)
+    more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
+    if preflight.count:
+        return counted_breaches(preflight.count) + (f"; {more}" if unknown else "")
+    if unknown:
+        return f"not determined: nothing was found that replaces torch, but {more}"
+    if not preflight.lines:
+        return "nothing to determine: these files ask for nothing"
+    return "torch stays: nothing that is installed replaces or breaks it"
+
+
+def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
+    group = f" (only with `{finding.option}`)" if finding.option else ""
+    source = finding.source.strip()[:_SOURCE_CHARACTERS]
+    yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
+    yield f"    {source}"
+    by_reason: dict[str, list[str]] = {}
+    for title, why in finding.why.items():
+        by_reason.setdefault(why, []).append(title)
+    for why, titles in by_reason.items():
+        yield from (f"    {line}" for line in why.splitlines())
+        yield f"        on {_titles(titles, preflight)}"
+    if finding.write is not None:
+        yield (
+            f"    write: {finding.write.strip()}" if finding.write.strip() else "    drop this line"
+        )
+
+
+def _titles(titles: list[str], preflight: Preflight) -> str:
+    cells = sum(len(preflight.stacks[title]) for title in titles)
+    every = sum(len(ids) for ids in preflight.stacks.values())
+    if len(titles) == len(preflight.stacks):
+        return f"all {every} cells"
+    return f"{cells} of {every} cells: {'; '.join(titles)}"
+
+
+def _summary(preflight: Preflight) -> str:
+    counts = dict.fromkeys(("error", "warning", "note"), 0)
+    for finding in preflight.findings:
+        counts[finding.level] += 1
+    said = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
+    cells = sum(len(cells) for cells in preflight.stacks.values())
+    unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
+    return (
+        f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
+        f"{len(preflight.stacks)} torch stacks: {said or 'nothing found'}{unknown}"
+    )
+
+
+def preflight_sarif(preflight: Preflight, *, version: str) -> str:
+    """SARIF 2.1.0. A line to write instead is a fix of that line."""
+    return sarif_text(
+        (_source_finding(finding) for finding in preflight.findings),
+        rules=rule_texts.RULES,
+        tool="warpfront preflight",
+        version=version,
+        tool_uri="https://github.com/warpfront/warpfront",
+        unknown=preflight.unknown,
+    )
+
+
+def _source_finding(finding: LineBreach) -> SourceFinding:
+    fix = None
+    if finding.write is not None and finding.end_line:
+        what = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
+        fix = Replacement(
+            description=what, start=finding.line, end=finding.end_line, text=finding.write
+        )
+    return SourceFinding(
+        rule_id=finding.rule,
+        level=finding.level,
+        message=f"{finding.text}: {_reasons(finding.why.items())}",
+        path=finding.path,
+        line=finding.line,
+        end_line=finding.end_line,
+        source=finding.source,
+        fix=fix,
+        properties={"cells": list(finding.cells), "group": finding.group},
+    )
+
+
+def _reasons(why: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{title}: {' '.join(reason.split())}" for title, reason in why)

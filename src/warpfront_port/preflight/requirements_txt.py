@@ -1,0 +1,136 @@
+"""What a project's requirements files ask for. Pure."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import InputError
+from warpfront.wheels.requirement_lines import (
+    CONSTRAINTS,
+    EDITABLE,
+    INCLUDES,
+    INDEXES,
+    RequirementLine,
+    read_lines,
+    wheel_name,
+    without_options,
+)
+from warpfront_port.preflight.asked import (
+    Asked,
+    FileAsks,
+    Include,
+    Kind,
+    check_text,
+    read_requirement,
+)
+
+MOST_LINES = 20_000
+_PATH = re.compile(r"^(\.{1,2}([/\\]|\[|$)|/|file:|~/)")
+_URL = re.compile(r"^([a-z]+\+)?[a-z]+://", re.IGNORECASE)
+_EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
+
+
+def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileAsks:
+    """What the file asks for. Raises `InputError` with file:line for what pip would refuse too."""
+    check_text(text, path=path)
+    asked: list[Asked] = []
+    includes: list[Include] = []
+    unknown: list[str] = []
+    for line in read_lines(text):
+        if line.text.startswith("-"):
+            read = _read_option(line, path=path)
+        else:
+            read = _read_line(line.text, line, path=path, kind=kind)
+        if isinstance(read, Asked):
+            asked.append(read)
+        elif isinstance(read, Include):
+            includes.append(read)
+        elif read:
+            unknown.append(f"{path}:{line.start}: {read}")
+        if len(asked) > MOST_LINES:
+            raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
+    return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes), unknown=tuple(unknown))
+
+
+def _read_option(line: RequirementLine, *, path: str) -> Asked | Include | str:
+    """An option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
+    name, value = line.option
+    if not name:
+        raise InputError(f"{path}:{line.start}: not a requirement and not an option")
+    if name in INCLUDES | CONSTRAINTS:
+        if _URL.match(value):
+            return "a list at an address was not read"
+        kind = Kind.CONSTRAINT if name in CONSTRAINTS else Kind.REQUIREMENT
+        return Include(path=value, line=line.start, kind=kind)
+    if name in INDEXES:
+        return _asked(line, value, path=path, kind=Kind.INDEX)
+    if name in EDITABLE:
+        read = _read_line if _URL.match(value) else _read_path
+        return read(value, line, path=path)
+    return ""
+
+
+def _read_line(
+    text: str, line: RequirementLine, *, path: str, kind: Kind = Kind.REQUIREMENT
+) -> Asked | Include | str:
+    text = without_options(text)
+    if _PATH.match(text) or (_is_folder(text) and not _URL.match(text)):
+        return _read_path(text, line, path=path)
+    if _URL.match(text):
+        return _read_url(text, line, path=path, kind=kind)
+    read_requirement(text, where=f"{path}:{line.start}")
+    return _asked(line, text, path=path, kind=kind)
+
+
+def _is_folder(text: str) -> bool:
+    return "/" in text and "@" not in text and ";" not in text
+
+
+def _read_path(text: str, line: RequirementLine, *, path: str) -> Asked | Include | str:
+    """A local project, to be read in its turn; a local wheel, as what it is."""
+    bare, _, _marker = text.removeprefix("file://").partition(";")
+    found = _EXTRAS.match(bare.strip())
+    folder = found[1] if found else bare
+    if folder.endswith(".whl"):
+        name = wheel_name(folder)
+        url = f"{name} @ file:///{folder.rpartition('/')[2]}"
+        return _asked(line, url, path=path) if name else "not a wheel's name"
+    extras = (found[2] or "").strip("[]") if found else ""
+    names = tuple(canonicalize_name(one.strip()) for one in extras.split(",") if one.strip())
+    return Include(path=folder, line=line.start, project=True, extras=names)
+
+
+def _read_url(text: str, line: RequirementLine, *, path: str, kind: Kind) -> Asked | str:
+    """A bare URL: a wheel says its name, others may (`#egg=`)."""
+    bare = text.partition(";")[0].strip()
+    parts = urlsplit(bare)
+    egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)
+    name = wheel_name(parts.path) or (egg[1] if egg else "") or _repository_name(bare)
+    if not name:
+        return "an address that does not say what it is was not followed"
+    marker = text.partition(";")[2].strip()
+    return _asked(
+        line, f"{name} @ {bare}" + (f" ; {marker}" if marker else ""), path=path, kind=kind
+    )
+
+
+def _repository_name(url: str) -> str:
+    if not url.startswith("git+"):
+        return ""
+    last = urlsplit(url).path.rpartition("/")[2].partition("@")[0].removesuffix(".git")
+    return last if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", last) else ""
+
+
+def _asked(line: RequirementLine, text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> Asked:
+    return Asked(
+        path=path,
+        line=line.start,
+        end_line=line.end,
+        source=line.source,
+        text=text,
+        literal=line.text,
+        kind=kind,
+    )

@@ -1,0 +1,60 @@
+"""Findings that a project has accepted: a JSON file that outlives moved lines and renames. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from warpfront.errors import MatrixError, Problem
+from warpfront_port.scan.findings import ScanFinding
+
+SCHEMA = 2
+
+
+def baseline_text(findings: Iterable[ScanFinding]) -> str:
+    """The file: sorted, one record for every rule, path and line text, with how often it occurs."""
+    counts: Counter[tuple[str, str, str, str]] = Counter(
+        (finding.path, finding.rule, finding.excerpt, finding.fingerprint) for finding in findings
+    )
+    records = [
+        {"path": path, "rule": rule, "excerpt": excerpt, "fingerprint": print_, "count": count}
+        for (path, rule, excerpt, print_), count in sorted(counts.items())
+    ]
+    document = {"schema": SCHEMA, "findings": records}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_baseline(text: str, name: str) -> Mapping[str, int]:
+    """Fingerprint to how many findings of it are accepted. Raises `MatrixError` for a file that is
+    not a baseline.
+    """
+    try:
+        document: Any = json.loads(text)
+        rows: Any = document["findings"] if document["schema"] == SCHEMA else None
+        pairs = [(str(row["fingerprint"]), int(row["count"])) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        problem = Problem(
+            path=name,
+            line=0,
+            message=f"not a baseline of this version: {error!r}",
+            hint="write it anew with `invoke scan --write-baseline`",
+        )
+        raise MatrixError((problem,)) from error
+    accepted: Counter[str] = Counter()
+    for fingerprint, count in pairs:
+        accepted[fingerprint] += count
+    return accepted
+
+
+def beyond(findings: Iterable[ScanFinding], accepted: Mapping[str, int]) -> tuple[ScanFinding, ...]:
+    """The findings that the baseline does not cover; of equal ones, those further down."""
+    left = Counter(dict(accepted))
+    new = []
+    for finding in findings:
+        if left[finding.fingerprint] > 0:
+            left[finding.fingerprint] -= 1
+        else:
+            new.append(finding)
+    return tuple(new)

@@ -1,0 +1,144 @@
+"""The rule catalogue: a rule is one file, `data/rules/<ID>.toml`; this reads what it says. Pure."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Final
+
+from warpfront_port.scan.findings import Severity
+from warpfront_port.scan.targets import CLASSES, ScanTarget
+
+ENGINES = ("python", "cuda", "structured", "scanner")
+_NAMES = ("imports", "dotted", "environment", "environment_prefixes", "distributions")
+_OF_CODE = ("names", "families", "headers", "once", "once_a_file", "call", "scope", "shift")
+_SEEN: Final = frozenset((*_NAMES, *_OF_CODE))
+_AS_WRITTEN = ("title", "phase", "message", "why", "fix")
+_FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources"}
+_FLAGS = ("structural", "of_amd", "of_a_folder", "of_a_package", "despite_a_port", "unless_named")
+_OPTIONAL = {*_FLAGS, "seen", "detectors"}
+_SEVERITIES = frozenset(Severity)
+# From here on a file is for tests: a third of the text, for which a scan does not wait.
+_FOR_TESTS = "\n[examples]\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that does not carry over.
+
+    `severities` maps a target or a class of targets (`gfx942`, `wave64`, `wave32`, `gfx12`, `rocm`,
+    `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for the
+    code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules
+    are about files that no condition guards: gates do not touch them. `of_amd` rules are about code
+    that is written for AMD: in AMD's own arm it is no worse than elsewhere. What `of_a_folder`
+    rules say is one fact of a folder, said at its first place there. `of_a_package` rules are about
+    an import or a program: one that may be missing is a note. What a port shows to work is a note,
+    but of rules that hold `despite_a_port`: it was built for other targets, for another ROCm, is
+    not finished, imports what nobody builds for AMD, or is wrong without a word. A file that names
+    the target asked for has no finding of an `unless_named` rule. Where a claim comes from is in
+    `sources`: public places, or files of torch with its version.
+
+    `seen` are the names that are all it takes to see it. In Python `imports` (packages and
+    modules, as they are imported), `dotted` names, imports followed (one covers what is below
+    it), variables of the `environment` that are written, and `environment_prefixes`; of what is
+    required `distributions` (normalised, `*` at the end for whatever follows); in C++ and CUDA
+    whole `names`, and expressions over one name (`families`) or the path in an `#include`
+    (`headers`), with the rest of `NameRow`'s fields. `detectors` are the modules, below this
+    package, whose code sees it: a rule has names, code or both.
+    """
+
+    id: str
+    title: str
+    engines: tuple[str, ...]
+    phase: int
+    severities: Mapping[str, Severity]
+    message: str
+    why: str
+    fix: str
+    sources: tuple[str, ...]
+    structural: bool = False
+    of_amd: bool = False
+    of_a_folder: bool = False
+    of_a_package: bool = False
+    despite_a_port: bool = False
+    unless_named: bool = False
+    seen: tuple[Mapping[str, Any], ...] = ()
+    detectors: tuple[str, ...] = ()
+
+    def severity_for(self, target: ScanTarget) -> Severity:
+        """The severity of the narrowest class of `target` that this rule names; none if none."""
+        for name in target.classes:
+            if name in self.severities:
+                return self.severities[name]
+        return Severity.NONE
+
+
+def rules_by_name(kind: str) -> Mapping[str, str]:
+    """Name to rule, for one of the ways of `seen` that are lists of names."""
+    if kind not in _NAMES:
+        raise ValueError(f"no names {kind!r}")
+    rules = catalogue().values()
+    return {name: one.id for one in rules for row in one.seen for name in row.get(kind, ())}
+
+
+@cache
+def catalogue() -> Mapping[str, Rule]:
+    """Every rule by id, in the order of ids. Raises `ValueError` for a file that is none."""
+    folder = resources.files("warpfront").joinpath("data", "rules")
+    files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    rules = (read_rule(text, name) for name, text in sorted(texts.items()))
+    return MappingProxyType({rule.id: rule for rule in rules})
+
+
+def read_rule(text: str, name: str) -> Rule:
+    """The rule that the file `name` of the catalogue holds; its examples and its proof are left
+    unread. Raises `ValueError`, with the file's name, where it holds none.
+    """
+    if re.fullmatch(r"[A-Z]{2}\d{3}\.toml", name) is None:
+        raise _wrong(name, "has no rule's id for its name, like PY019.toml")
+    try:
+        record = tomllib.loads(text.partition(_FOR_TESTS)[0])
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong(name, f"is no TOML: {error}") from error
+    if record.keys() - _OPTIONAL != _FIELDS:
+        odd = sorted(_FIELDS ^ (record.keys() - _OPTIONAL))
+        raise _wrong(name, f"has missing or unknown fields: {', '.join(odd)}")
+    if not record.get("seen") and not record.get("detectors"):
+        raise _wrong(name, "has neither names (seen) nor code (detectors) to be found by")
+    if not set(engines := tuple(record["engines"])) <= set(ENGINES):
+        raise _wrong(name, f"names an engine that is none: {engines}")
+    return Rule(
+        id=name.removesuffix(".toml"),
+        engines=engines,
+        severities=_read_severities(record["severity"], name),
+        sources=tuple(record["sources"]),
+        seen=_read_seen(record.get("seen", ()), name),
+        detectors=tuple(record.get("detectors", ())),
+        **{field: record[field] for field in _AS_WRITTEN},
+        **{flag: record.get(flag, False) for flag in _FLAGS},
+    )
+
+
+def _read_seen(records: Iterable[Mapping[str, Any]], name: str) -> tuple[Mapping[str, Any], ...]:
+    if odd := sorted({key for record in records for key in record} - _SEEN):
+        raise _wrong(name, f"sees by what is unknown: {', '.join(odd)}")
+    return tuple(MappingProxyType(dict(record)) for record in records)
+
+
+def _read_severities(record: Mapping[str, str], name: str) -> Mapping[str, Severity]:
+    for target, word in record.items():
+        known = target in CLASSES or target.startswith(("gfx", "gaudi"))
+        if not known or word not in _SEVERITIES:
+            raise _wrong(name, f"has a severity that is none: {target} = {word!r}")
+    return MappingProxyType({target: Severity(word) for target, word in record.items()})
+
+
+def _wrong(name: str, message: str) -> ValueError:
+    """The catalogue ships with the program: a wrong record is a bug, not somebody's input."""
+    return ValueError(f"data/rules/{name} {message}")

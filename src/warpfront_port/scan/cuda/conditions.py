@@ -1,0 +1,233 @@
+"""What an `#if` comes to on NVIDIA, on AMD and without either, as far as that can be known. Pure.
+
+A macro is known from `macros.toml` or from a `#define` of the file itself; of everything else both
+answers are possible, and so both arms are reached.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Final, Literal
+
+import tree_sitter
+import tree_sitter_cuda
+from tree_sitter import Node
+
+from warpfront_port.scan.findings import SIDES, Known, Side
+
+# An open value is None; NONZERO is defined and true, but no number is known.
+NONZERO: Final = "nonzero"
+Value = int | None | Literal["nonzero"]
+
+_MAX_DEPTH = 64
+_MAX_BODY = 2000
+_INTEGER = re.compile(
+    r"(?:0[xX](?P<hex>[0-9A-Fa-f]{1,16})|0[bB](?P<bits>[01]{1,64})|(?P<octal>0[0-7]{0,22})|"
+    r"(?P<decimal>[1-9]\d{0,19}))[uUlLzZ]*"
+)
+_BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
+
+
+@cache
+def parser() -> tree_sitter.Parser:
+    """Of C++ with CUDA's words, conditions of `#if` too."""
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroTable:
+    """What is known of macros before a file is read: by name, then by the first fitting pattern."""
+
+    names: Mapping[str, Mapping[Side, Known]]
+    patterns: tuple[tuple[re.Pattern[str], Mapping[Side, Known]], ...]
+
+    def beside(self, names: Mapping[str, Mapping[Side, Known]]) -> MacroTable:
+        """This table and what a tree says of macros, which comes first."""
+        if not names:
+            return self
+        return MacroTable(names=ChainMap(dict(names), dict(self.names)), patterns=self.patterns)
+
+    def known(self, name: str, side: Side) -> Known:
+        row = self.names.get(name)
+        if row is None:
+            row = next((row for pattern, row in self.patterns if pattern.search(name)), {})
+        return row.get(side)
+
+
+@cache
+def macro_table() -> MacroTable:
+    """The rows of `macros.toml`."""
+    text = resources.files("warpfront_port.scan.cuda").joinpath("macros.toml").read_text("utf-8")
+    data = tomllib.loads(text)
+    return MacroTable(
+        names={name: _sides(row) for row in data["macro"] for name in row["names"]},
+        patterns=tuple((re.compile(row["matches"]), _sides(row)) for row in data["pattern"]),
+    )
+
+
+def _sides(row: Mapping[str, Known]) -> Mapping[Side, Known]:
+    return {side: row[side] for side in SIDES if side in row}
+
+
+@dataclass(slots=True, kw_only=True)
+class Macros:
+    """The table, and what the file has defined up to a point; `assumed` overrides both."""
+
+    table: MacroTable
+    defined: dict[Side, dict[str, Known]] = field(
+        default_factory=lambda: {side: {} for side in SIDES}
+    )
+    assumed: Mapping[str, Known] = field(default_factory=dict)
+
+    def known(self, name: str, side: Side) -> Known:
+        if name in self.assumed:
+            return self.assumed[name]
+        if name in self.defined[side]:
+            return self.defined[side][name]
+        return self.table.known(name, side)
+
+    def define(self, name: str, body: str, sides: frozenset[Side]) -> None:
+        """A `#define` that `sides` reach. The others are taken not to have the macro, unless the
+        table or an earlier line says otherwise.
+        """
+        for side in SIDES:
+            if side in sides:
+                self.defined[side][name] = _known(body, side, self)
+            elif self.known(name, side) is None:
+                self.defined[side].setdefault(name, "unset")
+
+    def undefine(self, name: str, sides: frozenset[Side]) -> None:
+        for side in sides:
+            self.defined[side][name] = "unset"
+
+
+def _known(body: str, side: Side, macros: Macros) -> Known:
+    """What a `#define` with this body makes of its macro."""
+    value = evaluated(body[:_MAX_BODY], _operand(side, macros)) if body else NONZERO
+    if value is None:
+        return "open"
+    return "set" if value == NONZERO else value
+
+
+def integer(literal: str) -> int | None:
+    """The value of an integer literal, with or without suffix; None of anything else."""
+    found = _INTEGER.fullmatch(literal.replace("'", ""))
+    if found is None or found.lastgroup is None:
+        return None
+    return int(found[found.lastgroup], _BASES[found.lastgroup])
+
+
+def truth(condition: str, side: Side, macros: Macros) -> bool | None:
+    """Whether the condition of an `#if` holds on a side; None where that is open."""
+    return as_truth(evaluated(condition, _operand(side, macros)))
+
+
+@lru_cache(maxsize=4096)
+def _read(condition: str) -> Node | None:
+    """The expression that a condition is. Each is asked once a side, and many are in many files."""
+    text = _DEFINED.sub(r"defined(\1)", _ASKING.sub("asked()", _GREATER.sub(">0+(", condition)))
+    root = parser().parse(f"x = ({text});".encode("ascii", "replace")).root_node
+    whole = root.named_children[0].named_children if root.named_child_count == 1 else []
+    return whole[0].child_by_field_name("right") if whole else None
+
+
+_DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")
+# lest `A < 1 && B > (2)` be a template
+_GREATER = re.compile(r"(?<![>=-])>\s*\(")
+_ASKING = re.compile(r"\b__has_\w+\s*\([^()]*\)")
+
+
+def as_truth(value: Value) -> bool | None:
+    return None if value is None else value != 0
+
+
+def named(condition: str) -> frozenset[str]:
+    """The macros that a condition names."""
+    return frozenset(_NAME.findall(condition)) - _WORDS
+
+
+_NAME = re.compile(r"(?<![\w'])[A-Za-z_]\w*")
+_WORDS = {"defined", "__has_include", "and", "or", "not"}
+_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
+    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
+    "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b if b else None,
+}  # fmt: skip
+
+
+def evaluated(expression: str, operand: Callable[[str], Value]) -> Value:
+    """What an expression comes to, where names and numbers come to what `operand` says; what is not
+    understood is open.
+    """
+    return _value(_read(expression), operand, 0)
+
+
+def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Value:
+    if node is None or depth > _MAX_DEPTH or node.has_error:
+        return None
+    text = (node.text or b"").decode()
+    if node.type not in _OPERATIONS:
+        return operand(text)
+    parts = [_value(one, operand, depth + 1) for one in node.named_children]
+    if node.type == "binary_expression":
+        return combine((node.children[1].text or b"").decode(), parts[0], parts[1])
+    if node.type == "unary_expression":
+        return combine(*_SIGNS[(node.children[0].text or b"").decode()], parts[0])
+    if node.type == "conditional_expression":
+        holds = as_truth(parts[0])
+        either = parts[1] if parts[1] == parts[2] else None
+        return either if holds is None else parts[1 if holds else 2]
+    return parts[0]
+
+
+_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
+_SIGNS: Final[Mapping[str, tuple[str, int]]] = {
+    "!": ("==", 0), "not": ("==", 0), "-": ("-", 0), "+": ("+", 0), "~": ("^", -1),
+    "compl": ("^", -1),
+}  # fmt: skip
+
+
+def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
+    """The value of a number or a macro, or whether one is defined; calls of others are open."""
+
+    def value(text: str) -> Value:
+        if text in ("true", "false") or not (asked := _OPERAND.fullmatch(text)):
+            return int(text == "true") if text in ("true", "false") else integer(text)
+        known = macros.known(asked[1], side)
+        if asked[1] == text:
+            return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
+        if known is None or (isinstance(known, int) and asked[1] in macros.table.names):
+            return None  # a number of the table is what it compares as, should it be there
+        return int(known != "unset")
+
+    return value
+
+
+_OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
+_FIXED: Final[Mapping[Known, int | None]] = {"open": None, None: None, "unset": 0}
+
+
+def combine(operator: str, left: Value, right: Value) -> Value:
+    """`left operator right`, open where an open operand decides it."""
+    if operator in ("||", "or", "&&", "and"):
+        return _logic(operator in ("||", "or"), as_truth(left), as_truth(right))
+    if NONZERO in (left, right) and 0 in (left, right) and operator in ("==", "!="):
+        return int(operator == "!=")
+    if not isinstance(left, int) or not isinstance(right, int) or operator not in _ARITHMETIC:
+        return None
+    return _ARITHMETIC[operator](left, right)
+
+
+def _logic(either: bool, left: bool | None, right: bool | None) -> Value:  # noqa: FBT001 - truths
+    if left is either or right is either:
+        return int(either)
+    return None if left is None or right is None else int(not either)

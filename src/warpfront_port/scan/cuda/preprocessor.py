@@ -1,0 +1,200 @@
+"""Which sides reach which lines: the arms of `#if` chains as regions of a file. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from warpfront_port.scan.cuda.conditions import Macros, MacroTable, named, truth
+from warpfront_port.scan.cuda.lexer import Directive
+from warpfront_port.scan.findings import SIDES, Side
+
+Reach = frozenset[Side]
+EVERYWHERE: Final[Reach] = frozenset(SIDES)
+
+# Conditions nested deeper than any compiler must take are not followed.
+_MAX_NESTING = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One arm of a chain: its directive, who gets its lines and who perhaps does, the macros its
+    condition names, and those that it and the arms before it name.
+    """
+
+    directive: Directive
+    reach: Reach
+    open: Reach
+    macros: frozenset[str]
+    tested: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionChain:
+    """`#if ... #endif`: its arms in order, and who gets to it at all."""
+
+    arms: tuple[Arm, ...]
+    reach: Reach
+    end: int
+
+    @property
+    def macros(self) -> frozenset[str]:
+        return frozenset().union(*(arm.macros for arm in self.arms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """From `start` to the next region: who gets these lines, and the arms they lie in."""
+
+    start: int
+    reach: Reach
+    arms: tuple[Arm, ...]
+
+    @property
+    def tested(self) -> frozenset[str]:
+        """The macros that decide whether these lines are compiled."""
+        return frozenset().union(*(arm.tested for arm in self.arms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaches:
+    """All regions of a file in order (the first starts at 0), and its chains."""
+
+    regions: tuple[Region, ...]
+    chains: tuple[ConditionChain, ...]
+    starts: tuple[int, ...]
+
+    def at(self, offset: int) -> Region:
+        return self.regions[bisect_right(self.starts, offset) - 1]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Frame:
+    """An open chain. `taken` says of each side whether an earlier arm was its."""
+
+    outside: Region
+    taken: dict[Side, bool | None]
+    assumed: dict[str, str]
+    arms: list[Arm] = field(default_factory=list)
+
+
+def read_reaches(directives: Sequence[Directive], table: MacroTable) -> Reaches:
+    """The regions that these directives make. A stray `#else` or `#endif` changes nothing, an
+    unclosed `#if` runs to the end.
+    """
+    macros = Macros(table=table)
+    regions = [Region(start=0, reach=EVERYWHERE, arms=())]
+    chains: list[ConditionChain] = []
+    frames: list[_Frame] = []
+    for at, directive in enumerate(directives):
+        here = regions[-1]
+        if directive.name in ("if", "ifdef", "ifndef"):
+            frames.append(_opened(directives, at, here))
+        if directive.name in _ARMS and frames:
+            regions.append(_next_arm(directives, at, frames[-1], macros))
+        elif directive.name == "endif" and frames:
+            frame = frames.pop()
+            chains.append(
+                ConditionChain(arms=tuple(frame.arms), reach=frame.outside.reach, end=directive.end)
+            )
+            regions.append(
+                Region(start=directive.end, reach=frame.outside.reach, arms=frame.outside.arms)
+            )
+        elif directive.name in ("define", "undef"):
+            _learn(directive, here.reach, macros)
+    return Reaches(
+        regions=tuple(regions),
+        chains=tuple(chains),
+        starts=tuple(region.start for region in regions),
+    )
+
+
+_ARMS = frozenset({"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else"})
+
+
+def condition_of(directive: Directive) -> str:
+    """What must hold for the arm that a directive opens."""
+    name = directive.body.split(maxsplit=1)[0] if directive.body else ""
+    if directive.name in ("ifdef", "elifdef"):
+        return f"defined({name})"
+    if directive.name in ("ifndef", "elifndef"):
+        return f"!defined({name})"
+    return "1" if directive.name == "else" else directive.body
+
+
+def _opened(directives: Sequence[Directive], at: int, here: Region) -> _Frame:
+    """hipcc's own macro beside __CUDACC__ says that the file counts on __CUDACC__ being unset
+    there; an include guard's macro is unset for everybody, whatever its name sounds like.
+    """
+    assumed = {}
+    if "__CUDACC__" in directives[at].body:
+        chain = frozenset().union(*(named(condition_of(arm)) for arm in _chain(directives, at)))
+        if chain & {"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"}:
+            assumed["__CUDACC__"] = "tells"
+    if is_guard(directives, at):
+        assumed[directives[at].body] = "guard"
+    return _Frame(outside=here, taken=dict.fromkeys(SIDES, False), assumed=assumed)
+
+
+def _chain(directives: Sequence[Directive], at: int) -> Iterator[Directive]:
+    """The directives of the chain that opens at `at`, without what is nested in it."""
+    depth = 0
+    for directive in directives[at : at + _MAX_NESTING]:
+        if directive.name in ("if", "ifdef", "ifndef"):
+            depth += 1
+        if depth == 1 and directive.name in _ARMS:
+            yield directive
+        if directive.name == "endif":
+            depth -= 1
+            if depth == 0:
+                return
+
+
+def is_guard(directives: Sequence[Directive], at: int) -> bool:
+    """Whether `#ifndef X` is followed by `#define X` with nothing after it."""
+    after = directives[at + 1] if at + 1 < len(directives) else None
+    return (
+        directives[at].name == "ifndef"
+        and after is not None
+        and after.name == "define"
+        and after.body == directives[at].body
+    )
+
+
+def _next_arm(directives: Sequence[Directive], at: int, frame: _Frame, macros: Macros) -> Region:
+    directive = directives[at]
+    condition = condition_of(directive)
+    reach: set[Side] = set()
+    undecided: set[Side] = set()
+    for side in SIDES:
+        macros.assumed = {
+            name: "set" if (why, side) == ("tells", "nvidia") else "unset"
+            for name, why in frame.assumed.items()
+        }
+        holds = truth(condition, side, macros)
+        if side in frame.outside.reach and holds is not False and frame.taken[side] is not True:
+            reach.add(side)
+            undecided |= {side} if holds is None else set()
+        if frame.taken[side] is not True:
+            frame.taken[side] = True if holds else frame.taken[side] if holds is False else None
+    macros.assumed = {}
+    tested = named(condition).union(*(arm.macros for arm in frame.arms))
+    arm = Arm(
+        directive=directive, reach=frozenset(reach), open=frozenset(undecided),
+        macros=named(condition), tested=tested,
+    )  # fmt: skip
+    frame.arms.append(arm)
+    arms = (*frame.outside.arms, arm) if len(frame.outside.arms) < _MAX_NESTING else ()
+    return Region(start=directive.end, reach=arm.reach, arms=arms)
+
+
+def _learn(directive: Directive, reach: Reach, macros: Macros) -> None:
+    name, _, body = directive.body.partition(" ")
+    if "(" in name or not name:
+        return
+    if directive.name == "undef":
+        macros.undefine(name, reach)
+    elif reach:
+        macros.define(name, body.strip(), reach)

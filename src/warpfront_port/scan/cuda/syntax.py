@@ -1,0 +1,325 @@
+"""C++ and CUDA as a tree: functions, scopes, declarations, arguments of calls. Pure.
+
+The grammar reads code without preprocessor lines, so a file has readings: in each, every `#if` has
+one of its arms, the first that a side gets unless the place that is asked about lies in another.
+Bodies of macros are a reading of their own. Readings are made when a place in them is asked about.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import tree_sitter
+from tree_sitter import Node
+
+from warpfront_port.scan.cuda.conditions import parser
+from warpfront_port.scan.cuda.lexer import Directive, Span
+from warpfront_port.scan.cuda.preprocessor import Reaches
+from warpfront_port.scan.findings import SIDES, Side
+
+Around = tuple[Node, ...]
+"""The nodes around a place, the innermost first; empty where no reading has it."""
+
+# Hostile text costs a bounded time: so much is parsed and passed for one file.
+_MOST_BYTES = 1_500_000
+_MOST_STEPS = 1_000_000
+_MOST_PLACES = 1000
+_PIECE = 600
+
+_MACRO_HEAD = re.compile(r"(?:\#|%:)\s*define\s+\w+(?:\([^()]*\))?")
+_MACRO_STATEMENT = re.compile(
+    r"^[ \t]*[A-Z][A-Z0-9_]{2,}[ \t]*\([^;{}\n]*\)(?=[ \t\r]*\n\s*[\w}])", re.MULTILINE
+)
+_UNKNOWN = re.compile(
+    r"(?<=\])\s*(?:__(?:host|device)__\s*)+(?=[({])|\b[A-Z][A-Z0-9_]{3,}(?=\s+(?:static|inline|"
+    r"constexpr|void|explicit|virtual|friend|__\w+__)\b)|\{%[^%\n]*%\}"
+)
+"""Specifiers of lambdas, macros for specifiers, what makes templates of files."""
+_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+_NAME = re.compile(r"[A-Za-z_]\w*+")
+_SPECIFIER = re.compile(r"__(global|device|host)__")
+_MAY_BE_CALL = re.compile(r"\w+\s*(?:<[^;{}]{0,200}>\s*)?\(")
+_FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
+_PARAMETERS = {"parameter_declaration", "optional_parameter_declaration"}
+_DECLARING = _PARAMETERS | {"declaration", "field_declaration", "for_range_loop"}
+_SCOPES = _FUNCTIONS | {
+    "compound_statement", "for_statement", "for_range_loop", "if_statement", "while_statement",
+    "field_declaration_list", "declaration_list", "template_declaration", "translation_unit",
+}  # fmt: skip
+_PASSING = {
+    "parenthesized_expression", "cast_expression", "conditional_expression", "initializer_list",
+    "binary_expression", "unary_expression", "argument_list", "call_expression",
+}  # fmt: skip
+_CLASS = "field_declaration_list"
+_STORING = ("init_declarator", "assignment_expression")
+
+
+class Declaration(NamedTuple):
+    """One declared name: `type` is all that stands in front of the first declarator, `shape` the
+    kinds of declarators around the name, `scope` where it has its meaning.
+    """
+
+    start: int
+    type: str
+    shape: frozenset[str]
+    scope: Span
+    of_class: bool
+
+
+@dataclass(kw_only=True)
+class Syntax:
+    """The trees of one file; `code` is blanked, offsets are the file's."""
+
+    code: str
+    directives: Sequence[Directive]
+    reaches: Reaches
+    _readings: list[tuple[Side, set[int], tree_sitter.Tree]] = field(default_factory=list)
+    _paths: dict[int, Around] = field(default_factory=dict)
+    _declared: dict[str, tuple[Declaration, ...]] = field(default_factory=dict)
+    _steps: int = 0
+    _parsed: int = 0
+
+    @cached_property
+    def _bytes(self) -> tuple[bytes, bytes]:
+        """The code, and the bodies of macros that close what they open: bytes, one a character.
+        What the grammar does not know is blank.
+        """
+        text = bytearray(self.code.encode("ascii", "replace"))
+        bodies = bytearray(b" " * len(text))
+        for found in _UNKNOWN.finditer(self.code):
+            text[slice(*found.span())] = b" " * len(found[0])
+        for name in self._specifying:
+            for start in self._places.get(name, ()):
+                text[start : start + len(name)] = b"inline".ljust(len(name))[: len(name)]
+        for found in _TEMPLATE.finditer(self.code if "{%" in self.code else ""):
+            text[slice(*found.span())] = b"x" * len(found[0])
+        for found in _MACRO_STATEMENT.finditer(self.code):
+            text[found.end()] = ord(";")
+        for one in self.directives:
+            head = _MACRO_HEAD.match(self.code, one.start, one.end)
+            if head is not None:
+                body = b";".ljust(len(head[0])) + text[head.end() : one.end]
+                if all(body.count(a) == body.count(b) for a, b in (b"()", b"[]", b"{}")):
+                    bodies[one.start : one.end] = body
+                text[one.start : one.end] = b" " * (one.end - one.start)
+        return bytes(text), bytes(bodies)
+
+    def _parse(self, text: bytes) -> tree_sitter.Tree | None:
+        self._parsed += len(text)
+        return parser().parse(text) if self._parsed <= _MOST_BYTES else None
+
+    @cached_property
+    def _of_macros(self) -> tree_sitter.Tree | None:
+        return self._parse(self._bytes[1])
+
+    def _side(self, offset: int) -> Side | None:
+        reach = self.reaches.at(offset).reach
+        return next((one for one in ("amd", *SIDES) if one in reach), None)
+
+    def _tree(self, offset: int) -> tree_sitter.Tree | None:
+        """The reading that has `offset`: AMD's where AMD comes to, bodies of macros apart."""
+        if self._bytes[1][offset : offset + 1].strip():
+            return self._of_macros
+        side = self._side(offset)
+        arms = {arm.directive.start for arm in self.reaches.at(offset).arms}
+        known = (read for of, shown, read in self._readings if of == side and arms <= shown)
+        tree = next(known, None)
+        if tree is None and side is not None and self._parsed <= _MOST_BYTES:
+            tree = self._read(side, arms)
+        return tree
+
+    def _read(self, side: Side, arms: set[int]) -> tree_sitter.Tree | None:
+        """A reading with these arms, and of the other chains the first arm that the side gets."""
+        for chain in self.reaches.chains:
+            reached = [arm.directive.start for arm in chain.arms if side in arm.reach]
+            if reached and arms.isdisjoint(reached):
+                arms.add(reached[0])
+        text = bytearray(self._bytes[0])
+        ends = (*self.reaches.starts[1:], len(text))
+        for region, end in zip(self.reaches.regions, ends, strict=True):
+            if not all(arm.directive.start in arms for arm in region.arms):
+                text[region.start : end] = b" " * (end - region.start)
+        if (tree := self._parse(bytes(text))) is not None:
+            self._readings.append((side, arms, tree))
+        return tree
+
+    def path(self, offset: int) -> Around:
+        """The nodes around `offset`; none once too many were looked at."""
+        if offset not in self._paths:
+            self._paths[offset] = self._path(self._tree(offset), offset)
+        return self._paths[offset]
+
+    def _path(self, tree: tree_sitter.Tree | None, offset: int) -> Around:
+        if tree is None:
+            return ()
+        cursor, nodes = tree.walk(), [tree.root_node]
+        while self._steps < _MOST_STEPS and cursor.goto_first_child_for_byte(offset) is not None:
+            node = cursor.node
+            assert node is not None, "the cursor stands on what it went to"
+            self._steps += 1 + node.child_count // 64
+            if node.start_byte > offset:
+                break
+            nodes.append(node)
+        return tuple(reversed(nodes)) if self._steps < _MOST_STEPS else ()
+
+    def around(self, offset: int, *kinds: str) -> Node | None:
+        """The innermost node of one of these kinds around `offset`."""
+        return next((node for node in self.path(offset) if node.type in kinds), None)
+
+    def text(self, node: Node | None) -> str:
+        return "" if node is None else self.code[node.start_byte : node.end_byte]
+
+    @cached_property
+    def _specifying(self) -> Mapping[str, list[str]]:
+        """The file's macros for such words in a function's head."""
+        bodies = (one.body for one in self.directives if one.name == "define")
+        found = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
+        return {body.split()[0]: sides for body, sides in found if sides}
+
+    def specifiers(self, offset: int) -> frozenset[str]:
+        """`global`, `device`, `host`, of the function around `offset`; a lambda without any has
+        those of the function that it is in.
+        """
+        for node in self.path(offset):
+            if node.type in _FUNCTIONS:
+                inner = node.child_by_field_name("declarator") or node.child_by_field_name("body")
+                end = node.end_byte if inner is None else inner.start_byte
+                found = self.specified(self.code[node.start_byte : end])
+                if found or node.type == "function_definition":
+                    return found
+        return frozenset()
+
+    def specified(self, head: str) -> frozenset[str]:
+        """`global`, `device`, `host`, of a function's head, macros of the file too."""
+        by_macros = (self._specifying.get(word, ()) for word in _NAME.findall(head))
+        return frozenset(_SPECIFIER.findall(head)).union(*by_macros)
+
+    def function(self, offset: int) -> Node | None:
+        """The function that is defined around `offset`, not a lambda."""
+        return self.around(offset, "function_definition")
+
+    def function_name(self, offset: int) -> str:
+        """The name of the function that is defined and whose head `offset` lies in; else empty."""
+        node = self.function(offset)
+        body = None if node is None else node.child_by_field_name("body")
+        if body is None or offset >= body.start_byte:
+            return ""
+        while node is not None and node.type != "function_declarator":
+            node = next((one for one in node.children if one.type.endswith("declarator")), None)
+        return "" if node is None else self.text(node.children[0])
+
+    def defines_function(self, offset: int) -> bool:
+        """Whether the name at `offset` is that of a function which is defined there."""
+        inner = self.around(offset, "function_declarator", "parameter_list", "compound_statement")
+        named = inner is not None and inner.type == "function_declarator"
+        return named and bool(self.function_name(offset))
+
+    def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
+        """The call whose function's name stands at `offset`, up to its closing bracket, and its
+        arguments, none where it is no call. Where the tree has none (a variable whose arguments
+        look like parameters, text that is no C++), what follows is read by itself.
+        """
+        found = _called(self.path(offset), offset)
+        if found is None and _MAY_BE_CALL.match(self.code, offset):
+            end = self.code.find(";", offset, offset + _PIECE)
+            piece = self.code[offset : end if end > 0 else offset + _PIECE]
+            tree = self._parse(b" " * offset + piece.encode("ascii", "replace"))
+            found = _called(self._path(tree, offset), offset)
+        given = None if found is None else found.child_by_field_name("arguments")
+        nodes = () if given is None else given.named_children
+        spans = tuple((node.start_byte, node.end_byte) for node in nodes)
+        return (offset, offset if given is None else given.end_byte), spans
+
+    def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
+        """What the innermost node of a kind around `offset` is stored to, through casts and these
+        operators: a name and where it stands; none for a member.
+        """
+        path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
+        for inner, parent in itertools.pairwise(path):
+            if parent.type in _STORING:
+                left = parent.children[0]
+                name = _NAME.search(self.code, left.start_byte, left.end_byte)
+                stored = name and inner != left and left.type != "field_expression"
+                return (name[0], name.start()) if name and stored else ("", -1)
+            operator = parent.child_by_field_name("operator")
+            called = self.text(parent.child_by_field_name("function"))
+            if (
+                parent.type not in _PASSING
+                or (operator and operator.type not in operators)
+                or (called and not called.startswith("static_cast"))
+                or parent.child_by_field_name("condition") == inner
+            ):
+                break
+        return "", -1
+
+    @cached_property
+    def _places(self) -> Mapping[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for name in _NAME.finditer(self.code):
+            found.setdefault(name[0], []).append(name.start())
+        return found
+
+    def places(self, name: str, within: Node | None = None) -> Sequence[int]:
+        """Where a name occurs, in a node or everywhere; no more than so many."""
+        places = self._places.get(name, [])
+        if within is not None:
+            start, end = within.start_byte, within.end_byte
+            places = places[bisect_left(places, start) : bisect_left(places, end)]
+        return places[:_MOST_PLACES]
+
+    def declared(self, name: str, offset: int) -> Declaration | None:
+        """What the name means at `offset`: of the scopes around it the innermost that declares it,
+        there the last before `offset`; members of a class may be declared later.
+        """
+        if name not in self._declared:
+            places = (self._declaration(self.path(at)) for at in self.places(name))
+            self._declared[name] = tuple(one for one in places if one is not None)
+        side = self._side(offset)
+        seen = (
+            one
+            for one in self._declared[name]
+            if one.scope[0] <= offset < one.scope[1]
+            and (one.start <= offset or one.of_class)
+            and side in self.reaches.at(one.start).reach
+        )
+        return max(seen, key=lambda one: (one.scope[0], one.start), default=None)
+
+    def _declaration(self, path: Around) -> Declaration | None:
+        for at, (node, parent) in enumerate(itertools.pairwise(path), 1):
+            named = parent.children_by_field_name("declarator")
+            if named and node not in named:
+                return None
+            if named and parent.type in _DECLARING:
+                head = self.code[parent.start_byte : named[0].start_byte]
+                loop = parent.type == "for_range_loop"
+                # a parameter of a type, or of what is only declared, has no scope
+                ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
+                scope = next((one for one in path[at + (not loop) :] if one.type in ends), parent)
+                typed = (head.partition("(")[2] if loop else head).split()
+                span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
+                shape = frozenset(one.type for one in path[1:at])
+                return Declaration(path[0].start_byte, " ".join(typed), shape, span, member)
+            if not parent.type.endswith(("declarator", "qualified_identifier")):
+                return None
+        return None
+
+    def values(self, name: str, offset: int) -> Iterator[Node]:
+        """What the function around `offset` gives to a name, at its declaration and later."""
+        function = self.function(offset)
+        for place in self.places(name, function) if function else ():
+            node = self.around(place, *_STORING)
+            if node is not None and not self.code[node.start_byte : place].strip("*& "):
+                yield node.children[-1]
+
+
+def _called(path: Around, offset: int) -> Node | None:
+    found = next((node for node in path[:6] if node.type == "call_expression"), None)
+    given = None if found is None else found.child_by_field_name("arguments")
+    return found if given is not None and offset < given.start_byte else None

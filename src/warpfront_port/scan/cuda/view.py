@@ -1,0 +1,309 @@
+"""One source file as the rules see it: code, regions, macros, declared types, device code. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from warpfront_port.scan.cuda.conditions import Value, evaluated, integer, macro_table
+from warpfront_port.scan.cuda.lexer import Blanked, Directive, Span, blank
+from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
+from warpfront_port.scan.cuda.syntax import Syntax
+from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
+
+NAME = re.compile(r"[A-Za-z_]\w*+")
+_OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
+_FUNCTION = re.compile(r"__(?:global|device)__")
+_HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
+
+WARP_NAME = re.compile(
+    r"(?:warp_*(?:size|sz|threads?|width|lanes?|length)|threads?_*(?:per|in)_*(?:a_*)?warp|"
+    r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
+    re.IGNORECASE,
+)
+_WIDTH_ASKED = re.compile(
+    rf"\bif\s*(?:constexpr\s*)?\(\s*[\w:]*?{WARP_NAME.pattern}\s*(?:(?P<wide>==\s*64|>\s*32)|==\s*32|<\s*64)"
+    r"\s*\)",
+    re.IGNORECASE,
+)
+_WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
+# What is further from a name than this belongs to something else.
+NEAR = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """All that the rules ask of one file, which is read when it is first asked about; properties
+    are worked out then.
+    """
+
+    source: SourceText
+    context: Context
+
+    @cached_property
+    def blanked(self) -> Blanked:
+        return blank(self.source.text)
+
+    @property
+    def code(self) -> str:
+        return self.blanked.code
+
+    @property
+    def directives(self) -> tuple[Directive, ...]:
+        return self.blanked.directives
+
+    @cached_property
+    def included(self) -> tuple[Directive, ...]:
+        """The lines that include a header."""
+        return tuple(one for one in self.directives if one.name == "include")
+
+    @cached_property
+    def reaches(self) -> Reaches:
+        return read_reaches(self.directives, macro_table().beside(self.context.vendor_macros))
+
+    def region(self, offset: int) -> Region:
+        return self.reaches.at(offset)
+
+    @cached_property
+    def _lines(self) -> tuple[int, ...]:
+        return tuple(found.start() for found in re.finditer("\n", self.code))
+
+    def line(self, offset: int) -> int:
+        """The 1-based line of an offset."""
+        return bisect_right(self._lines, offset - 1) + 1
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every identifier of the code."""
+        return frozenset(NAME.findall(self.code))
+
+    @cached_property
+    def names_joined(self) -> str:
+        """The identifiers as one text, in small letters: a cheap answer to "anything like it?"."""
+        return " ".join(sorted(self.names)).lower()
+
+    @cached_property
+    def macros(self) -> Mapping[str, tuple[Directive, ...]]:
+        """The `#define`s of the file by the name they define."""
+        found: dict[str, list[Directive]] = {}
+        for directive in self.directives:
+            name = NAME.match(directive.body) if directive.name == "define" else None
+            if name is not None:
+                found.setdefault(name[0], []).append(directive)
+        return {name: tuple(defined) for name, defined in found.items()}
+
+    @cached_property
+    def portable(self) -> frozenset[str]:
+        """Names that AMD gets another meaning for, from this file or from the tree's headers."""
+        return self.context.portable_names | portable_names(self)
+
+    @cached_property
+    def is_hip(self) -> bool:
+        """Whether the file says that it was ported: its suffix, or HIP's header for everybody."""
+        return self.source.path.suffix == ".hip" or any(
+            _HIP_INCLUDE.match(one.body) and len(self.region(one.start).reach) == len(SIDES)
+            for one in self.included
+        )
+
+    @cached_property
+    def is_device_code(self) -> bool:
+        return bool({"__global__", "__device__"} & self.names)
+
+    @cached_property
+    def is_cuda(self) -> bool:
+        """Whether this is source for a CUDA compiler: its suffix, its specifiers, or its names."""
+        return (
+            self.source.path.suffix.lower() in (".cu", ".cuh", ".hip")
+            or self.is_device_code
+            or bool(_OF_KERNELS & self.names)
+        )
+
+    @cached_property
+    def syntax(self) -> Syntax:
+        return Syntax(code=self.code, directives=self.directives, reaches=self.reaches)
+
+    @cached_property
+    def narrow_arms(self) -> tuple[Span, ...]:
+        """What waves of 64 lanes do not come to: `if (warpSize == 64) {} else { here }`."""
+        return tuple(self._narrow_arms())
+
+    def _narrow_arms(self) -> Iterator[Span]:
+        for found in _WIDTH_ASKED.finditer(self.code):
+            asking = self.syntax.around(found.start(), "if_statement")
+            part = "alternative" if found["wide"] else "consequence"
+            node = None if asking is None else asking.child_by_field_name(part)
+            if node is not None:
+                yield node.start_byte, node.end_byte
+        for chain in self.reaches.chains:
+            for arm, rest in itertools.pairwise(chain.arms):
+                if _WIDE_ARM.search(arm.directive.body):
+                    yield rest.directive.start, chain.end
+
+    def in_device_code(self, offset: int) -> bool:
+        """Whether `offset` lies in a `__global__` or `__device__` function."""
+        return self.is_device_code and not self.syntax.specifiers(offset) <= {"host"}
+
+
+def inside(spans: tuple[Span, ...], offset: int) -> bool:
+    """Whether `offset` lies in one of `spans`, which are in order and apart."""
+    at = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
+    return at >= 0 and spans[at][0] <= offset < spans[at][1]
+
+
+def rule_match(
+    view: View,
+    rule: str,
+    span: Span,
+    *,
+    what: str = "",
+    shift: int = 0,
+    sides: Iterable[Side] | None = None,
+    names: AbstractSet[str] = frozenset(),
+) -> Match:
+    """What was seen at `span`, with who gets there; `what` is the code there unless given. Where
+    the project gives one of `names` another meaning on AMD, that is its gate.
+    """
+    region = view.region(span[0])
+    deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
+    line = 0 if deciding is None else view.line(deciding.directive.start)
+    wrapped = bool(names & view.portable)
+    return Match(
+        rule=rule,
+        start=span[0],
+        end=span[1],
+        what=what or " ".join(view.source.text[slice(*span)].split()),
+        shift=shift,
+        sides=region.reach if sides is None else frozenset(sides),
+        gate=Gate.WRAPPED if wrapped else Gate.OPEN,
+        gate_line=line,
+    )
+
+
+def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0) -> Iterator[Match]:
+    """What a pattern finds, but where waves of 64 lanes do not come."""
+    for found in pattern.finditer(view.code):
+        if not inside(view.narrow_arms, found.start()):
+            names = frozenset(NAME.findall(found[0]))
+            yield rule_match(view, rule, found.span(), shift=shift, names=names)
+
+
+def is_definition(view: View, span: Span) -> bool:
+    """Whether the name at `span` is the one that a macro or a function there defines."""
+    before = view.code[max(0, span[0] - 40) : span[0]]
+    return _DEFINE_BEFORE.search(before) is not None or is_function(view, span)
+
+
+def is_function(view: View, span: Span) -> bool:
+    """Whether the name at `span` is that of a function which is defined there."""
+    called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
+    return called and is_typed(view.code, span[0]) and view.syntax.defines_function(span[0])
+
+
+def is_typed(code: str, start: int) -> bool:
+    """Whether what stands in front of a name may be a type."""
+    typed = _TYPE_BEFORE.search(code, max(0, start - NEAR), start)
+    return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
+
+
+def defines(view: View, name: str) -> bool:
+    """Whether the file defines a function of this name."""
+    return any(is_function(view, (at, at + len(name))) for at in view.syntax.places(name))
+
+
+_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
+_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
+_NO_TYPE = re.compile(
+    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
+    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
+)
+
+
+def number_of(view: View, text: str, depth: int = 4) -> int | None:
+    """The value of an expression of integers and of macros of the file that stand for them."""
+
+    def operand(name: str) -> Value:
+        own = macro_bodies(view, name)
+        return number_of(view, own[0], depth - 1) if depth and len(own) == 1 else integer(name)
+
+    value = evaluated(text, operand)
+    return value if isinstance(value, int) else None
+
+
+def _macro_body(directive: Directive) -> str:
+    name = NAME.match(directive.body)
+    return directive.body[name.end() :].strip() if name else ""
+
+
+def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, ...]:
+    """What the file's `#define`s of a name say it stands for: on every side, or on one."""
+    return tuple(
+        _macro_body(directive)
+        for directive in view.macros.get(name, ())
+        if side is None or side in view.region(directive.start).reach
+    )
+
+
+def portable_names(view: View) -> frozenset[str]:
+    """Macros and device functions that the file defines for AMD alone: NVIDIA's names among them
+    mean something else there, and other files that include this one are portable in them.
+    """
+    if not _OF_AMD.search(view.source.text):
+        return frozenset()
+    macros = {
+        name
+        for name, defined in view.macros.items()
+        if any(_is_amds(view.region(d.start)) or _GIVEN_TO_HIP.match(d.body) for d in defined)
+    }
+    wrapper = view.is_hip and view.source.path.suffix in _HEADERS
+    functions = {
+        view.syntax.function_name(found.start())
+        for found in _FUNCTION.finditer(view.code)
+        if wrapper or view.region(found.start()).reach == {"amd"}
+    }
+    # NVIDIA's compiler has these: whoever defines one does it for another.
+    intrinsics = {
+        name
+        for name in view.names
+        if _INTRINSIC.fullmatch(name) and (name in view.macros or defines(view, name))
+    }
+    aliases = {
+        found[found.lastindex or 0]
+        for found in _ALIAS.finditer(view.code)
+        if view.is_hip or view.region(found.start()).reach == {"amd"}
+    }
+    return frozenset(macros | functions | aliases | intrinsics) - {""}
+
+
+def _is_amds(region: Region) -> bool:
+    """Whether AMD alone comes there, or the arm asks for it by a macro of the project's own."""
+    arm = region.arms[-1].directive if region.arms else None
+    asks = arm is not None and arm.name in {"if", "ifdef", "elif"} and "!" not in arm.body
+    return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))
+
+
+AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
+"""A macro that is for AMD, by its name."""
+_HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh"})
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
+_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
+_INTRINSIC = re.compile(
+    r"__(?:shfl(?:_up|_down|_xor)?|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__syncwarp"
+)
+_ALIAS = re.compile(
+    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
+)
+
+
+def path_of(text: str) -> PurePosixPath | None:
+    """The path in an `#include`; None for a macro."""
+    found = _INCLUDED.match(text)
+    return PurePosixPath(found[1]) if found else None
+
+
+_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")

@@ -1,0 +1,310 @@
+"""Rules about lanes: masks, ballots, shuffles, and the number 32. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from warpfront_port.scan.cuda.lexer import Span
+from warpfront_port.scan.cuda.preprocessor import Reach
+from warpfront_port.scan.cuda.view import (
+    NAME,
+    NEAR,
+    WARP_NAME,
+    View,
+    inside,
+    is_definition,
+    macro_bodies,
+    number_of,
+    patterns,
+    rule_match,
+)
+from warpfront_port.scan.findings import SIDES, Match
+
+_SYNC = re.compile(r"__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all|match_any|match_all)_sync\Z")
+_BALLOTS = {"__ballot", "__ballot_sync", "__match_any_sync", "__match_all_sync"}
+_BIT_OPERATIONS = {"__popc", "__ffs", "__clz", "__brev"}
+_SHUFFLE_NAMES = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"}
+MASK_NAMES = frozenset(
+    {f"{name}_sync" for name in (*_SHUFFLE_NAMES, "__any", "__all")}
+    | _SHUFFLE_NAMES
+    | _BALLOTS
+    | _BIT_OPERATIONS
+    | {"__activemask"}
+)
+_NARROW_MASK = re.compile(
+    r"(?:\(\s*(?:unsigned(?:\s+int)?|int|u?int32_t)\s*\)\s*)?"
+    r"(?:0[xX][0-9a-fA-F]{1,8}[uUlL]{0,1}|-\s*1|~\s*0[uU]?|UINT_MAX|UINT32_MAX|\d{1,9}[uU]?)\Z"
+)
+_WIDE_MASK = re.compile(
+    r".*(?:uint64_t|unsigned long long|\b[\dxXa-fA-F]+(?:[uU]?[lL]{2}[uU]?)\b|UINT64_MAX|"
+    r"[fF]{16}|__activemask|__ballot|lanemask)",
+    re.DOTALL,
+)
+_WIDE_WORDS = frozenset({"uint64_t", "int64_t", "size_t", "long", "lane_mask_t"})
+_NARROW_WORDS = frozenset({"unsigned", "signed", "int", "uint32_t", "int32_t", "uint"})
+_QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "register", "__shared__"})
+_LANE = r"\b(?=\w*lane)(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w+"
+_SHIFTED_BY_LANE = re.compile(
+    r"(?<!64_t\))(?<!long\))"
+    rf"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:{_LANE}|threadIdx\.x)",
+    re.IGNORECASE,
+)
+_OF_A_CPU = re.compile(
+    r"\b(?:_mm(?:256|512)?_\w+\s*\(|__m(?:256|512)\w*\b|sv(?:bool|float\d+)_t\b)"
+)
+"""Vectors of a CPU have lanes, too."""
+_HALVING_FROM_16 = re.compile(
+    r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"
+    r"[^;{}]{0,40}(?:>>=\s*1|/=\s*2|=\s*\w+\s*(?:>>\s*1|/\s*2))"
+)
+_DOUBLING_TO_32 = re.compile(
+    r"\bfor\s*\([^;(){}]{0,60}=\s*1\s*;\s*\w+\s*(?:<\s*(?:=\s*16|32)|<\s*32)\s*;"
+    r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
+)
+_SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
+_STEP_32 = re.compile(r"shfl\w*\s*\([^;]{0,80},\s*32\s*[,)]")
+_WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
+_CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
+_LANE_ARITHMETIC = re.compile(
+    r"(?P<left>\bthreadIdx\s*\.\s*[xyz]|\b\w+)\s*\)?\s*"
+    r"(?P<op>&\s*(?:31|0[xX]1[fF]|\(\s*32\s*-\s*1\s*\))|>>\s*(?:5|0x5)|/\s*32|%\s*32)"
+    r"[uU]?\b(?!\s*\*)(?![.\w])"
+)
+_THREAD_NAME = re.compile(
+    r"(?:threadIdx\s*\.\s*[xyz]|(?:th(?:rea)?d?_?(?:i?d|idx|index|rank)|tid(?:x)?|t_?idx)_?\w?|"
+    r"lane\w*|linear_?tid|thread_?rank|threadID\w*)\Z",
+    re.IGNORECASE,
+)
+_OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
+_LAST_LANE = re.compile(
+    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
+    re.IGNORECASE,
+)
+_NARROW_LAUNCH = re.compile(
+    r"\b\w*(?:launch|kernel|fwd|bwd|_cuda)\w*\s*<\s*32\s*,[^;{}()]{0,200}>\s*(?:\(|<<<)"
+)
+_NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
+_NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
+_OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
+_ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
+_CONSTANT_PLACES = {
+    "template_argument_list", "static_assert_declaration", "enumerator", "bitfield_clause",
+    "declaration",
+}  # fmt: skip
+
+
+def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
+    """What the use of one warp function says: CU108 to CU112, CU115."""
+    if is_definition(view, span) or inside(view.narrow_arms, span[0]):
+        return
+    if _SYNC.match(name):
+        yield from _narrow_masks(view, name, span)
+    if name in _BALLOTS or name == "__activemask":
+        yield from _narrow_ballots(view, name, span)
+    if name in _BIT_OPERATIONS:
+        yield from _narrow_bits(view, span)
+    if name.startswith("__shfl"):
+        yield from _shuffle_constants(view, name, span)
+
+
+def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
+    given = view.syntax.call(span[0])[1]
+    if not given:
+        return
+    mask = view.code[slice(*given[0])]
+    shift = mask_width_doubt(view, mask, span[0])
+    if shift is None:
+        return
+    what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
+    yield rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+
+
+def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
+    """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for 64."""
+    bodies = macro_bodies(view, mask, side="amd") or (mask,)
+    if all(_WIDE_MASK.match(body) for body in bodies):
+        return None
+    if any(_NARROW_MASK.match(body.strip().strip("()").strip()) for body in bodies):
+        return 0
+    return {32: 0, 64: None}.get(_width(view, mask, offset), -1)
+
+
+def _width(view: View, name: str, offset: int) -> int:
+    """The bits of an integer variable, or of what an array or a pointer holds; 0: not known."""
+    declared = view.syntax.declared(name, offset)
+    words = set() if declared is None else set(declared.type.replace("std::", "").split())
+    if words & _WIDE_WORDS:
+        return 64
+    return 32 if words & _NARROW_WORDS and words <= _NARROW_WORDS | _QUALIFIERS else 0
+
+
+def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
+    variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
+    if variable and _width(view, variable, start) == 32:
+        rule = "CU110" if name == "__activemask" else "CU109"
+        what = f"{variable} = {name}()"
+        yield rule_match(view, rule, (start, span[1]), what=what, names={name})
+
+
+_ON_BITS = frozenset("&|^~")
+_OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
+
+
+def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
+    whole, given = view.syntax.call(span[0])
+    if not given:
+        return
+    asked = frozenset(_ASKING.findall(view.code, *given[0]))
+    words = _words(view, *given[0])
+    if asked or any(_is_lane_mask(view, word, span[0]) for word in words):
+        yield rule_match(view, "CU111", whole, names=asked)
+
+
+def _words(view: View, start: int, end: int) -> list[str]:
+    return sorted(set(NAME.findall(view.code, start, end)))[:12]
+
+
+_ASKING = re.compile(
+    r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
+)
+
+
+def _is_lane_mask(view: View, name: str, offset: int, depth: int = 1) -> bool:
+    """Whether the function around `offset` stores what lanes say to a variable: a ballot, or an
+    expression of another such variable. Half of a mask that was taken on purpose is none.
+    """
+    for value in view.syntax.values(name, offset):
+        span = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
+        if _HALF.search(view.code, *span) or inside(view.narrow_arms, span[0]):
+            continue
+        others = _words(view, *span) if depth else ()
+        if _ASKING.search(view.code, *span) or any(
+            _is_lane_mask(view, word, offset, depth - 1) for word in others if word != name
+        ):
+            return True
+    return False
+
+
+_HALF = re.compile(r">>\s*32\b")
+
+
+def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
+    whole, given = view.syntax.call(span[0])
+    lane_at = 2 if name.endswith("_sync") else 1
+    if len(given) <= lane_at:
+        return
+    numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
+    if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
+        yield rule_match(view, "CU112", whole)
+    elif len(numbers) > 1 and numbers[1] == 32:
+        yield rule_match(view, "CU112", whole, shift=-1)
+    # the steps of an unrolled reduction near by may include the one that wave64 needs
+    near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
+    if numbers[0] == 16 and "up" not in name and not _STEP_32.search(near):
+        yield rule_match(view, "CU113", whole, shift=-1)
+
+
+def lane_rule_matches(view: View) -> Iterator[Match]:
+    """What the file's arithmetic says of its idea of a warp: CU111, CU113 to CU117."""
+    lowered = view.names_joined
+    lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
+    if lanes and not _OF_A_CPU.search(view.code):
+        yield from _shifted_by_lane(view)
+        yield from patterns(view, _LAST_LANE, "CU114")
+        yield from _halvings(view)
+    if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
+        yield from _warp_constants(view)
+    if "warpSize" in view.names and "warpSize" not in view.macros:
+        yield from _warp_size_as_constant(view)
+    if "threadIdx" in view.names or view.is_device_code:
+        yield from _lane_arithmetic(view)
+    if view.is_device_code or "<<<" in view.code:
+        for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
+            yield from patterns(view, pattern, "CU115")
+
+
+def _shifted_by_lane(view: View) -> Iterator[Match]:
+    """One bit a lane, in a function that asks a warp: elsewhere lanes may be planes, or a CPU's."""
+    for found in _SHIFTED_BY_LANE.finditer(view.code):
+        function = view.syntax.function(found.start())
+        asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
+        if asks and not inside(view.narrow_arms, found.start()):
+            yield rule_match(view, "CU111", found.span())
+
+
+_OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
+
+
+def _warp_size_as_constant(view: View) -> Iterator[Match]:
+    """Where the built-in `warpSize` is a bound of an array, or an argument of a template, or else
+    has to be known to the compiler.
+    """
+    for place in view.syntax.places("warpSize"):
+        path = view.syntax.path(place)
+        member = {node.type for node in path[:2]} & {"field_identifier", "qualified_identifier"}
+        if not member and view.syntax.declared("warpSize", place) is None:
+            parents = (two[1] for two in itertools.pairwise(path) if _is_constant(*two))
+            node = next(parents, None)
+            head = "" if node is None else view.code[node.start_byte : place]
+            if node is not None and (node.type != "declaration" or "constexpr" in head):
+                span = (node.start_byte, node.end_byte)
+                yield rule_match(view, "CU116", span, sides=_amd_too(view, place))
+
+
+def _is_constant(node: Node, parent: Node) -> bool:
+    bound = parent.type == "array_declarator" and node != parent.children[0]
+    return bound or parent.type in _CONSTANT_PLACES
+
+
+def _amd_too(view: View, offset: int) -> Reach:
+    """The sides of a rule about HIP code: being in AMD's arm makes it no worse."""
+    reach = view.region(offset).reach
+    return frozenset(SIDES) if reach == {"amd"} else reach
+
+
+def _halvings(view: View) -> Iterator[Match]:
+    """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
+    for pattern, shift in ((_HALVING_FROM_16, -view.context.ported), (_DOUBLING_TO_32, -1)):
+        for found in pattern.finditer(view.code):
+            loop = view.syntax.around(found.start(), "for_statement")
+            if loop is not None and _SHUFFLES.search(view.code, found.end(), loop.end_byte):
+                yield rule_match(view, "CU113", found.span(), shift=shift)
+
+
+def _warp_constants(view: View) -> Iterator[Match]:
+    for name, defined in view.macros.items():
+        if WARP_NAME.search(name):
+            for directive, body in zip(defined, macro_bodies(view, name), strict=True):
+                value = number_of(view, body)
+                yield from _warp_constant(view, name, value, (directive.start, directive.end))
+    for found in _WIDTH.finditer(view.code):
+        if WARP_NAME.search(found[1]):
+            declared = view.syntax.declared(found[1], found.start())
+            constant = declared is not None and _CONSTANT.search(declared.type)
+            if constant or view.syntax.around(found.start(), "enumerator"):
+                yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
+
+
+def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
+    region = view.region(span[0])
+    amds, asked = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
+    if value == 32 and not (amds and asked):
+        yield rule_match(view, "CU114", span, what=f"{name} = 32", names={name})
+    elif value == 64 and amds and not asked:
+        yield rule_match(view, "CU117", span, what=f"{name} = 64", sides=SIDES)
+
+
+def _lane_arithmetic(view: View) -> Iterator[Match]:
+    for found in _LANE_ARITHMETIC.finditer(view.code):
+        left = found["left"]
+        start = found.start()
+        # The variable that the arithmetic is for may be named after lanes or warps.
+        variable, _start = view.syntax.taker(found.start("op"), "binary_expression", _OF_NUMBERS)
+        lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
+        if _THREAD_NAME.fullmatch(left) or lanes:
+            # Right as long as all of the kernel means groups of 32: open, as a constant is.
+            yield rule_match(view, "CU114", found.span(), shift=-view.context.ported)

@@ -1,0 +1,86 @@
+"""Which engine reads which file, and one call that scans one file for one target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from warpfront_port.scan import cuda, notebooks, python, structured
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.isolation import isolation_rule_matches
+from warpfront_port.scan.severities import Judged, judge
+from warpfront_port.scan.targets import ScanTarget
+from warpfront_port.scan.words import is_aside
+
+BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What one scan is about: the target, the rules, and what engines may know. `before` is the
+    root of the tree that this one is an edit of, "" where it is none.
+    """
+
+    target: ScanTarget
+    rules: Mapping[str, Rule]
+    context: Context
+    before: str = ""
+
+
+def is_read(path: PurePosixPath) -> bool:
+    """Whether any engine reads files of this name, or the name alone says enough."""
+    return path.suffix in BINARIES or any(
+        engine.reads(path) for engine in (python, cuda, structured, notebooks)
+    )
+
+
+def scan_source(source: SourceText, scope: Scope, before: SourceText | None = None) -> Judged:
+    """One file's findings; with the file that it is an edit of, what that changed for NVIDIA too. A
+    file nested too deeply to be understood is a finding, no crash.
+    """
+    try:
+        edited = isolation_rule_matches(before, source) if before is not None else ()
+        source, seen = _seen(source, scope.context)
+        seen = (*seen, *edited)
+    except RecursionError:
+        seen = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
+    gate = _gate(source, scope.context) if scope.target.is_rocm else Gate.OPEN
+    ported = scope.target.is_rocm and scope.context.ported
+    return judge(source, seen, scope.target, scope.rules, gate=gate, ported=ported)
+
+
+def _gate(source: SourceText, context: Context) -> Gate:
+    """What names ROCm among images and services has a part for AMD beside the one for CUDA; what
+    examples, benchmarks and tests of a tree that knows AMD start is nobody's product.
+    """
+    path = str(source.path)
+    unproven = path in context.unproven
+    started = unproven and structured.kind_of(source.path) in ("dockerfile", "yaml", "shell")
+    if path in context.left_out or (
+        started and ("rocm" in source.text.lower() or is_aside(source.path))
+    ):
+        return Gate.LEFT_OUT
+    return Gate.UNPROVEN if unproven else Gate.OPEN
+
+
+def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:
+    if notebooks.reads(source.path):
+        try:
+            source, broken = notebooks.as_python(source)
+        except ValueError as error:
+            return source, (Match(rule="SC003", start=0, end=0, what=str(error)),)
+        return source, (*broken, *python.rule_matches(source, context))
+    return source, tuple(_rule_matches(source, context))
+
+
+def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
+    if source.path.suffix in BINARIES:
+        yield Match(rule="BL209", start=0, end=0, what=source.path.name)
+    if python.reads(source.path):
+        yield from python.rule_matches(source, context, cuda.rule_matches)
+    if cuda.reads(source.path):
+        yield from cuda.rule_matches(source, context)
+    if structured.reads(source.path):
+        yield from structured.rule_matches(source, context)

@@ -1,0 +1,244 @@
+"""Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
+
+Nothing is rewritten in place. What an edit adds is preprocessor lines, and each fixed file is held
+against the file before it: with NVIDIA's macros both must come to the same tokens, or the file is
+left alone. What such an edit cannot settle (PTX, tensor cores, wave sizes) stays a finding.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from warpfront_port.scan.cuda.lexer import Directive, blank
+from warpfront_port.scan.cuda.view import View
+from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
+
+FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
+MASK = "WARPFRONT_ALL_LANES"
+_FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
+_ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)"
+"""torch's builds define the first, builds with CMake and HIP's headers the second: above those only
+the third is there, which clang defines for the language.
+"""
+_NOT_ROCM = f"#if !({_ROCM})\n"
+_HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
+_END = "#endif\n"
+_INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
+_CUB_OPENED = re.compile(r"\bnamespace\s+cub\s*(?:::[\w:\s]*)?\{")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A file before and after its edits, and the rules that they answer, each once a place."""
+
+    path: PurePosixPath
+    before: str
+    after: str
+    rules: tuple[str, ...]
+
+    @property
+    def patch(self) -> str:
+        """A unified diff that `git apply` takes."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            f"a/{self.path}",
+            f"b/{self.path}",
+        )
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class _Gate:
+    """`before` goes above line `first` and `after` below line `last` (0-based, inclusive)."""
+
+    first: int
+    last: int
+    before: str
+    after: str
+    rule: str
+
+
+def opens_cub(text: str) -> bool:
+    """Whether the code opens namespace `cub` itself, which then cannot be another name of hipCUB's
+    wherever both are included.
+    """
+    return bool(_CUB_OPENED.search(text)) and bool(_CUB_OPENED.search(blank(text).code))
+
+
+def fix_source(
+    source: SourceText, seen: Iterable[Match], *, opened_cub: bool = False
+) -> Fix | None:
+    """The file with its mechanical findings behind gates; None where there is nothing to do, or
+    where an edit would not leave NVIDIA the same tokens. With `opened_cub`, where some file of the
+    tree `opens_cub`, includes of CUB stay.
+    """
+    if "\r" in source.text:
+        return None  # a patch with mixed line ends serves nobody
+    view = View(source=source, context=Context())
+    fixable = FIXABLE - {"CU105"} if opened_cub or opens_cub(source.text) else FIXABLE
+    wanted = [one for one in seen if one.rule in fixable and _is_open(one)]
+    gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
+    masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]
+    after = _with_gates(_with_masks(view, masks), gates)
+    if masks:
+        after = _with_mask_macro(after, _spelling(view, masks[0]))
+    rules = (*(gate.rule for gate in gates), *("CU108" for _ in masks))
+    if after == source.text or for_nvidia(after) != for_nvidia(source.text):
+        return None
+    return Fix(path=source.path, before=source.text, after=after, rules=tuple(sorted(rules)))
+
+
+def _is_open(one: Match) -> bool:
+    """Whether both come to it; what stands in somebody's arm was looked at by a person."""
+    return {"amd", "nvidia"} <= one.sides and one.gate is Gate.OPEN and one.shift == 0
+
+
+def _gates(view: View, one: Match) -> Iterator[_Gate]:
+    line = view.line(one.start) - 1
+    text = view.source.text.splitlines()[line]
+    if one.rule == "CU118" and re.fullmatch(r"\s*__syncwarp\s*\(\s*\w*\s*\)\s*;\s*", text):
+        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=_END, rule=one.rule)
+    elif one.rule in ("CU105", "CU122") and (include := _INCLUDE.match(text)):
+        after = _HIPCUB + _END if include[1] == "cub" else _END
+        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=after, rule=one.rule)
+    elif one.rule == "CU140":
+        yield from _function_gate(view, one, line)
+    elif one.rule == "CU108":
+        yield from _mask_gate(view, one)
+
+
+def _mask_gate(view: View, one: Match) -> Iterator[_Gate]:
+    """The one `#define` of a mask that the file gives everybody 32 lanes with."""
+    argument = re.search(r"\(\s*(\w+)\s*\Z", view.code[one.start : one.end])
+    defined = view.macros.get(argument[1], ()) if argument else ()
+    if (
+        argument is None
+        or len(defined) != 1
+        or len(view.region(defined[0].start).reach) < len(SIDES)
+    ):
+        return
+    if _FULL_MASK.fullmatch(defined[0].body[len(argument[1]) :].strip().strip("()")):
+        line = view.line(defined[0].start) - 1
+        wide = f"#if {_ROCM}\n#define {argument[1]} 0xffffffffffffffffull\n#else\n"
+        yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
+
+
+def _function_gate(view: View, one: Match, line: int) -> Iterator[_Gate]:
+    """The whole of an operator whose definition begins and ends with its lines."""
+    opening = view.code.find("{", one.end, one.end + 80)
+    if opening < 0 or view.code[one.end : opening].strip():
+        return
+    body = view.syntax.around(opening, "compound_statement")
+    if body is None:
+        return
+    last = view.line(body.end_byte - 1) - 1
+    lines = view.code.splitlines()
+    starts = lines[line].startswith(("__device__", "inline", "static", "__forceinline__"))
+    above = lines[line - 1].rstrip() if line else ""
+    if starts and (not above or above.endswith(("}", ";"))) and lines[last].rstrip() == "}":
+        yield _Gate(first=line, last=last, before=_NOT_ROCM, after=_END, rule=one.rule)
+
+
+def _apart(gates: list[_Gate]) -> list[_Gate]:
+    """Gates that do not overlap; those of neighbouring lines and one kind become one."""
+    kept: list[_Gate] = []
+    for gate in gates:
+        previous = kept[-1] if kept else None
+        if previous is None or gate.first > previous.last + 1:
+            kept.append(gate)
+        elif gate.first > previous.last and gate.after == previous.after:
+            kept[-1] = _Gate(
+                first=previous.first, last=gate.last, before=previous.before,
+                after=previous.after, rule=previous.rule,
+            )  # fmt: skip
+        elif gate.first > previous.last:
+            kept.append(gate)
+    return kept
+
+
+def _with_gates(text: str, gates: list[_Gate]) -> str:
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n") and gates:
+        lines[-1] += "\n"
+    for gate in reversed(gates):
+        lines[gate.last] += gate.after
+        lines[gate.first] = gate.before + lines[gate.first]
+    return "".join(lines)
+
+
+def _spelling(view: View, one: Match) -> str:
+    found = _FULL_MASK.search(view.source.text, one.start, one.end)
+    return found[0] if found else ""
+
+
+def _literal_mask(view: View, one: Match) -> bool:
+    """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
+    return bool(_spelling(view, one)) and not any(
+        directive.start <= one.start < directive.end for directive in view.directives
+    )
+
+
+def _with_masks(view: View, masks: list[Match]) -> str:
+    text = view.source.text
+    first = _spelling(view, masks[0]) if masks else ""
+    for one in sorted(masks, key=lambda mask: mask.start, reverse=True):
+        found = _FULL_MASK.search(text, one.start, one.end)
+        if found is not None and found[0] == first:
+            text = text[: found.start()] + MASK + text[found.end() :]
+    return text
+
+
+def _with_mask_macro(text: str, spelling: str) -> str:
+    """The macro goes above all code, below the last #include there that no condition guards."""
+    blanked = blank(text)
+    depth, at, done = 0, 0, 0
+    for directive in blanked.directives:
+        if blanked.code[done : directive.start].strip():
+            break
+        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
+        if depth == 0 and directive.name in ("include", "endif", "pragma"):
+            at = text.index("\n", directive.end) + 1
+        done = directive.end
+    macro = (
+        f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
+        f"#define {MASK} {spelling}\n#endif\n"
+    )
+    return text[:at] + macro + text[at:]
+
+
+def for_nvidia(text: str) -> tuple[str, ...]:
+    """The words that nvcc's compiler gets to see, as far as that can be known: arms that NVIDIA
+    does not take are gone, what cannot be decided stays with its directives, and `MASK` is what it
+    stands for where it was defined above. Literals come last.
+    """
+    view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
+    open_chains = [one for one in view.reaches.chains if any("nvidia" in a.open for a in one.arms)]
+    asked = {arm.directive.start for one in open_chains for arm in one.arms}
+    asked |= {one.end for one in open_chains}
+    words: list[str] = []
+    mask, done = [MASK], 0
+    last = Directive(name="", body="", start=len(text), end=len(text))
+    for directive in (*view.directives, last):
+        reached = "nvidia" in view.region(done).reach
+        for word in _WORD.findall(view.code, done, directive.start) if reached else ():
+            words += mask if word == MASK else (word,)
+        done = directive.end
+        kept = reached and directive.name[:2] not in ("if", "el", "en")
+        name, _, body = directive.body.partition(" ")
+        if directive.name == "define" and name == MASK and reached:
+            mask = _WORD.findall(body)
+        elif kept or asked & {directive.start, done}:
+            words += (f"#{directive.name}", *_WORD.findall(directive.body))
+    spans = (one for one in view.blanked.literals if "nvidia" in view.region(one[0]).reach)
+    return (*words, *(text[slice(*span)] for span in spans))
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")

@@ -1,0 +1,176 @@
+"""What an edit of a tree changed for NVIDIA. A port for AMD keeps its changes behind gates; what
+NVIDIA's devices reach is the same before and after, statement by statement, line by line. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from warpfront_port.scan import cuda, python
+from warpfront_port.scan.cuda.view import View
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.python.gates import is_test
+from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.vendor_conditions import Conditions, Truth
+
+RULE = "PY058"
+_SHOWN = 80
+_Compound = (
+    ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.Match
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A statement, or a line of C++, that NVIDIA comes to. `line` is 1-based."""
+
+    text: str
+    line: int
+
+
+def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match, ...]:
+    """What NVIDIA reaches in `after` and did not in `before`, and where something is gone. A file
+    that cannot be read as its language has no sightings: the other rules say so.
+    """
+    if before.text == after.text:
+        return ()
+    if python.reads(after.path):
+        try:
+            old, new = _python_steps(before, None), _python_steps(after, _defined(before))
+        except (SyntaxError, RecursionError, ValueError):
+            return ()
+    elif cuda.reads(after.path):
+        old, new = _lines(before), _lines(after)
+    else:
+        return ()
+    found = tuple(_changes(old, new, after.text))
+    if is_test(after.path):
+        return tuple(replace(one, gate=Gate.TEST) for one in found)
+    return found
+
+
+def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Match]:
+    matcher = difflib.SequenceMatcher(
+        a=[step.text for step in old], b=[step.text for step in new], autojunk=False
+    )
+    starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    for tag, first, last, start, end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        for step in new[start:end]:
+            yield _rule_match(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line, starts)
+        if tag == "delete":
+            line = new[min(start, len(new) - 1)].line if new else 1
+            gone = old[first].text[:_SHOWN]
+            more = f" and {last - first - 1} more" if last - first > 1 else ""
+            yield _rule_match(f"`{gone}`{more} is gone for NVIDIA", line, starts)
+
+
+def _rule_match(what: str, line: int, starts: Sequence[int]) -> Match:
+    return Match(rule=RULE, start=starts[line - 1], end=starts[line], what=what)
+
+
+def _lines(source: SourceText) -> list[_Step]:
+    """The code lines of C++ that NVIDIA's compiler sees, without white space and directives."""
+    view = View(source=source, context=Context())
+    steps = []
+    offset = 0
+    inside = {
+        number
+        for one in view.directives
+        for number in range(view.line(one.start), view.line(max(one.start, one.end - 1)) + 1)
+    }
+    for number, line in enumerate(view.code.split("\n"), 1):
+        text = " ".join(line.split())
+        if text and number not in inside and "nvidia" in view.region(offset).reach:
+            steps.append(_Step(text=text, line=number))
+        offset += len(line) + 1
+    return steps
+
+
+def _defined(source: SourceText) -> frozenset[str]:
+    tree = ast.parse(source.text)
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, _DEFINITIONS))
+
+
+def _python_steps(source: SourceText, known: frozenset[str] | None) -> list[_Step]:
+    """The statements that NVIDIA comes to. Definitions that are not `known` (None: all are) are
+    left out: nothing calls them but what is a step itself.
+    """
+    module = Module(source.path, source.text)
+    reader = _NvidiaReader(Conditions(module))
+    return list(_steps(reader.visit(module.tree).body, reader, known))
+
+
+class _NvidiaReader(ast.NodeTransformer):
+    """Takes out of a tree what only tells vendors apart, as NVIDIA reads it."""
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+
+    def decided(self, test: ast.expr) -> Truth:
+        """What a test comes to for NVIDIA, where it tells NVIDIA from AMD; else None."""
+        truths = self._conditions.truths(test)
+        return truths["nvidia"] if truths["nvidia"] is not truths["amd"] else None
+
+    def visit_If(self, node: ast.If | ast.IfExp) -> ast.AST | list[ast.stmt]:
+        truth = self.decided(node.test)
+        self.generic_visit(node)
+        if truth is None:
+            return node
+        return node.body if truth else node.orelse
+
+    visit_IfExp = visit_If  # noqa: N815 - the name that ast looks for
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""
+        neutral = isinstance(node.op, ast.And)
+        values = [value for value in node.values if self.decided(value) is not neutral]
+        self.generic_visit(node)
+        if not values or len(values) == len(node.values):
+            return node
+        return values[0] if len(values) == 1 else ast.BoolOp(op=node.op, values=values)
+
+
+def _steps(
+    body: Sequence[ast.stmt], reader: _NvidiaReader, known: frozenset[str] | None
+) -> Iterator[_Step]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass):
+            continue
+        if isinstance(node, _DEFINITIONS):
+            if known is None or node.name in known:
+                yield _Step(text=_header(node), line=node.lineno)
+                yield from _steps(node.body, reader, known)
+        elif isinstance(node, _Compound):
+            yield _Step(text=_header(node), line=node.lineno)
+            for block in _blocks(node):
+                yield from _steps(block, reader, known)
+        elif not _tells_vendors_apart(node, reader):
+            yield _Step(text=ast.unparse(node), line=node.lineno)
+
+
+def _header(node: ast.stmt) -> str:
+    """The first line of a compound statement, decorators left out."""
+    lines = ast.unparse(node).splitlines()
+    return next((line for line in lines if not line.startswith("@")), "")
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(node, name, [])
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
+    """`is_rocm = torch.version.hip is not None`: what gates are made of."""
+    value = getattr(node, "value", None)
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
+        return False
+    return reader.decided(value) is not None

@@ -1,0 +1,117 @@
+"""What a requirement string means on another vendor. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.wheels.requirement_lines import foreign_requirement
+from warpfront_port.scan.catalogue import rules_by_name
+from warpfront_port.scan.findings import Match
+
+_VENDOR_EXTRA = re.compile(
+    r"(?:.*[-_.])?(?:cuda|gpu|nv[a-z]+|cu\d{2,3}|tensorrt|trt"
+    r"|cpu|xpu|npu|hpu|mps|mlx|tpu|ascend|intel|rocm|amd|mac(?:os)?|osx|darwin|apple|metal|win(?:dows)?)(?:[-_.\d].*)?\Z"
+)
+_JAX = frozenset({"jax", "jaxlib"})
+_POETRY_EXACT = re.compile(r"=?=?\s*\d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """A rule that a requirement falls under, and how much worse or better than the rule says."""
+
+    rule: str
+    shift: int
+
+    def at(self, start: int, end: int, what: str) -> Match:
+        """Where it stands."""
+        return Match(rule=self.rule, start=start, end=end, what=what, shift=self.shift)
+
+
+@cache
+def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
+    """Exact names, and beginnings from the longest to the shortest."""
+    pairs = rules_by_name("distributions").items()
+    exact = {name: rule for name, rule in pairs if not name.endswith("*")}
+    begun = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
+    return exact, tuple(sorted(begun, key=lambda pair: -len(pair[0])))
+
+
+def rule_of_package(name: str) -> str:
+    """The rule about a distribution; "" for none."""
+    exact, begun = _packages()
+    normal = canonicalize_name(name)
+    return exact.get(normal) or next((r for start, r in begun if normal.startswith(start)), "")
+
+
+def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
+    """The rules that `torch==2.7.1` and the like fall under. `extra` is the optional group it is
+    in: one for a vendor is meant to be left out elsewhere.
+    """
+    try:
+        requirement = foreign_requirement(text)
+    except InvalidRequirement:
+        return
+    name = canonicalize_name(requirement.name)
+    rule = rule_of_package(name)
+    if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
+        rule = "DP301"
+    if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
+        return
+    exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
+    made = _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield replace(made, shift=made.shift - (name == "cupy"))  # its source builds for ROCm
+
+
+_OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
+
+
+def _is_for_other_systems(requirement: Requirement) -> bool:
+    """Whether a marker keeps it from Linux on x86, where all of these devices are."""
+    marker = requirement.marker
+    if marker is None or "extra" in str(marker):
+        return False
+    return not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
+
+
+def _systems(
+    system: str, platform: str, os_name: str, *machines: str
+) -> tuple[dict[str, str], ...]:
+    said = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
+    return tuple(said | {"platform_machine": machine} for machine in machines)
+
+
+_LINUX, *_OTHERS = (
+    *_systems("Linux", "linux", "posix", "x86_64", "aarch64"),
+    *_systems("Windows", "win32", "nt", "AMD64", "ARM64"),
+    *_systems("Darwin", "darwin", "posix", "arm64", "x86_64"),
+)
+
+
+def read_poetry(
+    name: str, specifier: str, *, extra: str = "", extras: Iterable[str] = ()
+) -> Iterator[Required]:
+    """The same of a Poetry table's entry: `torch = "2.7.1"`."""
+    rule = rule_of_package(name)
+    if name in _JAX and any(option.startswith("cuda") for option in extras):
+        rule = "DP301"
+    if rule:
+        exact = _POETRY_EXACT.match(specifier.strip()) is not None
+        yield _required(rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"})
+
+
+def _required(rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
+    shift = 1 if rule == "DP302" and exact else 0
+    if rule == "DP315" and not pinned:
+        shift = -1
+    if _VENDOR_EXTRA.match(extra.lower()):
+        shift -= 2
+    elif extra:  # what not every extra brings is somebody's choice
+        shift -= 1 if rule == "DP302" or extra in {"all", "full"} else 2
+    return Required(rule=rule, shift=shift)

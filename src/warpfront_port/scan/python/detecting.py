@@ -1,0 +1,247 @@
+"""The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
+
+Each rule's detector is a function of one node; what stands around the node (`gates`) is asked only
+about what a detector saw. CUDA inside string literals is handed to the CUDA engine.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.python import assignments as given
+from warpfront_port.scan.python import (
+    commands,
+    devices,
+    extensions,
+    graphs,
+    kernels,
+    mentions,
+    settings,
+    without_cuda,
+)
+from warpfront_port.scan.python.gates import Gates, Standing
+from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.tables import EVERY_NAME
+from warpfront_port.scan.python.tables import OF_PACKAGES as _OF_PACKAGES
+from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront_port.scan.words import line_starts
+
+Detector = Callable[[Module, Any], Iterator[Seen]]
+CudaReader = Callable[[SourceText, Context], Iterator[Match]]
+
+_DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
+    ast.Module: (extensions.own_parts, mentions.of_nvml),
+    ast.Import: (mentions.imports,),
+    ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
+    ast.Attribute: (
+        mentions.attributes,
+        extensions.asked_in_builds,
+        mentions.rocm_version,
+        devices.cuda_version_parsed,
+        devices.home_as_switch,
+        without_cuda.device_attributes,
+    ),
+    ast.Name: (devices.home_as_switch,),
+    ast.Constant: (
+        settings.strings,
+        extensions.flags,
+        extensions.library_places,
+        extensions.libraries_added,
+        devices.patched_packages,
+        kernels.written_calls,
+        without_cuda.device_strings,
+        without_cuda.hpu_without_bridge,
+    ),
+    ast.Assign: (
+        given.settings_given,
+        settings.environment_assignments,
+        kernels.warps_assigned,
+        devices.warp_sizes,
+    ),
+    ast.AnnAssign: (given.settings_given,),
+    ast.NamedExpr: (given.settings_given,),
+    ast.FunctionDef: (given.settings_given,),
+    ast.AsyncFunctionDef: (given.settings_given,),
+    ast.Lambda: (given.settings_given,),
+    ast.Dict: (given.settings_given, settings.environment_tables),
+    ast.With: (graphs.capture_bodies,),
+    ast.Try: (devices.nvml_as_a_test, devices.mock_fallbacks),
+    ast.Compare: (devices.comparisons,),
+    ast.BoolOp: (devices.arch_alternatives,),
+    ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
+    ast.keyword: (extensions.packaged_data,),
+    ast.JoinedStr: (extensions.wheels_by_cuda,),
+    ast.Raise: (extensions.cuda_alone,),
+    ast.Assert: (extensions.cuda_alone,),
+    ast.Call: (
+        mentions.device_names,
+        graphs.rng_beside_capture,
+        graphs.capture_calls,
+        mentions.imports_by_name,
+        commands.started,
+        extensions.extension_calls,
+        extensions.source_globs,
+        extensions.compiler_versions,
+        commands.sessions,
+        commands.setup_requirements,
+        given.settings_given,
+        given.compile_arguments,
+        graphs.kernels_of_the_hub,
+        settings.environment_calls,
+        devices.name_prefixes,
+        devices.capability_queries,
+        devices.cuda_version_taken_apart,
+        devices.arch_lists,
+        devices.rocm_folder,
+        devices.libraries,
+        devices.library_choices,
+        devices.saved_tensors,
+        devices.device_random,
+        devices.copied_over,
+        devices.nccl,
+        kernels.launches,
+        kernels.inline_compilers,
+        without_cuda.device_calls,
+        without_cuda.questions,
+        without_cuda.double_precision,
+    ),
+}
+# Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
+# 32 lanes, or a capability, written down where only AMD comes is somebody's answer for its devices.
+_DECIDED = frozenset({"PY019", "PY020", "PY038", "PY055"})
+# Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
+# the tables' names. A search for each is many times as fast as one for all of them by a pattern.
+_WORDS = (
+    *("torch", "cuda", "nvidia", "nvml", "nvtx", "rocm", "gfx", "triton", "jax", "flax", "flash"),
+    *("xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "_alloc_conf", "gemm"),
+    *("site-packages", "cupy", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc", "ptxas"),
+    *("__global__", "__device__", "fast_math", "gencode", "--expt-"),
+    *SETTING_WORDS,
+)
+_SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b|pip\b|uv\b|setuptools|nox\b)|# /// script")
+_LITERALS = (
+    *_WORDS,
+    *sorted(name for name in map(str.lower, EVERY_NAME) if not any(w in name for w in _WORDS)),
+)
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
+
+
+def reads(path: PurePosixPath) -> bool:
+    return path.suffix in {".py", ".pyi", ".pyw"}
+
+
+def rule_matches(
+    source: SourceText, context: Context, read_cuda: CudaReader | None = None
+) -> Iterator[Match]:
+    """Everything in a module that a rule is about. `read_cuda` reads CUDA inside strings.
+
+    What does not parse is one sighting of SC003.
+    """
+    if not _is_worth_parsing(source.text):
+        return
+    try:
+        module = Module(source.path, source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield _unreadable(source, error)
+        return
+    yield from commands.script_requirements(module)
+    gates = Gates(module, knows_amd=context.knows_amd)
+    said: set[object] = set()
+    for seen in _seen(module, context):
+        for rule_match in _rule_match(module, gates, seen):
+            once = _once(module, seen, rule_match)
+            if once is None or once not in said:
+                said.add(once)
+                yield rule_match
+    if read_cuda is not None:
+        yield from _inside_strings(module, gates, read_cuda, context)
+
+
+def _is_worth_parsing(text: str) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in _LITERALS) or _SHORT_WORDS.search(lower) is not None
+
+
+def _seen(module: Module, context: Context) -> Iterator[Seen]:
+    if context.untranslated:
+        yield from mentions.own_words(module)
+    for node in module.nodes:
+        for detect in _DETECTORS.get(type(node), ()):
+            for seen in detect(module, node):
+                package = seen.what.partition(".")[0] if seen.rule in _OF_PACKAGES else ""
+                if package not in context.own_packages:
+                    yield seen
+
+
+def _once(module: Module, seen: Seen, rule_match: Match) -> object:
+    """What is said once: a package behind one gate, a dtype in one function; None for the rest."""
+    if seen.rule in _OF_PACKAGES:
+        package = seen.what.split(".", maxsplit=1)[0]
+        return seen.rule, package, rule_match.gate, rule_match.sides, rule_match.shift
+    if seen.rule == "PY037":
+        return seen.rule, seen.what, rule_match.gate, rule_match.sides, module.scope(seen.node)
+    return None
+
+
+def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
+    line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
+    reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+    starts = line_starts(source.text)
+    start = starts[min(line, len(starts)) - 1]
+    return Match(rule="SC003", start=start, end=start, what=reason)
+
+
+def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
+    start, end = module.span(seen.node)
+    standing = _joined(gates.standing(seen.node), seen, gates)
+    if seen.rule in _DECIDED and standing.sides == {"amd"}:
+        return
+    made = Match(
+        rule=seen.rule,
+        start=start,
+        end=end,
+        what=seen.what,
+        shift=seen.shift,
+        sides=standing.sides,
+        gate=standing.gate,
+        gate_line=standing.line,
+    )
+    if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
+        made = dataclasses.replace(made, gate=Gate.OPEN)
+    yield made
+
+
+def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:
+    """What stands before a value where it is written, and before where it takes effect."""
+    sides, line = standing.sides & seen.sides, standing.line
+    if seen.via is None:
+        return dataclasses.replace(standing, sides=sides)
+    there = gates.standing(seen.via)
+    gate = standing.gate if standing.gate is not Gate.OPEN else there.gate
+    return Standing(sides=sides & there.sides, gate=gate, line=line or there.line)
+
+
+def _inside_strings(
+    module: Module, gates: Gates, read_cuda: CudaReader, context: Context
+) -> Iterator[Match]:
+    for start, end, node in kernels.cuda_texts(module):
+        standing = gates.standing(node)
+        gate = standing.gate
+        if context.knows_amd and gate is Gate.OPEN:
+            gate = Gate.UNPROVEN  # who compiles it is known when it runs
+        inner = SourceText(path=module.path, text=module.text[start:end])
+        for rule_match in read_cuda(inner, context):
+            yield dataclasses.replace(
+                rule_match,
+                start=rule_match.start + start,
+                end=rule_match.end + start,
+                sides=rule_match.sides & standing.sides,
+                gate=rule_match.gate if rule_match.gate is not Gate.OPEN else gate,
+                gate_line=rule_match.gate_line or standing.line,
+            )

@@ -1,0 +1,196 @@
+"""Rules about what a setup.py (or another module that builds extensions) tells compilers. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from warpfront_port.scan.python.module import (
+    Module,
+    Seen,
+    is_true,
+    keyword,
+    last_name,
+    named_lines,
+    text_of,
+)
+from warpfront_port.scan.python.settings import STARTERS
+from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
+
+_HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc")
+_WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
+_WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
+_NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
+_ASKED = frozenset(
+    f"torch.cuda.{name}"
+    for name in ("is_available", "device_count", "get_device_capability", "get_device_properties")
+)
+_NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
+_ASKING = re.compile(
+    r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
+)
+
+
+def flags(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Flags and architectures in string constants."""
+    text = node.value
+    if not isinstance(text, str) or len(text) < 3 or node in module.docstrings:
+        return
+    if "/whl/cu" in text and CUDA_INDEX.search(text) and not is_said(module, node):
+        yield Seen(rule="DP314", node=node, what=text[:80])
+    if not module.builds_extensions or " is " in text:
+        return
+    if any(isinstance(parent, ast.Compare) for parent, _ in islice(module.ancestors(node), 3)):
+        return
+    for rule, flag in compiler_flag(text):
+        yield Seen(rule=rule, node=node, what=flag)
+    if GFX.search(text):
+        yield Seen(rule="BL203", node=node, what=text[:60])
+    asking = _ASKING.match(text)
+    around = (module.source_of(one) for one, _ in islice(module.ancestors(node), 3))
+    of_program = any("--version" in one or "which(" in one for one in around)
+    if asking is not None and "PYTORCH_ROCM_ARCH" not in module.text and not of_program:
+        yield Seen(rule="BL204", node=node, what=asking[1])
+
+
+def is_said(module: Module, node: ast.AST) -> bool:
+    """Whether a text is only printed, logged or raised."""
+    calls = (last_name(one.func) for one, _ in module.ancestors(node) if isinstance(one, ast.Call))
+    return _SAYING.search(next(calls, "")) is not None
+
+
+_SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
+
+
+def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`"cublas.lib"`, and `os.path.join(site, "nvidia", "cuda_runtime", "include")`."""
+    text = node.value
+    if not isinstance(text, str) or not module.builds_extensions:
+        return
+    if _WINDOWS_LIBRARY.fullmatch(text):
+        yield Seen(rule="BL207", node=node, what=text)
+    if text in _WHEEL_FOLDERS and "nvidia" in module.source_of(module.parents[node]):
+        yield Seen(rule="BL215", node=node, what=f"nvidia/{text}")
+
+
+def knows_hip(module: Module) -> bool:
+    """Whether a build asks for ROCm anywhere."""
+    return _HIP.search(module.text) is not None
+
+
+def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
+    if not module.names("cpp_extension", "CUDAExtension"):
+        return
+    made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
+    names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
+    loads = any(keyword(node, name) for name in ("extra_cuda_cflags", "cuda_sources"))
+    builds = "CUDAExtension" in names or (loads and not names.isdisjoint({"load", "load_inline"}))
+    if builds and not knows_hip(module):
+        yield Seen(rule="BL210", node=node, what=last_name(node.func))
+
+
+def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
+    """`raise RuntimeError("... an NVIDIA GPU ...")` in a build that never asks for ROCm."""
+    said = node.exc if isinstance(node, ast.Raise) else node.msg
+    if said is None or not module.builds_extensions or knows_hip(module):
+        return
+    texts = (text_of(part) or "" for part in ast.walk(said))
+    if any(_NVIDIA_ALONE.search(text) for text in texts):
+        yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
+
+
+def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
+    """What a build that never asks for ROCm does for CUDA, by its names. Who loads an extension
+    when it runs has torch's words beside it, which are ROCm's too.
+    """
+    builds = module.path.name == "setup.py" or "setuptools" in module.modules
+    if builds and "xtension" in module.text and not knows_hip(module):
+        for node, name in named_lines(module, _OWN):
+            called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
+            torchs = module.dotted(node) == "torch.cuda" or (
+                "cpp_extension" in module.text and name in _TORCHS
+            )
+            if not called and not torchs and not name.endswith((".cu", ".cpp", ".cc")):
+                yield Seen(rule="BL217", node=node, what=name[:60])
+
+
+_TORCHS = frozenset({"cuda:0", "extra_cuda_cflags", "is_cuda", "with_cuda"})
+"""Words that torch has for ROCm as well: devices, and what it hands to whichever compiler."""
+_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
+
+
+def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
+    """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
+    named = any(alias.name == "CUDA_HOME" for alias in node.names)
+    if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
+        yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
+
+
+def asked_in_builds(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """`torch.cuda.is_available()` and `torch.version.cuda` in a setup.py."""
+    if module.path.name != "setup.py" or knows_hip(module):
+        return
+    dotted = module.dotted(node)
+    if dotted in _ASKED:
+        yield Seen(rule="BL204", node=node, what=dotted, shift=-1)
+    elif dotted == "torch.version.cuda":
+        yield Seen(rule="BL213", node=node, what=dotted)
+
+
+def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """`libraries=["cuda", "cublas"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
+    if not module.builds_extensions or not _is_library(node.value):
+        return
+    for parent, _ in islice(module.ancestors(node), 3):
+        to = parent.func if isinstance(parent, ast.Call) else None
+        targets = parent.targets if isinstance(parent, ast.Assign) else [to] if to else []
+        names = [module.source_of(name) for name in targets]
+        if isinstance(parent, ast.keyword):
+            names = [parent.arg] if parent.arg == "libraries" else []
+        if any("lib" in name for name in names):
+            yield Seen(rule="BL207", node=node, what=f"-l{node.value!s}")
+            return
+
+
+def source_globs(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`glob.glob("csrc/*.cpp")` where torch's hipify writes its files beside the sources."""
+    if last_name(node.func) not in {"glob", "rglob", "iglob"} or not node.args:
+        return
+    if "CUDAExtension" not in module.text or knows_hip(module):
+        return
+    if re.search(r"\*\.(?:c|cc|cpp|cxx|cu)\b", module.source_of(node)):
+        yield Seen(rule="BL211", node=node, what=module.shown(node, 60))
+
+
+def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
+    """`include_package_data=True` of a package whose extension is hipified."""
+    if node.arg != "include_package_data" or not is_true(node.value):
+        return
+    if "CUDAExtension" in module.text and not knows_hip(module):
+        yield Seen(rule="BL212", node=node, what="include_package_data=True")
+
+
+def wheels_by_cuda(module: Module, node: ast.JoinedStr) -> Iterator[Seen]:
+    """`f"{name}-{version}+cu{cuda_version}..."`: the name of a wheel that is CUDA's."""
+    texts = [text_of(value) or "" for value in node.values]
+    if module.builds_extensions and any(re.search(r"[+_-]cu\Z", text) for text in texts):
+        yield Seen(rule="BL213", node=node, what=module.source_of(node)[:60])
+
+
+def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`subprocess.check_output([CUDA_HOME + "/bin/nvcc", "-V"])`."""
+    if last_name(node.func) not in STARTERS or not node.args:
+        return
+    for value in module.scopes.values(node.args[0]):
+        head = value.elts[0] if isinstance(value, ast.List | ast.Tuple) and value.elts else value
+        if any(_NVCC.search(one.text) for one in module.scopes.texts(head)):
+            yield Seen(rule="BL214", node=node, what="nvcc")
+            return
+
+
+def _is_library(name: Any) -> bool:
+    return isinstance(name, str) and ("BL207", f"-l{name}") in compiler_flag(f"-l{name}")

@@ -1,0 +1,178 @@
+"""Rules about what a module imports and names: packages, attributes, dtypes. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from warpfront_port.scan.python.module import Module, Seen, named_lines, text_of
+from warpfront_port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
+from warpfront_port.scan.words import is_aside
+
+_JAX = frozenset({"jax", "jaxlib", "flax"})
+_OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
+
+
+def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
+    """What asks NVML in a module that knows no other vendor's library."""
+    if "nvml" in module.text and not _OF_AMD.search(module.text):
+        for node, name in named_lines(module, _NVML):
+            listed = name == "pynvml" and not isinstance(node, ast.Name)
+            if not listed and not _is_kept(module, node):
+                yield Seen(rule="PY064", node=node, what=name[:60])
+
+
+def own_words(module: Module) -> Iterator[Seen]:
+    """Names and words for CUDA in a module without torch, where nothing is for HIP (CU154): what
+    builds, writes or chooses the part for CUDA.
+    """
+    if "torch" not in module.text and not is_aside(module.path):
+        for node, name in named_lines(module, _OWN):
+            yield Seen(rule="CU154", node=node, what=name[:60])
+
+
+_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc")
+
+
+def _is_kept(module: Module, node: ast.AST) -> bool:
+    """Whether a name is only given what NVML has no part in: `nvml_lock = Lock()`, or what it had:
+    `nvml_power = max(nvml_power)`.
+    """
+    around = module.parents.get(node)
+    if not isinstance(around, ast.Assign) or node not in around.targets:
+        return False
+    given = module.source_of(around.value).replace(module.source_of(node), "")
+    return "nvml" not in given.lower()
+
+
+_NVML = re.compile(r"nvml_|_(?:py\d?)?nvml|^nvmlDevice|^(?:py)?nvml$|^NVML")
+_OF_AMD = re.compile(r"(?i)amd_?-?smi|rocm|pyrsmi")
+
+
+def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
+    """`import pynvml`, `import numba.cuda`."""
+    for alias in node.names:
+        yield from _imported(module, node, alias.name)
+
+
+def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
+    """`from flash_attn import x`, `from numba import cuda`."""
+    if node.level:
+        return
+    package = node.module or ""
+    if longest_known(package, IMPORTS):
+        yield from _imported(module, node, package)
+        return
+    for alias in node.names:
+        dotted = f"{package}.{alias.name}"
+        if longest_known(dotted, IMPORTS):
+            yield from _imported(module, node, dotted)
+        elif (known := longest_known(dotted, NAMES)) and NAMES[known] != "PY009":
+            yield Seen(rule=NAMES[known], node=node, what=dotted)
+    if package.split(".")[0] in _JAX:
+        yield from _jax(module, node, package)
+
+
+def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`importlib.import_module("pynvml")`, `__import__("pynvml")`."""
+    name = module.dotted(node.func)
+    if node.args and name in {"importlib.import_module", "__import__"}:
+        text = text_of(node.args[0])
+        yield from _imported(module, node, text) if text is not None else ()
+
+
+def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
+    known = longest_known(name, IMPORTS)
+    if known:
+        rule = IMPORTS[known]
+        lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
+        # nvtx is NVIDIA's own package, torch's ranges are not; cupy has a build for ROCm.
+        worse = {"nvtx": 1, "cupy": -2, "cupyx": -2}.get(known, 0)
+        yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
+    elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):
+        yield from _jax(module, node, name)
+
+
+def _jax(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
+    """The first import of JAX in a module that is on the torch path."""
+    if "torch" not in module.modules or module.in_function(node):
+        return
+    for other in module.nodes:
+        if isinstance(other, ast.Import | ast.ImportFrom) and _names_jax(other):
+            if other is node:
+                yield Seen(rule="PY036", node=node, what=name)
+            return
+
+
+def _names_jax(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.split(".")[0] in _JAX for alias in node.names)
+    return not node.level and (node.module or "").split(".")[0] in _JAX
+
+
+def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """Dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
+    if isinstance(module.parents[node], ast.Attribute):
+        return
+    dotted = module.dotted(node)
+    if not dotted or "." not in dotted:
+        return
+    known = longest_known(dotted, NAMES)
+    if known and not _is_gcn(module, node, dotted):
+        one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
+        idle = dotted.startswith("torch.cuda.profiler.")  # does nothing there
+        shift = -1 if one_of_many or idle else 0
+        yield Seen(rule=NAMES[known], node=node, what=dotted, shift=shift)
+    elif dotted in _OCP and not _is_compared(module, node):
+        mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
+        yield Seen(rule="PY037", node=node, what=dotted, shift=-1 if mixed else 0)
+
+
+def _is_gcn(module: Module, node: ast.Attribute, dotted: str) -> bool:
+    """Whether it is assembly of AMD's that Triton is handed: `s_getreg_b32`, `v_exp_f32`."""
+    call = module.parents[node] if dotted.endswith("inline_asm_elementwise") else None
+    return call is not None and _GCN.search(module.source_of(call)) is not None
+
+
+_GCN = re.compile(
+    r"\b(?:s|v|ds|global|buffer|flat)_[a-z]\w*_[biuf]\d+\b|\bs_(?:waitcnt|barrier|nop)"
+)
+
+
+def _is_compared(module: Module, node: ast.AST) -> bool:
+    """Asking which dtype a tensor has, what one holds (`torch.finfo`), or listing
+    dtypes, chooses none.
+    """
+    for parent, _ in module.ancestors(node):
+        if isinstance(parent, ast.Compare | ast.Dict | ast.Subscript):
+            return True
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+            return True
+        if isinstance(parent, ast.Call) and module.dotted(parent.func).endswith("info"):
+            return True
+        if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
+            return False
+        if sum(module.dotted(one).startswith("torch.") for one in parent.elts) > 1:
+            return True
+    return False
+
+
+def device_names(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """`torch.device("hip")`, `x.to("rocm")`: devices that no PyTorch has."""
+    dotted = module.dotted(node.func)
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if dotted != "torch.device" and method != "to":
+        return
+    for argument in (*node.args, *(item.value for item in node.keywords if item.arg == "device")):
+        text = text_of(argument)
+        if text is not None and text.split(":")[0] in {"hip", "rocm", "amd"}:
+            yield Seen(rule="PY023", node=argument, what=f'"{text}"')
+
+
+def rocm_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
+    """`torch.version.rocm` without asking whether it is there."""
+    if module.dotted(node) != "torch.version.rocm":
+        return
+    if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):
+        yield Seen(rule="PY023", node=node, what="torch.version.rocm")

@@ -1,0 +1,328 @@
+"""One parsed Python module: names to dotted names, nodes to parents and offsets. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from warpfront_port.scan.findings import SIDES, Side
+from warpfront_port.scan.python.lowering import parsed
+from warpfront_port.scan.python.scopes import Scopes
+from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront_port.scan.words import line_starts
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_VALUES = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "kind", "lineno", "name", "arg", "type_params"}
+)
+_SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A node that a rule is about, before anybody looked at what stands around it. `via` is where
+    what is written there takes effect, if elsewhere; `sides` are those that it takes effect for.
+    """
+
+    rule: str
+    node: ast.AST
+    what: str = ""
+    shift: int = 0
+    via: ast.AST | None = None
+    sides: frozenset[Side] = frozenset(SIDES)
+
+
+class Module:
+    """What the rules ask of one module.
+
+    `nodes` are all nodes, parents before children, in source order. Raises `SyntaxError`,
+    `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads).
+    """
+
+    def __init__(self, path: PurePosixPath, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.tree = parsed(text)
+        self.memo: dict[str, object] = {}
+        self._dotted: dict[ast.AST, str] = {}
+        self._named: dict[tuple[str, ...], bool] = {}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.nodes = self._ordered_nodes()
+        self.imported = self._imported_names()
+        self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
+        self._line_starts = line_starts(text)
+
+    def _ordered_nodes(self) -> list[ast.AST]:
+        nodes: list[ast.AST] = []
+        pending: list[ast.AST] = [self.tree]
+        while pending:
+            node = pending.pop()
+            nodes.append(node)
+            children = _children(node)
+            for child in children:
+                self.parents[child] = node
+            children.reverse()
+            pending += children
+        return nodes
+
+    def _imported_names(self) -> dict[str, str]:
+        """Local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
+        names: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    top = alias.name.split(".")[0]
+                    names[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(node, ast.ImportFrom):
+                prefix = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
+        return names
+
+    def dotted(self, node: ast.AST) -> str:
+        """`torch.cuda.is_available` for that expression, imports followed; "" for others."""
+        known = self._dotted.get(node)
+        if known is None:
+            known = self._dotted[node] = self._spelled(node)
+        return known
+
+    def _spelled(self, node: ast.AST) -> str:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Call):
+            parts.append(self._of_call(node, last=not parts))
+        elif isinstance(node, ast.Name):
+            parts.append(self._of_name(node))
+        else:
+            return ""
+        return ".".join(reversed(parts)) if parts[-1] else ""
+
+    def _of_call(self, call: ast.Call, *, last: bool) -> str:
+        """`getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot."""
+        if called_name(call.func) == "getattr" and len(call.args) >= 2:
+            name = text_of(call.args[1])
+            return f"{self.dotted(call.args[0])}.{name}" if name else ""
+        return "" if last else f"{self.dotted(call.func)}()"
+
+    def _of_name(self, node: ast.Name) -> str:
+        """What was imported under the name, or what it is an alias of."""
+        if node.id in self.imported:
+            return self.imported[node.id]
+        value = self.scopes.one(node) if node.id in self.scopes.aliases else node
+        if isinstance(value, ast.Attribute | ast.Call):
+            self._dotted[node] = node.id  # a name that is an alias of itself
+            dotted = self.dotted(value)
+            if dotted.split(".")[0] in self._import_roots and not dotted.endswith(")"):
+                return dotted
+        return node.id
+
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """(parent, child on the way to it), from the inside out."""
+        while node in self.parents:
+            parent = self.parents[node]
+            yield parent, node
+            node = parent
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The innermost function (or the module) that `node` runs in."""
+        return next(
+            (parent for parent, _ in self.ancestors(node) if isinstance(parent, _SCOPES)), self.tree
+        )
+
+    def in_function(self, node: ast.AST) -> bool:
+        return not isinstance(self.scope(node), ast.Module)
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Offsets of `node` in the text, in characters."""
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None) or column
+        return self._offset(line, column), self._offset(end_line, end_column)
+
+    def _offset(self, line: int, column_bytes: int) -> int:
+        start = self._line_starts[min(line, len(self._line_starts)) - 1]
+        if self._is_ascii or column_bytes == 0:
+            return start + column_bytes
+        stretch = self.text[start : start + column_bytes]
+        return start + len(
+            stretch.encode("utf-8", "replace")[:column_bytes].decode(errors="ignore")
+        )
+
+    @cached_property
+    def _is_ascii(self) -> bool:
+        return self.text.isascii()
+
+    def source_of(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def shown(self, node: ast.AST, longest: int = 80) -> str:
+        """The source of `node` on one line, the beginning of it where it is long."""
+        return " ".join(self.source_of(node).split())[:longest]
+
+    @cached_property
+    def docstrings(self) -> frozenset[ast.AST]:
+        """Strings that stand alone as statements: nobody's values."""
+        return frozenset(
+            node.value
+            for node in self.nodes
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        )
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """What the expressions of the module may stand for."""
+        return Scopes(self)
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes that the module defines, by name."""
+        return {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions and methods that the module defines, by name."""
+        return {node.name: node for node in self.nodes if isinstance(node, FUNCTIONS)}
+
+    def block_of(self, statement: ast.AST) -> list[ast.AST]:
+        """The statements that `statement` is one of."""
+        fields = ast.iter_fields(self.parents.get(statement, self.tree))
+        lists = (value for _, value in fields if isinstance(value, list))
+        return next((value for value in lists if statement in value), [])
+
+    @cached_property
+    def returned(self) -> dict[str, tuple[ast.expr, ...]]:
+        """Function name to what it returns, in source order."""
+        found: dict[str, tuple[ast.expr, ...]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Return) and node.value is not None:
+                scope = self.scope(node)
+                if isinstance(scope, FUNCTIONS):
+                    found[scope.name] = (*found.get(scope.name, ()), node.value)
+        return found
+
+    @cached_property
+    def called(self) -> dict[str, tuple[ast.Call, ...]]:
+        """Name to the calls of it in this module, as a function or a method of self."""
+        found: dict[str, tuple[ast.Call, ...]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                name = called_name(node.func)
+                if name:
+                    found[name] = (*found.get(name, ()), node)
+        return found
+
+    def names(self, *words: str) -> bool:
+        """Whether the text has any of these words, which are looked for once."""
+        if words not in self._named:
+            self._named[words] = any(word in self.text for word in words)
+        return self._named[words]
+
+    @cached_property
+    def has_settings(self) -> bool:
+        """Whether the module can give any of the settings that rules are about."""
+        lower = self.text.lower()
+        return any(word in lower for word in SETTING_WORDS)
+
+    @cached_property
+    def knows_gaudi(self) -> bool:
+        """Whether the module names Gaudi's device, or asks for whichever accelerator there is."""
+        return re.search(r"\bhpu\b|habana|torch\.accelerator", self.text) is not None
+
+    @cached_property
+    def builds_extensions(self) -> bool:
+        """Whether the module is one that builds extensions."""
+        return (
+            not self.modules.isdisjoint({"setuptools", "distutils", "skbuild"})
+            or "cpp_extension" in self.text
+            or self.path.name == "setup.py"
+        )
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """Top-level packages that the module imports anywhere."""
+        names: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                names.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+        return frozenset(names)
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The children in source order, without operators and contexts: those are values of their
+    parent, shared between nodes.
+    """
+    children: list[ast.AST] = []
+    for name in node._fields:
+        if name in _VALUES:
+            continue
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            children += [child for child in value if isinstance(child, ast.AST)]
+        elif isinstance(value, ast.AST):
+            children.append(value)
+    return children
+
+
+def named_lines(module: Module, pattern: re.Pattern[str]) -> Iterator[tuple[ast.AST, str]]:
+    """The first node of each line whose name, or text without a space, the pattern is found in."""
+    lines: set[int] = set()
+    for node in module.nodes:
+        name = _named(node)
+        line = getattr(node, "lineno", 0)
+        if name and line not in lines and pattern.search(name) and node not in module.docstrings:
+            lines.add(line)
+            yield node, name
+
+
+def _named(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+            return name
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.keyword(arg=str(name)):
+            return name
+        case ast.Constant(value=str(name)) if " " not in name:
+            return name
+    return ""
+
+
+def called_name(function: ast.expr) -> str:
+    """The name of a function, or of a method of self; "" for what else is called."""
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.attr if function.value.id in {"self", "cls"} else ""
+    return ""
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a dotted expression, or the key of an item: `c` of `a.b.c` and `a["c"]`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        return text_of(node.slice) or ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def text_of(node: ast.AST | None) -> str | None:
+    """The string that a constant is."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def is_true(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (True, "1", "true", "True")
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """The value of the keyword argument `name`."""
+    return next((item.value for item in call.keywords if item.arg == name), None)

@@ -1,0 +1,310 @@
+"""What the expressions of a module may stand for, scope by scope. Pure.
+
+A name stands for what its own scope gives it, or the next scope outside that gives it anything; a
+parameter for its default and for what calls in the module hand over; a call of the module's own
+function for what that returns. Text that is put together keeps `HOLE` where nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warpfront_port.scan.python.module import Module
+
+HOLE = "\ufffc"
+_DEPTH = 10
+_MOST = 24
+_BINDING = (
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension,
+    ast.AugAssign, ast.withitem,
+)  # fmt: skip
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
+_SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
+# What a call with a default gives: which positional argument it is, and which keywords.
+_DEFAULTS = {
+    "get": 1, "getenv": 1, "pop": 1, "setdefault": 1, "getattr": 2, "field": 9, "Field": 0,
+    "Option": 0, "Argument": 0,
+}  # fmt: skip
+_FORMATTED = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdifrgex]")
+_BRACES = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A string that an expression may be, and the node that it is written at."""
+
+    text: str
+    node: ast.AST
+
+
+class Scopes:
+    """Answers for the expressions of one module."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._names: dict[tuple[ast.AST, str], list[ast.expr | None]] = {}
+        self._attributes: dict[str, list[ast.expr | None]] = {}
+        self._parameters: dict[ast.AST, list[str]] = {}
+        self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
+        for node in module.nodes:
+            if isinstance(node, _BINDING):
+                for target, value in bindings(node):
+                    self._bind(node, target, value)
+            elif isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+                self._bind_parameters(node)
+        self._bound = frozenset(name for _, name in self._names)
+        self.aliases = frozenset(
+            name
+            for (_, name), given in self._names.items()
+            if len(given) == 1 and isinstance(given[0], ast.Attribute | ast.Call)
+        )
+
+    def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            owner = self._chain(node)[0]
+            self._names.setdefault((owner, target.id), []).append(value)
+            if isinstance(owner, ast.ClassDef):
+                self._attributes.setdefault(target.id, []).append(value)
+        elif isinstance(target, ast.Attribute):
+            self._attributes.setdefault(target.attr, []).append(value)
+
+    def _bind_parameters(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        for argument, default in parameters(node.args):
+            self._names.setdefault((node, argument), []).append(default)
+            self._parameters.setdefault(node, []).append(argument)
+
+    def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
+        """The scopes around `node`, from the innermost out."""
+        inner = node
+        parents = self._module.parents
+        while inner in parents:
+            inner = parents[inner]
+            if isinstance(inner, _SCOPES):
+                known = self._owners.get(inner)
+                if known is None:
+                    known = self._owners[inner] = (inner, *self._chain(inner))
+                return known
+        return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
+
+    def _scope_of(self, name: ast.Name) -> ast.AST | None:
+        """The scope that gives `name` what it is here; a class's names are its own body's only."""
+        if name.id not in self._bound:
+            return None
+        for place, scope in enumerate(self._chain(name)):
+            if (scope, name.id) in self._names and not (place and isinstance(scope, ast.ClassDef)):
+                return scope
+        return None
+
+    def bound(self, name: ast.Name) -> Sequence[ast.expr | None]:
+        """What the scope that `name` is read from gives it; None for what cannot be followed."""
+        scope = self._scope_of(name)
+        return self._names[scope, name.id] if scope is not None else ()
+
+    def one(self, node: ast.AST) -> ast.AST:
+        """The one expression that a name (or an attribute of self) was given, else `node`."""
+        given: Sequence[ast.expr | None] = ()
+        if isinstance(node, ast.Name):
+            given = () if self._is_parameter(node) else self.bound(node)
+        elif isinstance(node, ast.Attribute) and _is_self(node.value):
+            given = self._attributes.get(node.attr, ())
+        return given[0] if len(given) == 1 and given[0] is not None else node
+
+    def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
+        """The expressions that `node` may stand for, names and choices followed."""
+        found: list[ast.expr] = []
+        self._follow(node, depth, set(), found)
+        return tuple(found)
+
+    def _follow(
+        self, node: ast.AST | None, depth: int, met: set[ast.AST], found: list[ast.expr]
+    ) -> None:
+        """Each expression is followed once: names that are made of each other have no end."""
+        over = depth > _DEPTH or len(found) >= _MOST
+        if over or not isinstance(node, ast.expr) or node in met:
+            return
+        met.add(node)
+        further = self._further(node, depth)
+        if further is None:
+            found.append(node)
+        for inner in further or ():
+            self._follow(inner, depth + 1, met, found)
+
+    def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
+        """Where to go on looking; None where `node` is what it is."""
+        further: Iterable[ast.expr | None] | None = None
+        match node:
+            case ast.Name():
+                further = (*self.bound(node), *self._handed_over(node)) or None
+            case ast.Attribute():
+                further = self._attribute(node)
+            case ast.IfExp(body=body, orelse=orelse):
+                further = (body, orelse)
+            case ast.BoolOp(values=values):
+                further = values
+            case ast.NamedExpr(value=value) | ast.Starred(value=value):
+                further = (value,)
+            case ast.Subscript(value=table, slice=key):
+                further = self._items(table, key, depth)
+            case ast.Call():
+                further = self._called(node)
+            case _:
+                pass
+        return further
+
+    def _attribute(self, node: ast.Attribute) -> Iterable[ast.expr | None] | None:
+        if node.attr == "value" and isinstance(node.value, ast.Attribute):
+            return self._attribute(node.value)
+        owned = isinstance(node.value, ast.Name) and (
+            _is_self(node.value) or node.value.id in self._module.classes
+        )
+        return self._attributes.get(node.attr) if owned else None
+
+    def _items(self, table: ast.expr, key: ast.expr, depth: int) -> list[ast.expr] | None:
+        found: list[ast.expr] = []
+        for value in self.values(table, depth + 1):
+            if isinstance(value, ast.Dict):
+                found += [
+                    item
+                    for name, item in zip(value.keys, value.values, strict=True)
+                    if not isinstance(key, ast.Constant)
+                    or (isinstance(name, ast.Constant) and name.value == key.value)
+                ]
+            elif isinstance(value, ast.List | ast.Tuple):
+                found += value.elts
+        return found or None
+
+    def _called(self, call: ast.Call) -> Iterable[ast.expr | None] | None:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        name = call.func.id if isinstance(call.func, ast.Name) else name
+        if name in _SAME and isinstance(call.func, ast.Attribute):
+            return (call.func.value,)
+        if name in _DEFAULTS:
+            place = _DEFAULTS[name]
+            given = [item.value for item in call.keywords if item.arg == "default"]
+            return [*given, *call.args[place : place + 1]] or None
+        return self._module.returned.get(name)
+
+    def _is_parameter(self, name: ast.Name) -> bool:
+        scope = self._scope_of(name)
+        return scope is not None and name.id in self._parameters.get(scope, ())
+
+    def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
+        """What calls in this module give to the parameter that `name` is."""
+        scope = self._scope_of(name)
+        names = self._parameters.get(scope, []) if scope is not None else []
+        if name.id in names and isinstance(scope, _FUNCTIONS):
+            for call in self._module.called.get(scope.name, ())[:_MOST]:
+                yield from _argument(call, name.id, names.index(name.id))
+
+    def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
+        """The strings that `node` may be."""
+        found: list[Text] = []
+        for value in self.values(node, depth):
+            if isinstance(value, ast.Constant):
+                if isinstance(value.value, str):
+                    found.append(Text(text=value.value, node=value))
+            elif depth <= _DEPTH:
+                found += (Text(text=text, node=value) for text in self._composed(value, depth + 1))
+        return tuple(found[:_MOST])
+
+    def _composed(self, node: ast.expr, depth: int) -> Iterator[str]:
+        match node:
+            case ast.JoinedStr(values=parts):
+                yield from self._product(parts, depth)
+            case ast.FormattedValue(value=value):
+                yield from self._pieces(value, depth)
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                made = list(self._product((left, right), depth))
+                yield from (text for text in made if text.strip(HOLE))
+            case ast.BinOp(op=ast.Mod(), left=left, right=right):
+                pieces = right.elts if isinstance(right, ast.Tuple) else [right]
+                yield from self._filled(left, _FORMATTED, pieces, depth)
+            case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
+                yield from self._filled(base, _BRACES, pieces, depth)
+            case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
+                for value in self.values(listed, depth):
+                    if isinstance(value, ast.List | ast.Tuple):
+                        glue = next(self._pieces(base, depth))
+                        yield glue.join(next(self._pieces(e, depth)) for e in value.elts)
+            case _:
+                return
+
+    def _pieces(self, node: ast.expr, depth: int) -> Iterator[str]:
+        texts = self.texts(node, depth) if depth <= _DEPTH else ()
+        yield from (one.text for one in texts)
+        if not texts:
+            yield HOLE
+
+    def _product(self, parts: Sequence[ast.expr], depth: int) -> Iterator[str]:
+        pieces = [tuple(self._pieces(part, depth)) for part in parts]
+        made = itertools.product(*pieces)
+        yield from ("".join(one) for one in itertools.islice(made, _MOST))
+
+    def _filled(
+        self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
+    ) -> Iterator[str]:
+        for one in self.texts(template, depth):
+            filling = [next(self._pieces(piece, depth)) for piece in pieces]
+            holes = hole.split(one.text)
+            filling += [HOLE] * len(holes)
+            yield "".join(itertools.chain(*zip(holes, filling, strict=False)))[: -len(HOLE)]
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in {"self", "cls"}
+
+
+def parameters(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None]]:
+    """Every parameter with its default, in order, `self` left out."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    missing = len(positional) - len(arguments.defaults)
+    defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
+    named = [*zip(positional, defaults, strict=True)]
+    if named and named[0][0].arg in {"self", "cls"}:
+        named = named[1:]
+    named += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    yield from ((argument.arg, default) for argument, default in named)
+
+
+def _argument(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
+    if place < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+        yield call.args[place]
+    yield from (item.value for item in call.keywords if item.arg == name)
+
+
+def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """(target, value) for every name or attribute that a statement binds; None for a value that is
+    not written there.
+    """
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        yield from _unpacked(node.target, node.value)
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        literal = node.iter.elts if isinstance(node.iter, ast.List | ast.Tuple | ast.Set) else ()
+        for value in literal or (None,):
+            yield from _unpacked(node.target, value)
+    elif isinstance(node, ast.AugAssign):
+        yield node.target, None
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield from _unpacked(node.optional_vars, None)
+
+
+def _unpacked(
+    target: ast.expr, value: ast.expr | None
+) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """`major, minor = capability()` gives both names the call."""
+    if isinstance(target, ast.Tuple | ast.List):
+        pairs = value.elts if isinstance(value, ast.Tuple | ast.List) else ()
+        for index, element in enumerate(target.elts):
+            yield from _unpacked(element, pairs[index] if index < len(pairs) else value)
+    else:
+        yield target, value

@@ -1,0 +1,224 @@
+"""Edits of Python that give AMD another value and leave NVIDIA the one that it has. Pure.
+
+A value becomes a choice by `torch.version.hip`, or by the flag that the module itself has for it,
+an import of flash-attn becomes three tiers there. Each edited file is held against the one before:
+what NVIDIA comes to must be the same tree, and what was found before must be found again unless it
+is what was mended. A file that fails either is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
+from warpfront_port.scan.fix import Fix
+from warpfront_port.scan.isolation import isolation_rule_matches
+from warpfront_port.scan.python import rule_matches
+from warpfront_port.scan.python.module import Module, text_of
+from warpfront_port.scan.python.vendor_conditions import Conditions
+
+_TEXTS = {
+    "PY001": {"reduce-overhead": "default"},
+    "PY002": {"max-autotune": "max-autotune-no-cudagraphs"},
+    "PY008": {"high": "highest", "medium": "highest", "tf32": "ieee"},
+    "PY027": {"flash_attention_2": "sdpa", "flash_attention_3": "sdpa"},
+}
+"""What a text becomes on AMD."""
+_SWITCHES = frozenset({"PY003", "PY004", "PY008", "PY027"})
+"""Rules about a switch that is on: AMD has it off."""
+FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, "PY010", "PY014", "PY025"})
+_FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
+_AMD = {"nvidia": False, "amd": True, "other": False}
+_THREE_TIERS = """\
+if {gate}:
+    try:
+        from aiter import flash_attn_func
+    except ImportError:
+        try:
+            from flash_attn import flash_attn_func
+        except ImportError:
+
+            def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False):
+                groups = q.shape[2] // k.shape[2]
+                q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+                k, v = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k, v))
+                attended = torch.nn.functional.scaled_dot_product_attention(
+                    q, k, v, dropout_p=dropout_p, scale=softmax_scale, is_causal=causal
+                )
+                return attended.transpose(1, 2)
+
+else:
+    {line}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class _Change:
+    start: int
+    end: int
+    text: str
+    rule: str
+
+
+def fix_python(source: SourceText) -> Fix | None:
+    """The module with what is mechanical mended; None where there is nothing to do, or where an
+    edit would change what NVIDIA runs or what else is found.
+    """
+    try:
+        module = Module(source.path, source.text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    if "\r" in source.text or "\f" in source.text:
+        return None
+    seen = [one for one in rule_matches(source, Context()) if _is_open(one)]
+    changes = _apart({change for one in seen for change in _changes(module, one)})
+    for kept in (changes, *([one] for one in changes if len(changes) > 1)):
+        fix = _fix(source, kept)
+        if fix is not None:
+            return fix
+    return None
+
+
+def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
+    after = source.text
+    for change in sorted(changes, reverse=True):
+        after = after[: change.start] + change.text + after[change.end :]
+    edited = SourceText(path=source.path, text=after)
+    if after == source.text or isolation_rule_matches(source, edited):
+        return None
+    fixed = Counter(change.rule for change in changes)
+    if _found(source) - _found(edited) != fixed or not _found(edited) <= _found(source):
+        return None
+    rules = tuple(sorted(fixed.elements()))
+    return Fix(path=source.path, before=source.text, after=after, rules=rules)
+
+
+def _found(source: SourceText) -> Counter[str]:
+    """How often each rule is about code that AMD comes to and that nothing lets be absent."""
+    seen = rule_matches(source, Context())
+    places = {(one.rule, one.start) for one in seen if "amd" in one.sides and not one.gate_line}
+    return Counter(rule for rule, _ in places)
+
+
+def _is_open(one: Match) -> bool:
+    return one.sides == frozenset(SIDES) and one.gate is Gate.OPEN and one.rule in FIXED_IN_PYTHON
+
+
+def _apart(changes: Iterable[_Change]) -> list[_Change]:
+    kept: list[_Change] = []
+    for change in sorted(changes):
+        if not kept or change.start >= kept[-1].end:
+            kept.append(change)
+    return kept
+
+
+def _changes(module: Module, one: Match) -> Iterator[_Change]:
+    node = next((n for n in module.nodes if module.span(n) == (one.start, one.end)), None)
+    gate = _gate(module, one.start) if node is not None else ""
+    if node is None or not gate:
+        return
+    if one.rule == "PY025" and isinstance(node, ast.ImportFrom):
+        yield from _tiers(module, node, gate)
+        return
+    if one.rule == "PY014":
+        yield from _without_nvml(module, node, gate)
+        return
+    value = _value(module, node)
+    other = _other(one.rule, value) if value is not None else None
+    if value is not None and other is not None and not _inside_text(module, value):
+        start, end = module.span(value)
+        chosen = f"({other} if {gate} else {module.text[start:end]})"
+        yield _Change(start=start, end=end, text=chosen, rule=one.rule)
+
+
+def _gate(module: Module, offset: int) -> str:
+    """What asks for AMD where `offset` is: a flag of the module, or torch itself if it is there."""
+    for node in module.tree.body:
+        if module.span(node)[0] >= offset:
+            break
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if Conditions.of(module).truths(value) == _AMD:
+                    return name
+            case _:
+                continue
+    for node in module.tree.body:
+        if isinstance(node, ast.Import) and module.span(node)[0] < offset:
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname):
+                    return f"{alias.asname or 'torch'}.version.hip"
+    return ""
+
+
+def _value(module: Module, node: ast.AST) -> ast.expr | None:
+    """The expression that is given where a rule points."""
+    match node:
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.keyword(value=value):
+            return value
+        case ast.Call(args=[*_, last]):
+            return last
+        case ast.expr():
+            parent = module.parents.get(node)
+            if isinstance(parent, ast.Dict) and node in parent.keys:
+                return parent.values[parent.keys.index(node)]
+            return node
+        case _:
+            return None
+
+
+def _other(rule: str, value: ast.expr) -> str | None:
+    """The source of what AMD is given instead."""
+    text = text_of(value)
+    if text is not None and rule == "PY010":
+        settings = [one for one in text.split(",") if not re.match(r"\s*max_split_size_mb", one)]
+        return repr(",".join(settings)) if "=" not in text else None
+    if text is not None:
+        other = _TEXTS.get(rule, {}).get(text)
+        return f'"{other}"' if other is not None else None
+    on = isinstance(value, ast.Constant) and value.value is True
+    return "False" if on and rule in _SWITCHES else None
+
+
+def _inside_text(module: Module, node: ast.AST) -> bool:
+    return isinstance(module.parents.get(node), ast.JoinedStr | ast.FormattedValue)
+
+
+def _tiers(module: Module, node: ast.ImportFrom, gate: str) -> Iterator[_Change]:
+    """aiter, ROCm's flash-attn, and torch's own attention, where calls ask no more than that."""
+    names = [(alias.name, alias.asname) for alias in node.names]
+    plain = node in module.tree.body and names == [("flash_attn_func", None)]
+    calls = module.called.get("flash_attn_func", ())
+    asked = {item.arg for call in calls for item in call.keywords}
+    if plain and calls and asked <= _FLASH_ARGUMENTS and module.imported.get("torch") == "torch":
+        start, end = module.span(node)
+        if module.text[end : end + 1] in ("\n", ""):
+            text = _THREE_TIERS.format(gate=gate, line=module.text[start:end])
+            yield _Change(start=start, end=end, text=text, rule="PY025")
+
+
+def _without_nvml(module: Module, node: ast.AST, gate: str) -> Iterator[_Change]:
+    """NVML is none on AMD, where all that needs it are functions: what they ask stays a finding."""
+    match node:
+        case ast.Import(names=[ast.alias(name=name, asname=asname)]) if "." not in name:
+            bound = asname or name
+        case _:
+            return
+    uses = (use for use in module.nodes if isinstance(use, ast.Name) and use.id == bound)
+    of_functions = all(_runs_when_called(module, use) for use in uses)
+    start, end = module.span(node)
+    if node in module.tree.body and of_functions and module.text[end : end + 1] in ("\n", ""):
+        line = module.text[start:end]
+        text = f"if {gate}:\n    {bound} = None\nelse:\n    {line}"
+        yield _Change(start=start, end=end, text=text, rule="PY014")
+
+
+def _runs_when_called(module: Module, node: ast.AST) -> bool:
+    """Whether a node is of a function's body, which nothing runs at import."""
+    while (parent := module.parents.get(node)) is not None:
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.body:
+            return True
+        node = parent
+    return False

@@ -1,0 +1,66 @@
+"""Edits of scripts and Dockerfiles that give AMD another command and leave NVIDIA the one that it
+has. Pure.
+
+`pip install .` takes the project's requirements with it, and with them PyPI's torch, which is the
+one for CUDA. Where torch is ROCm's the project alone is installed. What is installed from a list
+of requirements is left alone: without its own requirements it would not run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import PurePosixPath
+
+from warpfront_port.scan import structured
+from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
+from warpfront_port.scan.fix import Fix
+
+_RULE = "DP318"
+_ASKED = "python3 -c 'import torch; assert torch.version.hip' 2>/dev/null"
+_OF_A_PROJECT = re.compile(
+    r"(?:\S+\s+)*?install(?:\s+(?:-e|--editable|--[\w-]+(?:=\S+)?|-[vqU]+|\.{1,2}(?:/\S*)?(?:\[[\w,-]+\])?|/\S+))+"
+)
+_BEFORE = re.compile(r"(?:\A|[\n;&|]|\bRUN|\bthen|\belse|\bdo)[^\S\n]*\Z")
+_AFTER = re.compile(r"[^\S\n]*(?:\n|\Z|&&|;|\|\|)")
+
+
+def fixes_scripts(path: PurePosixPath) -> bool:
+    """Whether a file of this name is a script or a Dockerfile."""
+    return structured.kind_of(path) in ("shell", "dockerfile")
+
+
+def fix_script(source: SourceText, context: Context) -> Fix | None:
+    """The script with its installs of a project behind a question for ROCm's torch; None where
+    there is none, or where an edit would not come to the same for everybody else. What stands in a
+    here-document may be anybody's text.
+    """
+    if "<<" in source.text:
+        return None
+    after = source.text
+    places = {
+        (one.start, one.end) for one in structured.rule_matches(source, context) if _is_open(one)
+    }
+    for start, end in sorted(places, reverse=True):
+        command = after[start:end]
+        alone = _BEFORE.search(after[:start]) and _AFTER.match(after, end)
+        if alone and _OF_A_PROJECT.fullmatch(command):
+            amds = re.sub(r"(?<=\s)install(?=\s)", "install --no-deps", command, count=1)
+            text = f"if {_ASKED}; then {amds}; else {command}; fi"
+            after = after[:start] + text + after[end:]
+    edited = SourceText(path=source.path, text=after)
+    mended = _found(source, context) - _found(edited, context)
+    new = _found(edited, context) - _found(source, context)
+    if after == source.text or not mended[_RULE] or new:
+        return None
+    rules = (_RULE,) * mended[_RULE]
+    return Fix(path=source.path, before=source.text, after=after, rules=rules)
+
+
+def _is_open(one: Match) -> bool:
+    return one.rule == _RULE and one.gate is Gate.OPEN and one.sides == frozenset(SIDES)
+
+
+def _found(source: SourceText, context: Context) -> Counter[str]:
+    seen = structured.rule_matches(source, context)
+    return Counter(one.rule for one in seen if "amd" in one.sides)

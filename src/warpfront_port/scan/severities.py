@@ -1,0 +1,260 @@
+"""From what engines saw to what it means for one target: severities, gates, suppressions. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import Gate, Match, ScanFinding, Severity, Side, SourceText
+from warpfront_port.scan.left_out import is_amds
+from warpfront_port.scan.targets import ScanTarget
+from warpfront_port.scan.words import line_starts
+
+_SUPPRESSION = re.compile(
+    r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
+    r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
+)
+_AUTOMATION = re.compile(
+    r"(?:.*/)?\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
+    r"|(?:[\w.-]+/)*host-configs/"
+)
+_NVIDIAS = re.compile(
+    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson|cu(?=\d\d))[\d.]*(?:[._/-]|\Z))"
+    r"|(?:CUDA|Cuda)[^/]*\Z"
+)
+_OTHERS = re.compile(
+    r"(?i)(?:[/._-]|\A)(?:npu|hpu|ascend|xpu|intel|maca|mlu|musa|tpu|mps|cpu)(?:[._/-]|\Z)"
+)
+_TESTS = re.compile(
+    r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
+)
+_OF_USE = re.compile(
+    r"(?i)(?:/|\A)(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
+    r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+)
+_DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
+_EXCERPT = 200
+_WORST_LAST = attrgetter("start", "shift", "what")
+_SOFTENED = {
+    Gate.AVAILABILITY: Severity.WARNING,
+    Gate.WRAPPED: Severity.NOTE,
+    Gate.TEST: Severity.NOTE,
+    Gate.LEFT_OUT: Severity.NOTE,
+    Gate.UNPROVEN: Severity.WARNING,
+    Gate.PORTED: Severity.NOTE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """`# warpfront: ignore[PY019, PY020] reason`, on line `line`; it speaks for `lines`."""
+
+    start: int
+    end: int
+    lines: tuple[int, ...]
+    rules: frozenset[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One file's findings in order, and how many its comments suppressed."""
+
+    findings: tuple[ScanFinding, ...]
+    suppressed: int
+
+
+def judge(
+    source: SourceText,
+    rule_matches: Iterable[Match],
+    target: ScanTarget,
+    rules: Mapping[str, Rule],
+    *,
+    gate: Gate = Gate.OPEN,
+    ported: bool = False,
+) -> Judged:
+    """The findings that `rule_matches` of one file come to for `target`, each thing once. `gate` is
+    what stands before the whole file, `ported` whether its tree runs on AMD's devices.
+    """
+    lines = _Lines(source.text)
+    suppressions = tuple(read_suppressions(source.text, lines))
+    if gate is not Gate.OPEN:
+        milder = (Gate.OPEN, Gate.AVAILABILITY) if gate is Gate.LEFT_OUT else (Gate.OPEN,)
+        rule_matches = [replace(o, gate=gate) if o.gate in milder else o for o in rule_matches]
+    if ported:
+        rule_matches = [
+            replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in rule_matches
+        ]
+    found = {
+        (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
+        for rule_match in sorted(rule_matches, key=_WORST_LAST)
+        if (finding := _finding(source, rule_match, target, rules[rule_match.rule], lines))
+        is not None
+    }
+    kept: list[ScanFinding] = []
+    used: set[Suppression] = set()
+    for finding in found.values():
+        suppression = _suppressing(finding, suppressions)
+        if suppression is None:
+            kept.append(finding)
+        else:
+            used.add(suppression)
+    suppressed = len(found) - len(kept)
+    for rule_match in _about_suppressions(suppressions, used, source.text):
+        own = _finding(source, rule_match, target, rules[rule_match.rule], lines)
+        kept += [own] if own is not None else []
+    return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
+
+
+def _is_met(rule_match: Match, rule: Rule) -> bool:
+    """Whether those who ported a tree met this, or had no reason to come here."""
+    if rule_match.gate is Gate.AVAILABILITY:
+        return True
+    if rule_match.sides == {"amd"} and rule.id.startswith("PY"):
+        return False  # nobody else comes here
+    if rule_match.gate is Gate.UNPROVEN and rule_match.sides != {"amd"}:
+        return not (rule.despite_a_port and rule.id.startswith("CT"))
+    return rule_match.gate in (Gate.OPEN, Gate.UNPROVEN) and not rule.despite_a_port
+
+
+class _Lines:
+    """Offsets to lines and columns, both 1-based."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts = line_starts(text)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def text(self, line: int) -> str:
+        start = self._starts[line - 1]
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        return " ".join(self._text[start:end].split())[:_EXCERPT]
+
+
+def _finding(
+    source: SourceText, rule_match: Match, target: ScanTarget, rule: Rule, lines: _Lines
+) -> ScanFinding | None:
+    severity, gate = _weighed(rule_match, target, rule)
+    named = rule.unless_named and target.name in source.text
+    if severity is Severity.NONE or named:
+        return None
+    softer = _of_path(str(source.path), severity, rule, target)
+    if softer is not None:
+        severity, gate = Severity.NOTE, softer
+    line, column = lines.place(rule_match.start)
+    end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
+    what = " ".join((rule_match.what or lines.text(line)).split())[:_EXCERPT]
+    excerpt = lines.text(line) if rule_match.end > rule_match.start else what
+    return ScanFinding(
+        path=str(source.path),
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+        rule=rule.id,
+        severity=severity,
+        message=rule.message.replace("{what}", what),
+        gate=gate,
+        gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
+        excerpt=excerpt,
+    )
+
+
+def _of_path(path: str, severity: Severity, rule: Rule, target: ScanTarget) -> Gate | None:
+    """What the name of a file says of what is found in it, if it says something. Code says more
+    than its name.
+    """
+    if _AUTOMATION.match(path):
+        return Gate.AUTOMATION
+    if _DOCUMENTATION.search(path):
+        return Gate.TEST
+    if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
+        return None
+    if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
+        return Gate.NVIDIAS
+    if _OF_USE.search(path) or _TESTS.search(path):
+        return Gate.TEST
+    decided = target.is_rocm and severity is Severity.WARNING and not rule.of_amd
+    return Gate.OWN_ARM if decided and is_amds(path) else None
+
+
+def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
+    severity = rule.severity_for(target).shifted(rule_match.shift)
+    if rule.structural or severity is Severity.NONE:
+        return severity, Gate.OPEN
+    side: Side = "amd" if target.is_rocm else "other"
+    if side not in rule_match.sides:
+        # Behind a question for CUDA's device: Gaudi's own way is missing there, not wrong.
+        beside = "hpu" in target.classes and rule_match.sides == {"nvidia", "amd"}
+        of_devices = rule.severities.get("rocm") is Severity.NONE
+        return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
+    own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
+    proven = rule_match.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
+    if rule_match.gate in _SOFTENED and not proven:
+        order = tuple(Severity)
+        decided = own_arm and severity is Severity.WARNING
+        forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
+        limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
+        return min(severity, limit, key=order.index), rule_match.gate
+    if own_arm and severity is not Severity.NOTE:
+        # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
+        return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
+    return severity, Gate.OPEN
+
+
+def said_once(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[ScanFinding]:
+    """The findings in their order; of a rule that states one fact of a folder, the first of each
+    severity there, and notes for the rest.
+    """
+    said: set[tuple[str, str, Severity]] = set()
+    for finding in findings:
+        key = (finding.rule, finding.path.rpartition("/")[0], finding.severity)
+        once = rules[finding.rule].of_a_folder and finding.severity is not Severity.NOTE
+        if once and key in said:
+            yield replace(finding, severity=Severity.NOTE, gate=Gate.REPEATED)
+        else:
+            said.add(key)
+            yield finding
+
+
+def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:
+    """Every suppressing comment of a file. Alone on its line it speaks for the next one too."""
+    if "warpfront:" not in text:
+        return
+    places = lines or _Lines(text)
+    for match in _SUPPRESSION.finditer(text):
+        line, column = places.place(match.start())
+        alone = not text[match.start() - column + 1 : match.start()].strip()
+        yield Suppression(
+            start=match.start("all"),
+            end=match.end("all"),
+            lines=(line, line + 1) if alone else (line,),
+            rules=frozenset(match["rules"].replace(",", " ").split()),
+            reason=match["reason"].strip(" \t*/->:"),
+        )
+
+
+def _suppressing(finding: ScanFinding, suppressions: Iterable[Suppression]) -> Suppression | None:
+    places = {finding.line, finding.end_line}
+    for suppression in suppressions:
+        speaks = suppression.reason and finding.rule in suppression.rules
+        if speaks and not places.isdisjoint(suppression.lines):
+            return suppression
+    return None
+
+
+def _about_suppressions(
+    suppressions: Iterable[Suppression], used: set[Suppression], text: str
+) -> Iterator[Match]:
+    for suppression in suppressions:
+        if suppression not in used:
+            rule = "SC002" if suppression.reason else "SC001"
+            what = text[suppression.start : suppression.end]
+            yield Match(rule=rule, start=suppression.start, end=suppression.end, what=what)

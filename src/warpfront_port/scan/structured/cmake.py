@@ -1,0 +1,222 @@
+"""CMake: commands with their arguments, and the arms of `if`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warpfront_port.scan.findings import SIDES, Match, Side
+from warpfront_port.scan.structured.shell import Word
+from warpfront_port.scan.words import GFX, OWN_PART, compiler_flag
+
+_TOKEN = re.compile(
+    r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
+    r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
+)
+_AMD = re.compile(r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)")
+_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN")
+_HIP_ARM = re.compile(
+    r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
+)
+_LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CMakeCommand:
+    """One command, name in small letters, and who comes to it."""
+
+    name: str
+    start: int
+    arguments: tuple[Word, ...]
+    sides: frozenset[Side]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Arm:
+    sides: frozenset[Side] = frozenset(SIDES)
+    left: frozenset[Side] = frozenset(SIDES)
+
+
+def read_cmake(text: str) -> Iterator[CMakeCommand]:
+    """The commands of CMake text in order, `if` and its like left out."""
+    arms: list[_Arm] = []
+    for name, start, arguments in _raw_commands(text):
+        condition = " ".join(word.text for word in arguments)
+        if name == "if":
+            arms.append(_Arm())
+            _narrow(arms[-1], condition)
+        elif name == "elseif" and arms:
+            _narrow(arms[-1], condition)
+        elif name == "else" and arms:
+            arms[-1].sides = arms[-1].left
+        elif name == "endif" and arms:
+            arms.pop()
+        else:
+            sides = frozenset(SIDES)
+            for arm in arms:
+                sides &= arm.sides
+            yield CMakeCommand(name=name, start=start, arguments=arguments, sides=sides)
+
+
+def _narrow(arm: _Arm, condition: str) -> None:
+    """Who comes to the arm with this condition, and who is left for the ones after it."""
+    both = " OR " in condition or " AND " in condition
+    negated = condition.startswith("NOT ")
+    asked: frozenset[Side] | None = None
+    if _HIP_ON_NVIDIA.search(condition):
+        condition = "NVIDIA"
+    if _AMD.search(condition) and not _NVIDIA.search(condition):
+        asked = frozenset({"amd"})
+    elif _NVIDIA.search(condition) and not _AMD.search(condition):
+        asked = frozenset({"nvidia"})
+    if asked is None:
+        arm.sides = arm.left
+        return
+    here = frozenset(SIDES) - asked if negated else asked
+    arm.sides = arm.left & here
+    if not both:
+        arm.left = arm.left - here
+
+
+_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM\W*\s+(?:STREQUAL|MATCHES)\s+\W*(?:nvcc|nvidia)")
+
+
+def _raw_commands(text: str) -> Iterator[tuple[str, int, tuple[Word, ...]]]:
+    name, start, depth = "", 0, 0
+    arguments: list[Word] = []
+    for token in _TOKEN.finditer(text):
+        kind = "word" if token["word"] else "string" if token["string"] else token.lastgroup
+        if kind in {"word", "string"}:
+            if depth == 0:
+                name, start = token[0].lower(), token.start()
+            else:
+                inner = token[0].strip('"') if kind == "string" else token[0]
+                arguments.append(Word(text=inner, start=token.start(), end=token.end()))
+        elif kind == "open":
+            depth += 1
+        elif kind == "close" and depth:
+            depth -= 1
+            if depth == 0:
+                yield name, start, tuple(arguments)
+                name, arguments = "", []
+
+
+def builds_hip(text: str) -> bool:
+    """Whether CMake text has a build for AMD: HIP as a language, or its package."""
+    return _HIP_ARM.search(text) is not None
+
+
+OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
+_PART = re.compile(rf"{OWN_PART.pattern}|cuda")
+_GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
+
+
+_COMMENT = re.compile(r"#[^\n]*")
+_OFF = re.compile(r"(?i)off|0|false|no")
+
+
+def own_parts(text: str) -> Iterator[Match]:
+    """Where the build of a project without HIP names its part for CUDA (BL217): one a line; not in
+    a file that has a word for AMD's beside. What it calls its GPU's part is CUDA's too, where the
+    file has no other way to a GPU. The project's own name, which may have CUDA's in it, is none.
+    """
+    if _AMD.search(_COMMENT.sub("", text)):
+        return
+    gpu = {"if", "elseif", "option", "add_subdirectory"} if not OTHER_WAYS.search(text) else set()
+    commands = tuple(_raw_commands(text))
+    called = next((words[0].text for name, _, words in commands if name == "project" and words), "")
+    own = re.compile(rf"(?i){re.escape(called)}" if "cuda" in called.lower() else r"\Z")
+    for name, start, arguments in commands:
+        if name == "set" and any(_OFF.fullmatch(word.text) for word in arguments[1:2]):
+            continue
+        lines = set()
+        part = _GPU_PART if name in gpu else _PART
+        first = Word(text=name, start=start, end=start + len(name))
+        for word in (first, *arguments) if name not in {"message", "endif", "else"} else ():
+            line = text.count("\n", start, word.start)
+            if line not in lines and part.search(own.sub("", word.text)):
+                lines.add(line)
+                what = f"{name}(... {word.text[:60]} ...)"
+                yield Match(rule="BL217", start=word.start, end=word.end, what=what)
+
+
+def cmake_rule_matches(text: str) -> Iterator[Match]:
+    """Everything in CMake text that a rule is about."""
+    has_hip = builds_hip(text)
+    for command in read_cmake(text):
+        for rule, what, shift in _of_command(command, has_hip=has_hip):
+            end = command.arguments[-1].end if command.arguments else command.start
+            yield _rule_match(rule, command, (command.start, end + 1), what, shift)
+        if command.name not in {"message", "option", "string", "add_subdirectory", "include"}:
+            cudas: list[bool] = []
+            for word in command.arguments:
+                if word.text == "CACHE":
+                    break  # its type and the text about it
+                if not _is_cudas(word.text, cudas):
+                    yield from _of_word(word, command)
+
+
+def _is_cudas(text: str, opened: list[bool]) -> bool:
+    """Whether a word lies in, or opens, a generator expression that holds for CUDA alone: `opened`
+    says so of those that are open before it, and after it of those that are open then.
+    """
+    cudas = any(opened)
+    for mark in _EXPRESSION.finditer(text):
+        if mark[0] == ">":
+            opened[-1:] = []
+        else:
+            opened.append(_FOR_CUDA.match(text, mark.end()) is not None)
+            cudas = cudas or opened[-1]
+    return cudas
+
+
+_EXPRESSION = re.compile(r"\$<|>(?!=)")
+_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
+
+
+def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, str, int]]:
+    words = [word.text for word in command.arguments]
+    first = words[0] if words else ""
+    shown = f"{command.name}({_words(command)[:60]})"
+    better = -1 if has_hip else 0
+    if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
+        yield "BL205", shown, better if "REQUIRED" in words else -1
+    elif command.name == "find_package" and first == "HIP":
+        yield "BL206", shown, 0
+    elif (
+        (command.name == "enable_language" and "CUDA" in words)
+        or (command.name == "project" and "CUDA" in words[1:])
+        or command.name in {"cuda_add_library", "cuda_add_executable"}
+    ):
+        yield "BL205", shown, better
+    elif command.name == "set" and first == "CMAKE_CUDA_ARCHITECTURES":
+        yield "BL205", shown, -1
+
+
+def _words(command: CMakeCommand) -> str:
+    return " ".join(word.text for word in command.arguments)
+
+
+def _of_word(word: Word, command: CMakeCommand) -> Iterator[Match]:
+    flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
+    for rule, flag in compiler_flag(flags):
+        yield _rule_match(rule, command, (word.start, word.end), flag)
+    if command.name == "target_link_libraries" and _LIBRARY.search(word.text):
+        yield _rule_match("BL207", command, (word.start, word.end), word.text)
+    if command.name == "set" and _names_devices(word.text):
+        yield _rule_match(
+            "BL203", command, (command.start, word.end), f"set({_words(command)[:60]})"
+        )
+
+
+def _names_devices(text: str) -> bool:
+    """Whether a value is a list of devices or flags for them; a sentence may name one too."""
+    named = GFX.search(text) is not None
+    return named and all(part.startswith("-") or GFX.search(part) for part in text.split())
+
+
+def _rule_match(
+    rule: str, command: CMakeCommand, span: tuple[int, int], what: str, shift: int = 0
+) -> Match:
+    return Match(rule=rule, start=span[0], end=span[1], what=what, shift=shift, sides=command.sides)

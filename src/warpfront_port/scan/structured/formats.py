@@ -1,0 +1,176 @@
+"""The engine for what is neither Python nor C: dependencies, containers, builds, scripts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Literal
+
+from warpfront_port.scan.findings import Context, Match, SourceText
+from warpfront_port.scan.structured import cmake, makefile
+from warpfront_port.scan.structured.cmake import cmake_rule_matches
+from warpfront_port.scan.structured.dependencies import (
+    cfg_rule_matches,
+    requirements_rule_matches,
+    toml_rule_matches,
+)
+from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
+from warpfront_port.scan.structured.makefile import make_rule_matches
+from warpfront_port.scan.structured.pairs import pair_rule_matches
+from warpfront_port.scan.structured.shell import script_rule_matches
+from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
+from warpfront_port.scan.words import is_aside
+
+Kind = Literal[
+    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines"
+]
+
+_DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
+_REQUIREMENTS = re.compile(
+    r"(?i)(?:.*[-_.])?(?:requirements?|constraints?)(?:[-_.].*)?\.(?:txt|in)\Z"
+)
+_LOCKS = re.compile(r"(?i)pylock\..*|.*lock\.(?:ya?ml|json)|.*\.lock")
+_SUFFIXES: Mapping[str, Kind] = {
+    ".toml": "toml",
+    ".yml": "yaml",
+    ".yaml": "yaml",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".cmake": "cmake",
+    ".mk": "make",
+    ".sbatch": "shell",
+    ".slurm": "shell",
+    ".json": "json",
+    ".ini": "lines",
+    ".env": "lines",
+    ".service": "lines",
+}
+
+
+def kind_of(path: PurePosixPath) -> Kind | None:
+    """What a file of this name is; None for what this engine does not read. Lock files are no
+    source: they say what an installer chose.
+    """
+    name = path.name
+    if _LOCKS.fullmatch(name):
+        return None
+    if _DOCKERFILE.match(name) and path.suffix not in {".md", ".j2", ".py"}:
+        return "dockerfile"
+    if _REQUIREMENTS.match(name) or (
+        path.suffix == ".txt" and "requirements" in {part.lower() for part in path.parts[:-1]}
+    ):
+        return "requirements"
+    named: Mapping[str, Kind] = {
+        "CMakeLists.txt": "cmake",
+        "setup.cfg": "cfg",
+        "Makefile": "make",
+        "GNUmakefile": "make",
+        "Makefile.am": "make",
+        "Makefile.in": "make",
+        "makefile": "make",
+        "Pipfile": "toml",
+        ".env": "lines",
+    }
+    return named.get(name) or _SUFFIXES.get(path.suffix)
+
+
+def reads(path: PurePosixPath) -> bool:
+    """Whether files of this name are this engine's."""
+    return kind_of(path) is not None
+
+
+def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
+    """Everything in `source` that a rule is about."""
+    for one in _read(source, context):
+        taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
+        if not taken or not _brings_no_torch(taken, source.text, context.torchless):
+            yield one
+
+
+def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool:
+    """Whether all that an install step takes comes without torch: files of requirements, of which
+    `text` may say the path, and the project itself.
+    """
+    files = _LISTED.findall(command)
+    folder = _FOLDER.search(command)
+    if folder is not None and any(f"{folder[1]}/{name}" in torchless for name in _MANIFESTS):
+        return True
+    own = _PROJECTS.search(command) is not None
+    if own and "." not in torchless:
+        return False
+    return (own or bool(files)) and all(_is_torchless(one, text, torchless) for one in files)
+
+
+def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:
+    name = listed.rpartition("/")[2]
+    if name in torchless:
+        return True
+    sources = [path for path in _PATHS.findall(text) if path.rpartition("/")[2] == name]
+    named = {path for path in sources if not path.startswith("/")}
+    return bool(named) and {path.removeprefix("./") for path in named} <= torchless
+
+
+_PATHS = re.compile(r"(?<!\S)[\w./-]+\.(?:txt|in|toml)(?!\S)")
+_LISTED = re.compile(r"(?:-r|--requirement=|\s)([\w./-]+\.(?:txt|in|toml))(?![\w.])")
+_PROJECTS = re.compile(r"\s(?:-e|--editable|\.{1,2}/?(?:\[[^\]]*\])?)(?:[\s=]|\Z)")
+_FOLDER = re.compile(r"\s\./([\w/-]+?)/?(?:\[[^\]]*\])?(?:\s|\Z)")
+
+
+def torchless(requirements: Mapping[str, str]) -> frozenset[str]:
+    """The files of requirements, by path, that name neither torch nor what is known to need it, and
+    their names where that is so of all files of a name; "." where it is so of every
+    one but those of examples and the like.
+    """
+    needing = {path for path, text in requirements.items() if _NEEDS.search(text)}
+    names = {path.rpartition("/")[2] for path in needing}
+    found = set(requirements) - needing
+    found |= {path.rpartition("/")[2] for path in found} - names
+    alone = all(is_aside(PurePosixPath(path)) for path in needing) and not _MANIFESTS.isdisjoint(
+        requirements
+    )
+    return frozenset(found | ({"."} if alone else set()))
+
+
+def lists_requirements(path: PurePosixPath) -> bool:
+    """Whether a file of this name says what is to be installed with a project."""
+    return kind_of(path) == "requirements" or path.name in _MANIFESTS
+
+
+_MANIFESTS = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
+_NEEDS = re.compile(
+    r"(?im)(?:^\s*(?:-r|-e|\.|git\+|https?:)|(?:^|[\"'=])\s*(?:[\w-]*torch|accelerate|bitsandbytes|deepspeed"
+    r"|diffusers|[\w-]*lightning|fairscale|flash|openai-whisper|peft|sentence|timm|transformers|triton"
+    r"|trl|ultralytics|vllm|xformers))"
+)
+
+
+def _read(source: SourceText, context: Context) -> Iterator[Match]:
+    kind = kind_of(source.path)
+    text = source.text
+    readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
+        "toml": toml_rule_matches,
+        "cfg": cfg_rule_matches,
+        "yaml": yaml_rule_matches,
+        "dockerfile": dockerfile_rule_matches,
+        "cmake": cmake_rule_matches,
+        "make": make_rule_matches,
+        "json": partial(pair_rule_matches, form="json"),
+        "lines": partial(pair_rule_matches, form="lines"),
+        "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
+        "shell": partial(script_rule_matches, whole=text),
+    }
+    others = cmake.OTHER_WAYS.search(source.path.name) is not None
+    if context.hipless and kind in ("cmake", "make") and not others:
+        yield from (cmake if kind == "cmake" else makefile).own_parts(text)
+    if kind is not None:
+        yield from readers[kind](text)
+
+
+def _purpose(path: PurePosixPath) -> str:
+    """`requirements-cuda.txt` is for cuda, as an extra of that name would be."""
+    match = re.search(
+        r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy)", path.stem
+    )
+    return match[1] if match is not None else ""

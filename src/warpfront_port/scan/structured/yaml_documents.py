@@ -1,0 +1,141 @@
+"""YAML: compose files, Kubernetes objects, CI workflows and conda environments. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from warpfront_port.scan.findings import Match
+from warpfront_port.scan.package_rules import read_requirement
+from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront_port.scan.setting_rules import read_setting
+from warpfront_port.scan.structured.shell import (
+    CONDA_CUDA,
+    Word,
+    option_rule_matches,
+    script_rule_matches,
+    variable_rule_matches,
+)
+from warpfront_port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SCRIPTS = frozenset(
+    {"run", "script", "before_script", "after_script", "command", "entrypoint", "install"}
+    | {"commands", "args", "setup", "cmd"}
+)
+_IMAGES = frozenset({"image", "container", "base_image", "base-image"})
+_INTERESTING = re.compile(
+    r"(?i)nvidia|cuda|gpu|/cu\d|nvcr|nccl|pip|torch|uv |alloc_conf|nsys|conda|flash|apex|triton|"
+    + "|".join(SETTING_WORDS)
+)
+_NODE_LIMIT = 100_000
+
+
+class _Document:
+    """One YAML text, walked once. A node that many names stand for is looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._seen: set[int] = set()
+
+    def walk(self, node: yaml.Node, path: tuple[str, ...]) -> Iterator[Match]:
+        if id(node) in self._seen or len(self._seen) > _NODE_LIMIT or len(path) > 60:
+            return
+        self._seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield from self._named_variable(node)
+            for key, value in node.value:
+                name = key.value if isinstance(key, yaml.ScalarNode) else ""
+                if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
+                    yield self._rule_match("CT404", key, name)
+                if isinstance(value, yaml.ScalarNode):
+                    yield from self._scalar(name, value, path)
+                yield from self.walk(value, (*path, name))
+        elif isinstance(node, yaml.SequenceNode):
+            items = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
+            yield from option_rule_matches([self._word(item) for item in items])
+            for item in node.value:
+                if isinstance(item, yaml.ScalarNode):
+                    yield from self._item(item, path)
+                yield from self.walk(item, (*path, "-"))
+
+    def _scalar(self, name: str, value: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
+        text = value.value
+        if name == "gpus" and "services" in path:
+            yield self._rule_match("CT402", value, f"gpus: {text}")
+        elif (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
+            yield self._rule_match("CT402", value, f"{name}: {text}")
+        elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
+            yield self._rule_match("CT401", value, text)
+        elif name in _SCRIPTS:
+            yield from self._script(value)
+        elif name.isupper():
+            yield from variable_rule_matches(name, text, self._word(value), whole=self.text)
+        elif given := read_setting(".".join((*path[-2:], name)), text):
+            yield self._rule_match(given[0].rule, value, given[0].what)
+        elif CUDA_INDEX.search(text):
+            yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
+
+    def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
+        """Kubernetes' `name: X` beside `value: y`."""
+        pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+        name, value = pairs.get("name"), pairs.get("value")
+        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
+            yield from variable_rule_matches(
+                name.value, value.value, self._word(value), whole=self.text
+            )
+
+    def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
+        text = item.value
+        last = next((name for name in reversed(path) if name != "-"), "")
+        if last in _SCRIPTS:
+            yield from self._script(item)
+        elif last in {"environment", "env"} and "=" in text:
+            name, _, value = text.partition("=")
+            yield from variable_rule_matches(name, value, self._word(item), whole=self.text)
+        elif last in {"dependencies", "channels"} and (
+            CONDA_CUDA.match(text) or (last == "channels" and text == "nvidia")
+        ):
+            yield self._rule_match("DP317", item, text)
+        elif last == "pip" and "dependencies" in path:
+            for required in read_requirement(text):
+                yield self._rule_match(required.rule, item, text, required.shift)
+            if CUDA_INDEX.search(text):
+                yield self._rule_match("DP314", item, text[:80])
+
+    def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
+        start, end = node.start_mark.index, node.end_mark.index
+        raw = self.text[start:end]
+        if node.style in {"|", ">"}:
+            newline = raw.find("\n") + 1
+            start, raw = start + newline, raw[newline:]
+        elif node.style in {"'", '"'}:
+            start, raw = start + 1, raw[1:-1]
+        yield from script_rule_matches(raw, start, whole=self.text)
+
+    def _word(self, node: yaml.ScalarNode) -> Word:
+        return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
+
+    def _rule_match(self, rule: str, node: yaml.Node, what: str, shift: int = 0) -> Match:
+        start, end = node.start_mark.index, node.end_mark.index
+        return Match(rule=rule, start=start, end=end, what=what, shift=shift)
+
+
+def yaml_rule_matches(text: str) -> Iterator[Match]:
+    """Everything in YAML text that a rule is about. Templates that are no YAML are passed over."""
+    if _INTERESTING.search(text) is None:
+        return
+    try:
+        roots = list(yaml.compose_all(text, Loader=_LOADER))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        if "{{" not in text and "{%" not in text:
+            what = str(getattr(error, "problem", "") or type(error).__name__)
+            yield Match(rule="SC003", start=0, end=0, what=what)
+        return
+    document = _Document(text)
+    for root in roots:
+        if root is not None:
+            yield from document.walk(root, ())

@@ -1,0 +1,62 @@
+"""The modules that a program did not find, from the traceback that it ended with. Pure.
+
+Only what ended it counts: an import that a library tries and does without is nobody's need. Python
+prints a chain of exceptions in one piece, the first above, so that "install einops" after a failed
+import is still that import.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from packaging.utils import canonicalize_name
+
+from warpfront_port.trying.trial import Miss
+
+_TRACEBACK = "Traceback (most recent call last):"
+# torchrun, accelerate and ray put the rank before each line.
+_PREFIX = re.compile(
+    r"^\s*(?:\[[^\]\n]{1,40}\]:?\s?|\([^)\n]{1,40}\)\s)+(?=Traceback|\s*File |\w+(?:\.\w+)*Error)"
+)
+_MISSING = re.compile(r"^ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
+_NO_METADATA = re.compile(
+    r"^importlib\.metadata\.PackageNotFoundError: No package metadata was found for (?P<name>\S+)"
+)
+_FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]+)", line (?P<line>[0-9]{1,9})\b')
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+def read_misses(output: str) -> tuple[Miss, ...]:
+    """What the last traceback of `output` says was not found, each once."""
+    lines = [_PREFIX.sub("", line) for line in output.splitlines()]
+    found: dict[str, Miss] = {}
+    frame: Mapping[str, str] = {}
+    for line in _last_chain(lines):
+        if at := _FRAME.match(line):
+            frame = at.groupdict()
+        elif miss := _miss(line, frame):
+            found.setdefault(miss.top or miss.distribution, miss)
+    return tuple(found.values())
+
+
+def _last_chain(lines: list[str]) -> list[str]:
+    """The last traceback with those that it happened in the handling of."""
+    starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
+    if not starts:
+        return []
+    first = len(starts) - 1
+    while first and any(
+        line.strip().startswith(_CHAINED) for line in lines[starts[first - 1] : starts[first]]
+    ):
+        first -= 1
+    return lines[starts[first] :]
+
+
+def _miss(line: str, frame: Mapping[str, str]) -> Miss | None:
+    at = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
+    if said := _MISSING.match(line.strip()):
+        return Miss(module=said["module"], **at)  # type: ignore[arg-type]
+    if said := _NO_METADATA.match(line.strip()):
+        return Miss(module="", distribution=canonicalize_name(said["name"]), **at)  # type: ignore[arg-type]
+    return None

@@ -1,0 +1,92 @@
+"""Which distribution brings a module: what somebody says, what the project's own files name, what
+the table knows. Nobody guesses, for the name of a module is free to take on an index. Pure.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import InputError
+from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.trying.trial import Miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provided:
+    """The requirement that brings a module, and who says so; "" where nobody does."""
+
+    requirement: str
+    said_by: str
+
+    @property
+    def name(self) -> str:
+        return canonicalize_name(Requirement(self.requirement).name) if self.requirement else ""
+
+
+UNKNOWN = Provided(requirement="", said_by="")
+
+
+def provider(
+    miss: Miss, asked: Iterable[Asked], provides: Mapping[str, str] | None = None
+) -> Provided:
+    """Who brings what was missed. A line of the project's files says which versions; where two say
+    something, the first.
+    """
+    own = _by_name(asked)
+    given = (provides or {}).get(miss.asked)
+    if given:
+        return Provided(requirement=given, said_by="--provides")
+    # What a program prints is no word of anybody's: a distribution has to be known, too.
+    named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
+    for name in (named, canonicalize_name(miss.top or miss.distribution)):
+        if line := own.get(name):
+            return Provided(requirement=line.text, said_by=line.where)
+    return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
+
+
+def read_provides(texts: Iterable[str]) -> dict[str, str]:
+    """`module=requirement`, as somebody types it. Raises `InputError`."""
+    found = {}
+    for text in texts:
+        module, _, requirement = text.partition("=")
+        if not module.isidentifier() or not requirement:
+            raise InputError(f"--provides {text!r} is not module=distribution")
+        found[module] = requirement
+    return found
+
+
+def _by_name(asked: Iterable[Asked]) -> dict[str, Asked]:
+    found: dict[str, Asked] = {}
+    for one in asked:
+        if one.kind is Kind.REQUIREMENT:
+            requirement = Requirement(one.text)
+            if requirement.url is None:
+                found.setdefault(canonicalize_name(requirement.name), one)
+    return found
+
+
+def _known(module: str) -> str:
+    table = _table()
+    name = canonicalize_name(module)
+    return table["another_name"].get(module) or (
+        name if name in table["same_name"]["names"] else ""
+    )
+
+
+def _known_distribution(name: str) -> str:
+    table = _table()
+    known = {*table["same_name"]["names"], *table["another_name"].values()}
+    return name if name in known else ""
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    text = (files("warpfront") / "data" / "providers.toml").read_text("utf-8")
+    return tomllib.loads(text)

@@ -1,0 +1,106 @@
+"""What came of a trial, for people: what was missing, the requirements that worked, and the image
+to make of them. Pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from warpfront_port.trying.trial import MissAnswer, Trial
+
+TEMPLATE = """\
+# {{ cell.id }}: {{ cell.title | words }}
+FROM {{ from_reference }}
+{% include "_shared/wheels.j2" %}
+{% include "_shared/environment.j2" %}
+"""
+
+
+def trial_text(trial: Trial, *, name: str) -> str:
+    """All of it; `name` is what the image would be called."""
+    return "\n".join((*_lines(trial, name), ""))
+
+
+def requirements_file(trial: Trial) -> str:
+    """The requirements that the image has more, with who asked."""
+    head = f"# What `{trial.said}` needs beside {trial.image} with torch {trial.torch}."
+    return "\n".join((head, *trial.requirements, ""))
+
+
+def entry_text(trial: Trial, name: str) -> str:
+    """The entry for `images:` of matrix.yaml."""
+    paths = [one.folder for one in trial.found if one.folder]
+    lines = [
+        f"  {name}:",
+        f"    parent: {trial.image}",
+        f"    template: {name}",
+        f"    title: {name}",
+    ]
+    if trial.requirements:
+        lines.append(f"    requirements: images/{name}/requirements.txt")
+    if older := [one for one in trial.wanted if one.replaces]:
+        names = ", ".join(f"{one.requirement_name} {one.replaces}" for one in older)
+        lines.append(f"    # {trial.image} holds {names}, which a child cannot change: give the")
+        lines.append(f"    # requirement to {trial.image} itself, in `packages:`")
+    if paths:
+        lines.append(f"    # the project has modules of its own in {', '.join(sorted(set(paths)))}")
+    return "\n".join((*lines, ""))
+
+
+def unwritten_text(trial: Trial) -> str:
+    """Why no folder of an image was written."""
+    if trial.works:
+        return f"nothing to write: {trial.image} serves as it is, by the line above"
+    return "nothing to write: no package is missing that --install could bring"
+
+
+def _lines(trial: Trial, name: str) -> Iterator[str]:
+    times = "once" if trial.runs == 1 else f"{trial.runs} times"
+    yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"
+    for one in trial.found:
+        yield from _found_lines(one)
+    yield from _ending(trial)
+    if trial.requirements:
+        yield f"\nimages/{name}/requirements.txt:"
+        yield requirements_file(trial)
+        yield "images: of matrix.yaml:"
+        yield entry_text(trial, name)
+
+
+def _found_lines(one: MissAnswer) -> Iterator[str]:
+    missed = one.miss.module or f"{one.miss.distribution} (its metadata)"
+    where = f" ({one.miss.where})" if one.miss.where else ""
+    yield f"  no {missed}{where}"
+    if one.folder:
+        yield f"      the project has it: {one.folder} goes to PYTHONPATH"
+    elif one.replaces:
+        name = one.requirement_name
+        yield f"      {name} {one.replaces} has none; {name} {one.version} has, of {one.said_by}:"
+        yield f"      `{one.requirement}` in its place: torch stays"
+    elif one.version:
+        more = f", with {one.brings} wheels more" if one.brings else ""
+        said = f"{one.requirement_name} {one.version}, named by {one.said_by}"
+        yield f"      {said}: torch stays{more}"
+    else:
+        yield f"      {one.refusal}"
+        if one.hint:
+            yield f"      hint: {one.hint}"
+
+
+def _ending(trial: Trial) -> Iterator[str]:
+    if trial.works:
+        yield "it came to its end" + (" with what is named above" if trial.found else "")
+        if not trial.requirements:
+            yield f"{trial.image} serves as it is; without `try`, and with the project writable:"
+            yield f"    {shlex.join(trial.by_hand)}"
+        return
+    ended = "it was stopped at its time" if trial.exit_code is None else f"exit {trial.exit_code}"
+    if trial.wanted and not trial.installed:
+        yield f"{ended}; --install tries on with what is named above"
+        return
+    if not trial.tail.strip():
+        yield f"{ended}; it printed nothing"
+        return
+    yield f"{ended}; its last words:"
+    yield from (f"    {line}" for line in trial.tail.splitlines())
