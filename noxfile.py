@@ -98,6 +98,6 @@ def findings(session: nox.Session) -> None:
     (folder / "hadolint.sarif").write_text(str(said), encoding="utf-8")
     # Places are of the root; the files of the rules hold what they are about.
     aside = "tests/**,scripts/**,benchmarks/**,tools/**,docs/**,build/**,dist/**,.nox/**,.venv/**"
-    aside += ",src/warpfront/data/rules/**"
+    aside += ",src/warpfront_port/data/rules/**"
     words = ("scan", "--repo", ".", "--exclude", aside, "--sarif", str(folder / "scan.sarif"))
     session.run(sys.executable, "-m", "invoke", *words, external=True, success_codes=[0, 15])

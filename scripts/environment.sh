@@ -34,7 +34,7 @@ make_environment() {
   fi
 }
 
-# install_package EXTRA...: this checkout, editable, and what EXTRA names for pip.
+# install_package STAMP PROJECT [PIP ARGUMENTS]: this checkout, editable, with the extras that PROJECT names.
 install_package() {
   local stamp wanted
   stamp="$ENVIRONMENT/.installed-$1"
@@ -46,7 +46,7 @@ install_package() {
   echo "== installing warpfront into $ENVIRONMENT"
   # Dependency groups need pip 25.1. What is imported is compiled then: half of the time would go into what never is.
   "$PYTHON" -m pip install --quiet --no-compile --upgrade 'pip>=25.1'
-  "$PYTHON" -m pip install --quiet --no-compile --editable . "${@:2}"
+  "$PYTHON" -m pip install --quiet --no-compile --editable "${@:2}"
   echo "$wanted" >"$stamp"
 }
 

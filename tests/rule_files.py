@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parents[1]
-RULES = ROOT / "src" / "warpfront" / "data" / "rules"
-SCAN = ROOT / "src" / "warpfront" / "port" / "scan"
+RULES = ROOT / "src" / "warpfront_port" / "data" / "rules"
+SCAN = ROOT / "src" / "warpfront_port" / "scan"
 KINDS = ("hit", "near", "gated")
 _OF_EACH = {f"{kind}_{word}" for kind in KINDS for word in ("path", "target", "hipless")}
 _OF_ALL = {"path", "target", "hipless", "untranslated", "identifiers"}

@@ -27,10 +27,11 @@ ORDER: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             {"__main__", "doors", "inside"},
+            {"warpfront_port"},
             {"cli"},
             {"commands"},
             {"pipeline"},
-            {"bench", "ci", "port", "release", "report"},
+            {"bench", "ci", "release", "report"},
             {"images", "verify"},
             {"wheels"},
             {"matrix"},
@@ -40,6 +41,7 @@ ORDER: tuple[frozenset[str], ...] = tuple(
     )
 )
 INSIDE = "warpfront_checks"
+PORT = "warpfront_port"
 # What a wing's modules are, where they need not say it themselves.
 KIND_OF_WING = {
     "__init__": "words",
@@ -96,6 +98,8 @@ class Module:
         """What its wing is, or what the first paragraph of its docstring ends with."""
         if self.name.endswith("__main__"):
             return "door"
+        if self.name.startswith((f"{PORT}.commands", f"{PORT}.tasks")):
+            return "path" if ".commands" in self.name else "door"
         said = _SAYS.search(_first_paragraph(self.tree))
         return KIND_OF_WING.get(self.wing) or (said.group(1).lower() if said else "")
 
@@ -106,7 +110,7 @@ class Module:
         return {
             name.removeprefix("warpfront.")
             for name in names
-            if name.startswith(("warpfront.", f"{INSIDE}."))
+            if name.startswith(("warpfront.", f"{INSIDE}.", f"{PORT}."))
         }
 
 
@@ -217,6 +221,7 @@ def test_wings_have_no_circle() -> None:
             upward,
         ),
         ("warpfront_checks.x", "import warpfront.model", upward),
+        ("commands.x", "from warpfront_port.scan.engines import scan_source", upward),
     ],
 )
 def test_a_forbidden_import_is_found(

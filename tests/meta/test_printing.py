@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 # Programs, and what runs in them: each begins with `visible_output` (the tests of each show it), or
 # is a start-up shim of the guard, whose sentences name files and packages of the image.
-PROGRAMS = ("warpfront/cli/", "warpfront_checks/")
+PROGRAMS = ("warpfront/cli/", "warpfront_checks/", "warpfront_port/tasks/")
 # A schema of its own, as JSON; a child process that answers its parent on a pipe.
 ALONE = {"warpfront/matrix/__main__.py", "warpfront/images/template_process.py"}
 STARTS = {

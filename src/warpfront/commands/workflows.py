@@ -27,6 +27,9 @@ from warpfront.wheels.site import read_site
 
 REQUIREMENTS = "ci/requirements.txt"
 _PROJECT = "pyproject.toml"
+# What jobs need beyond the base install: `build --layers`, and a cell's `project:`.
+_EXTRAS = ("layers", "port")
+_PACKAGE = f"warpfront[{','.join(_EXTRAS)}]"
 _BACKEND = "hatchling>=1.27"
 """What builds warpfront from a commit; its own pyproject.toml has the same."""
 _LOCK_HEAD = """\
@@ -178,12 +181,17 @@ def lock_here(wanted: tuple[str, ...]) -> str:
 def _requirements(install: Install, root: Path) -> tuple[str, ...]:
     match install.kind:
         case "wheel":
-            return (f"warpfront @ {install.source}#sha256={install.sha256}",)
+            return (f"{_PACKAGE} @ {install.source}#sha256={install.sha256}",)
         case "git":
-            return (f"warpfront @ {install.source}", _BACKEND)
+            return (f"{_PACKAGE} @ {install.source}", _BACKEND)
         case _:
             project = tomllib.loads(read_text(root / _PROJECT) or "")
-            return (*project["project"]["dependencies"], *project["build-system"]["requires"])
+            optional = project["project"].get("optional-dependencies", {})
+            return (
+                *project["project"]["dependencies"],
+                *(one for extra in _EXTRAS for one in optional.get(extra, ())),
+                *project["build-system"]["requires"],
+            )
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:

@@ -57,6 +57,7 @@ from warpfront.pipeline.within.resuming import (
 )
 from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
+from warpfront.system.extras import how_to_install, registered
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
@@ -78,6 +79,7 @@ _INSIDE = "/warpfront"
 _MOUNTED = (warpfront, warpfront_checks)
 _RESULTS = "/results"
 # A whole verification with one of these proved nothing on the hardware.
+PROJECT_CHECKS = "warpfront.project_checks"
 _NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
 TIME_LIMIT_SECONDS = 1200.0
 # Hundreds of models, each in a process that begins by importing the library.
@@ -348,12 +350,7 @@ class Verifying:
             image = engine.image(self.built.image_id)
             verification = with_labels_judged(verification, self.cell, image)
         if self.cell.tree is not None:
-            # Imported here: rules and compilers are for cells with a project only.
-            from warpfront_port.commands.projects import with_project_checked  # noqa: PLC0415
-
-            verification = with_project_checked(
-                verification, self.cell, self.built, self.folders, engine=engine, watch=watch
-            )
+            verification = self._with_project_checked(verification, engine, watch)
         # How much was asked for is known out here, whichever sessions were run.
         known = {**verification.environment, "effort": effort.document(), "user": request.user}
         if attempt and proven:
@@ -362,6 +359,28 @@ class Verifying:
         if self.options.again > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
+        return verification
+
+    def _with_project_checked(
+        self, verification: Verification, engine: Engine, watch: Watch
+    ) -> Verification:
+        """Add the sessions that other packages register for a cell with a project."""
+        try:
+            for check in registered(PROJECT_CHECKS):
+                verification = check(
+                    verification, self.cell, self.built, self.folders, engine=engine, watch=watch
+                )
+        except ModuleNotFoundError as error:
+            reason = f"{error.name} is not installed: {how_to_install(error)}"
+            unread = CheckResult(
+                session="static",
+                name="project",
+                outcome=Outcome.UNDETERMINED,
+                reason=reason,
+                seconds=0.0,
+            )
+            checks = (*verification.checks, unread)
+            verification = dataclasses.replace(verification, checks=checks)
         return verification
 
     def _attempt(

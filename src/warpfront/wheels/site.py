@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ def read_site(run: Run) -> Site:
     """What pip, asked with `pip config list`, and the environment say of indexes,
     certificate and proxies.
     """
-    argv = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
+    argv = (*_pip(), "--disable-pip-version-check", "config", "list")
     completed = run(Command(argv=argv)).check(hint="is pip installed here?")
     values = read_pip_configuration(completed.stdout)
     environment = process.environment()
@@ -43,6 +44,13 @@ def read_site(run: Run) -> Site:
         proxies=_proxies(environment, values.get("proxy", "")),
         credentials=credentials,
     )
+
+
+def _pip() -> tuple[str, ...]:
+    """Return how to run pip: this Python's, or that of PATH in an environment without pip."""
+    if importlib.util.find_spec("pip"):
+        return (sys.executable, "-m", "pip")
+    return ("pip",)
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:

@@ -89,7 +89,7 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
 @cache
 def catalogue() -> Mapping[str, Rule]:
     """Every rule by id, in the order of ids. Raises `ValueError` for a file that is none."""
-    folder = resources.files("warpfront").joinpath("data", "rules")
+    folder = resources.files("warpfront_port").joinpath("data", "rules")
     files = [file for file in folder.iterdir() if file.name.endswith(".toml")]
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     rules = (read_rule(text, name) for name, text in sorted(texts.items()))

@@ -88,5 +88,5 @@ def _known_distribution(name: str) -> str:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = (files("warpfront") / "data" / "providers.toml").read_text("utf-8")
+    text = (files("warpfront_port") / "data" / "providers.toml").read_text("utf-8")
     return tomllib.loads(text)

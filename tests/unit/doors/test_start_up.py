@@ -20,7 +20,14 @@ from warpfront.wheels.lock import dump_lock, lock_inputs
 
 pytestmark = pytest.mark.process
 
-NEVER = ("warpfront_port", "warpfront.bench", "warpfront.release.sbom", "cyclonedx", "packageurl")
+NEVER = (
+    "warpfront_port.scan",
+    "warpfront_port.commands",
+    "warpfront.bench",
+    "warpfront.release.sbom",
+    "cyclonedx",
+    "packageurl",
+)
 EXTRAS = ("matplotlib", "numpy")
 OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront_port.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")

@@ -22,7 +22,7 @@ from invoke.program import Program
 from invoke.tasks import Task
 
 from warpfront.cli.display import Display
-from warpfront.cli.tasks import FAMILIES, families_for, named_in, namespace, tasks_of
+from warpfront.cli.tasks import MODULES, installed_modules, modules_for, namespace, tasks_of
 from warpfront.cli.tasks.declaring import Chosen, Json, Option, command
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
@@ -344,30 +344,35 @@ def test_a_hostile_matrix_is_one_clear_error(
     assert "matrix.yaml:" in str(caught.value.message)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_tasks_of_a_family_are_read_off_its_text(family: str) -> None:
-    assert named_in(family) == set(tasks_of((family,)).tasks)
+EVERY_MODULE = {**MODULES, **installed_modules()}
+ALL = tuple(EVERY_MODULE)
+
+
+@pytest.mark.parametrize("module", EVERY_MODULE)
+def test_the_tasks_of_a_module_are_listed(module: str) -> None:
+    assert set(EVERY_MODULE[module]) == set(tasks_of((module,)).tasks)
 
 
 @pytest.mark.parametrize(
-    ("line", "families"),
+    ("line", "modules"),
     [
-        ("/bin/invoke plan --only speed", ("path",)),
-        ("/lib/invoke/__main__.py build publish", ("path", "releasing")),
-        ("warpfront --help compare-stacks", ("speed",)),
-        ("inv -e try -- python main.py", ("porting",)),
-        ("invoke --list plan", FAMILIES),
-        ("invoke -Dl plan", FAMILIES),
-        ("invoke --complete -- invoke plan", FAMILIES),
-        ("invoke no-such-task", FAMILIES),
-        ("invoke", FAMILIES),
-        ("pytest -k plan", FAMILIES),
+        ("/bin/invoke plan --only speed", ("warpfront.cli.tasks.path",)),
+        (
+            "/lib/invoke/__main__.py build publish",
+            ("warpfront.cli.tasks.path", "warpfront.cli.tasks.releasing"),
+        ),
+        ("warpfront --help compare-stacks", ("warpfront.cli.tasks.speed",)),
+        ("inv -e try -- python main.py", ("warpfront_port.tasks.porting",)),
+        ("invoke --list plan", ALL),
+        ("invoke -Dl plan", ALL),
+        ("invoke --complete -- invoke plan", ALL),
+        ("invoke no-such-task", ALL),
+        ("invoke", ALL),
+        ("pytest -k plan", ALL),
     ],
 )
-def test_a_command_line_makes_the_families_that_it_names(
-    line: str, families: tuple[str, ...]
-) -> None:
-    assert families_for(line.split()) == families
+def test_a_command_line_makes_the_tasks_that_it_names(line: str, modules: tuple[str, ...]) -> None:
+    assert modules_for(line.split()) == modules
 
 
 def test_talking_is_to_the_display(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, str] = {
 }
 HEAD = """# Rules of the scanner
 
-<!-- Generated from src/warpfront/data/rules by `pytest
+<!-- Generated from src/warpfront_port/data/rules by `pytest
 tests/unit/port/test_rules_page.py --update-golden`. -->
 
 What `invoke scan --target gfx942` looks for. A severity counts for the narrowest class that a

@@ -23,8 +23,15 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from warpfront.cli.display import Display
-from warpfront.errors import BUG_EXIT_CODE, INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE, WarpfrontError
+from warpfront.errors import (
+    BUG_EXIT_CODE,
+    INTERRUPTED_EXIT_CODE,
+    UNREAD_EXIT_CODE,
+    CommandFailedError,
+    WarpfrontError,
+)
 from warpfront.model import Selection
+from warpfront.system.extras import how_to_install
 from warpfront.system.process import terminable
 from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_effort
 from warpfront_checks.guard.visible import visible, visible_output
@@ -220,14 +227,21 @@ def _errors_as_exit_codes() -> Iterator[None]:
         raise _exit("interrupted", INTERRUPTED_EXIT_CODE) from None
     except Exit:
         raise
+    except ModuleNotFoundError as error:
+        if not (command := how_to_install(error)):
+            raise _exit(_bug_report(), BUG_EXIT_CODE) from None
+        text = f"error: {error.name} is not installed\nhint: {command}"
+        raise _exit(text, CommandFailedError.exit_code) from None
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
             # The interpreter writes what is left once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=UNREAD_EXIT_CODE) from None
-        raise _exit(
-            f"this is a bug in warpfront\n{traceback.format_exc()}", BUG_EXIT_CODE
-        ) from None
+        raise _exit(_bug_report(), BUG_EXIT_CODE) from None
+
+
+def _bug_report() -> str:
+    return f"this is a bug in warpfront\n{traceback.format_exc()}"
 
 
 def _is_unread(stream: TextIO) -> bool:

@@ -293,11 +293,7 @@ def compare_stacks(
 def _charts(found: Comparison, sides: list[list[Run] | Bench]) -> Mapping[str, str]:
     from warpfront.bench.charts import charts_of
 
-    try:
-        return charts_of(found, sides)
-    except ModuleNotFoundError as error:
-        hint = "pip install 'warpfront[charts]'"
-        raise CommandFailedError(f"no charts: {error.name} is not installed", hint=hint) from None
+    return charts_of(found, sides)
 
 
 def _show(found: Comparison, shown: Shown) -> None:

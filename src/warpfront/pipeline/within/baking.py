@@ -40,7 +40,6 @@ from warpfront.model import (
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.budgets import within_budget
 from warpfront.pipeline.within.checked_wheels import check_wheels
-from warpfront.pipeline.within.composing import Composer
 from warpfront.pipeline.within.preparing import (
     Prepared,
     images_by_content,
@@ -55,7 +54,6 @@ from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
-from warpfront.wheels.layer_store import LayerStore
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
@@ -312,6 +310,10 @@ class _Building:
         """The contexts of images that stand on layers, where the engine keeps layers."""
         if not (self._layers and self._engine.features().containerd_store):
             return {}
+        # Imported here: layers need the extra `layers`.
+        from warpfront.pipeline.within.composing import Composer  # noqa: PLC0415
+        from warpfront.wheels.layer_store import LayerStore  # noqa: PLC0415
+
         return Composer(
             store=self._store,
             layers=LayerStore(self._cache / "layers", self._wheelhouse),

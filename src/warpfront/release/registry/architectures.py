@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, cast
 
-import zstandard
-
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
@@ -38,7 +36,7 @@ UNPACKED_LIMIT_BYTES = 256 * 2**20
 _MACHINES = {62: "amd64", 183: "arm64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
 _FOLDERS = frozenset({"bin", "usr/bin", "usr/sbin", "usr/local/bin", "opt/venv/bin"})
 _HEADER_BYTES = 20
-_UNREADABLE = (tarfile.TarError, zstandard.ZstdError, zlib.error, OSError, EOFError, ValueError)
+_UNREADABLE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +209,28 @@ def _unpacked(packed: BinaryIO) -> Any:
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=packed)
     if start == b"\x28\xb5\x2f\xfd":
-        return zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed)
+        return io.BufferedReader(_Zstd(packed))
     return packed
+
+
+class _Zstd(io.RawIOBase):
+    """The content of a stream in zstd. Raises `OSError` where it is damaged."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        # Imported here: the extra `layers`.
+        import zstandard  # noqa: PLC0415
+
+        self._damaged = zstandard.ZstdError
+        self._stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return self._stream.readinto(buffer)
+        except self._damaged as error:
+            raise OSError(str(error)) from error
 
 
 class _Limited:

@@ -1,0 +1,1 @@
+"""Commands of the port group: each reads a project, works on it and returns values."""
