@@ -691,8 +691,10 @@ def test_without_a_source_of_warpfront_nothing_is_written(tmp_path: Path) -> Non
         (
             INSTALL,
             ["--require-hashes --requirement ci/requirements.txt"],
-            "warpfront[layers,port] @"
-            " https://example.test/warpfront-0.1.0-py3-none-any.whl#sha256=abab",
+            (
+                "warpfront[layers,port] @"
+                " https://example.test/warpfront-0.1.0-py3-none-any.whl#sha256=abab"
+            ),
         ),
         (
             f"\ninstall: {{git: https://example.test/w, commit: {'c' * 40}}}\n",
