@@ -29,8 +29,9 @@ from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH, CREATED
 from warpfront.matrix.plan import with_parents
 from warpfront.model import BuiltImage, Outcome, Verification
-from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.within.locks import read_locks, usable_locks
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.store import Store
 from warpfront.verify.seal import sealed
@@ -193,17 +194,15 @@ def verified_here(root: Path, engine: Engine, cell_id: str) -> None:
     cells = tuple(cell for cell in workspace.matrix.cells if cell.id == cell_id)
     chain = with_parents(cells, workspace.matrix.cells)
     verified = verify_cells(
-        cells,
-        usable_locks(read_locks(chain, workspace.requirements, workspace.folders)),
-        {cell.id: cell for cell in chain},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(),
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        CellInputs(
+            cells=tuple(cells),
+            locks=usable_locks(read_locks(chain, workspace.requirements, workspace.folders)),
+            matrix=workspace.matrix,
+            material=workspace.material,
+        ),
+        CheckPlan(target="", sessions=("load",), effort=CheckOptions()),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
     for found in verified:
         assert isinstance(found, Verification)

@@ -37,6 +37,8 @@ from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Verification
+from warpfront.pipeline.verifying import CheckPlan
+from warpfront.pipeline.within.tools import Tools
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
@@ -153,13 +155,9 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
         (found,), (row,) = verify_claimed(
             named,
             said,
-            folders,
-            engine=engine,
-            site=Site,
-            target="",
-            sessions=("load",),
-            effort=CheckOptions(),
-            watch=Quiet(),
+            CheckPlan(target="", sessions=("load",), effort=CheckOptions()),
+            Tools(engine=engine, folders=folders, site=Site),
+            Quiet(),
         )
         assert isinstance(found, Verification)
         assert row.lock == "not here"

@@ -33,6 +33,7 @@ from warpfront.pipeline.verifying import prepare_folder, request_inside, verifia
 from warpfront.pipeline.within.containers import ending_of, result_in, run_told
 from warpfront.pipeline.within.locks import read_locks, usable_locks
 from warpfront.pipeline.within.preparing import unrunnable
+from warpfront.pipeline.within.tools import Tools, targets_of
 from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
@@ -83,18 +84,16 @@ class Timeable:
         by_id = {cell.id: cell for cell in chain}
         engine.reap()
         blocked = unrunnable(cells, engine, step="verify")
-        site, tool = site_when_needed(), tool_here(folders.root)
+        tools = Tools(engine=engine, folders=folders, site=site_when_needed())
+        tool = tool_here(folders.root)
         for cell in cells:
-            found = blocked.get(cell.id) or verifiable(
-                cell, locks, folders, engine=engine, site=site, watch=watch
-            )
+            found = blocked.get(cell.id) or verifiable(cell, locks.get(cell.id), tools, watch)
             if isinstance(found, Blocked | Failed):
                 yield found
                 continue
             built, lock, toolbox = found
             policy = claimed_policy(cell, by_id, locks, self.compat)
-            target = selection.target
-            for one in [target] if target in cell.targets else cell.targets:
+            for one in targets_of(cell, selection.target):
                 yield ImageTiming(
                     cell=cell,
                     claims=image_claims(cell, lock, policy, target=one),

@@ -5,15 +5,24 @@ itself. What comes of it is kept below build/strangers/, where no cell's own res
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Mapping
+from pathlib import Path
 
 from warpfront.commands.adopting import part_here, pull, take_in
 from warpfront.errors import RegistryError
-from warpfront.images.engine import Engine, connect
+from warpfront.images.engine import connect
 from warpfront.model import Blocked, Failed, Selection, Verification
-from warpfront.pipeline.verifying import RunOptions, Verified, Verifying, toolbox_for
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.verifying import (
+    CheckPlan,
+    RunOptions,
+    VerifiableImage,
+    Verified,
+    toolbox_for,
+    verify_images,
+)
+from warpfront.pipeline.within.tools import Tools
+from warpfront.pipeline.workspace import Workspace, site_when_needed
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.references import Reference
@@ -53,18 +62,16 @@ def verify_external_image(
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
     if making is None:
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
-    return verify_claimed(
-        named,
-        making,
-        dataclasses.replace(folders, store=own),
-        engine=engine,
-        site=site_when_needed(),
+    tools = Tools(
+        engine=engine, folders=dataclasses.replace(folders, store=own), site=site_when_needed()
+    )
+    plan = CheckPlan(
         target=selection.target,
         sessions=(*SESSIONS, *(("selftest",) if selftest else ())),
         effort=effort or CheckOptions(),
-        watch=watch,
-        options=options,
+        options=options or RunOptions(),
     )
+    return verify_claimed(named, making, plan, tools, watch)
 
 
 def attached_making(registry: Registry, named: Reference) -> Making | None:
@@ -83,43 +90,29 @@ def attached_making(registry: Registry, named: Reference) -> Making | None:
 
 
 def verify_claimed(
-    named: Reference,
-    making: Making | None,
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
-    target: str,
-    sessions: tuple[str, ...],
-    effort: CheckOptions,
-    watch: Watch,
-    options: RunOptions | None = None,
+    named: Reference, making: Making | None, plan: CheckPlan, tools: Tools, watch: Watch
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
+    """Return the results of an image by digest, and the same as rows of a report."""
+    engine, store = tools.engine, tools.folders.store
     engine.reap()
-    began, image = time.monotonic(), pull(named, engine, watch)
-    asked = dict(making.asked) if making else {}
-    cell = claimed_cell(image.labels, asked, machine=engine.machine)
-    built = take_in(cell, image, folders.store, engine, seconds=time.monotonic() - began)
-    uris = tuple(one.uri for one in making.dependencies) if making else ()
-    toolbox = toolbox_for(cell, folders, site, watch)
-    results: list[Verified] = []
-    for one in [target] if target in cell.targets else cell.targets:
-        if isinstance(toolbox, Blocked | Failed):
-            results.append(toolbox)
-            continue
-        verifying = Verifying(
+    started, image = time.monotonic(), pull(named, engine, watch)
+    fields = dict(making.asked) if making else {}
+    cell = claimed_cell(image.labels, fields, machine=engine.machine)
+    built = take_in(cell, image, store, engine, seconds=time.monotonic() - started)
+    uris = tuple(dependency.uri for dependency in making.dependencies) if making else ()
+    toolbox = toolbox_for(cell, tools, watch)
+    results: tuple[Verified, ...] = (toolbox,) if isinstance(toolbox, Blocked | Failed) else ()
+    if isinstance(toolbox, Path):
+        claims_for = functools.partial(claims_of, cell, claimed_versions(uris))
+        external = VerifiableImage(
             cell=cell,
-            claims=claims_of(cell, claimed_versions(uris), target=one),
             built=built,
-            folders=folders,
             toolbox=toolbox,
-            sessions=sessions,
-            effort=effort,
-            options=options or RunOptions(),
+            claims_of=lambda target: claims_for(target=target),
         )
-        results.append(verifying.run(engine, engine.host_devices(), watch))
-    verifications: Mapping[str, Verification] = {
-        one.target: one for one in results if isinstance(one, Verification)
+        results = verify_images((external,), plan, tools, watch)
+    verifications = {
+        result.target: result for result in results if isinstance(result, Verification)
     }
     facts = CellFacts(cell=cell, lock="not here", build=built, verifications=verifications)
-    return tuple(results), report_rows((facts,), target=target)
+    return results, report_rows((facts,), target=plan.target)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from warpfront.images.engine import connect
 from warpfront.matrix.plan import selected_with_parents
 from warpfront.model import Selection
-from warpfront.pipeline.locking import lock_cells, split_locks
+from warpfront.pipeline.locking import LockTools, lock_cells, split_locks
 from warpfront.pipeline.within.baking import Built, build_cells
 from warpfront.pipeline.within.builders import builders
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, site_when_needed
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
@@ -29,16 +30,10 @@ def build(
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     site, chain = site_when_needed(), selected_with_parents(matrix.cells, selection)
+    build_in = builders(matrix, material, folders, site=site, watch=watch)
+    lock_tools = LockTools(folders=folders, builder_of=build_in, site=site)
     with folders.store.exclusive(watch.say):
-        results = lock_cells(
-            chain,
-            requirements,
-            folders,
-            builder_of=builders(matrix, material, folders, site=site, watch=watch),
-            site=site,
-            watch=watch,
-            locked=locked,
-        )
+        results = lock_cells(chain, requirements, lock_tools, watch, locked=locked)
         locks, bad = split_locks(results)
         for cell_id, result in bad.items():
             folders.store.save(cell_id, "build", result)
@@ -46,15 +41,7 @@ def build(
         if not cells:
             return bad
         engine = connect(environment())
-        built = build_cells(
-            cells,
-            locks,
-            matrix,
-            material,
-            folders,
-            engine=engine,
-            site=site,
-            watch=watch,
-            layers=layers,
-        )
+        inputs = CellInputs(cells=tuple(cells), locks=locks, matrix=matrix, material=material)
+        tools = Tools(engine=engine, folders=folders, site=site)
+        built = build_cells(inputs, tools, watch, layers=layers)
     return {**bad, **built}

@@ -51,32 +51,33 @@ def lock(
     """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
-    site = site_when_needed()
-    return lock_cells(
-        selected_with_parents(matrix.cells, selection),
-        requirements,
-        folders,
-        builder_of=builders(matrix, material, folders, site=site, watch=watch),
-        site=site,
-        watch=watch,
-        locked=locked,
-        refresh=refresh,
-    )
+    cells, site = selected_with_parents(matrix.cells, selection), site_when_needed()
+    build_in = builders(matrix, material, folders, site=site, watch=watch)
+    tools = LockTools(folders=folders, builder_of=build_in, site=site)
+    return lock_cells(cells, requirements, tools, watch, locked=locked, refresh=refresh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockTools:
+    """What locks are made with: folders, package indexes, and where wheels are built."""
+
+    folders: Folders
+    builder_of: BuilderOf
+    site: AskSite
 
 
 def lock_cells(
     cells: Iterable[Cell],
     requirements: Mapping[str, RequirementList],
-    folders: Folders,
-    *,
-    builder_of: BuilderOf,
-    site: AskSite,
+    tools: LockTools,
     watch: Watch,
+    *,
     locked: bool = False,
     refresh: bool = False,
 ) -> Mapping[str, Locked]:
-    """A lock, or why there is none, for each of `cells` (parents first)."""
-    locking = _Locking(folders=folders, builder_of=builder_of, site=site, watch=watch)
+    """Return a lock, or an error, for each of `cells` (parents first)."""
+    folders = tools.folders
+    locking = _Locking(tools=tools, watch=watch)
     for cell in cells:
         parent = locking.results[cell.parent] if cell.parent else None
         if isinstance(parent, Blocked | Failed):
@@ -150,9 +151,7 @@ class _Locking:
     of the inputs.
     """
 
-    folders: Folders
-    builder_of: BuilderOf
-    site: AskSite
+    tools: LockTools
     watch: Watch
     results: dict[str, Locked] = field(default_factory=dict)
     known: dict[str, WheelLock] = field(default_factory=dict)
@@ -160,15 +159,15 @@ class _Locking:
     def made(self, cell: Cell, inputs: LockInputs) -> Locked:
         result = attempt(cell.id, "lock", self._resolved, cell, inputs)
         if isinstance(result, WheelLock):
-            write_text(self.folders.lock_path(cell.id), dump_lock(result))
-        self.folders.store.save(cell.id, "lock", result)
+            write_text(self.tools.folders.lock_path(cell.id), dump_lock(result))
+        self.tools.folders.store.save(cell.id, "lock", result)
         return result
 
     def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
         """The lock, after what no index has was built again where this machine lacks it."""
         built = {one.package: one for one in lock.builds}
         local = [one for one in lock.wheels if one.sdist and (one.source or one.name in built)]
-        missing = self.folders.wheelhouse.missing(local)
+        missing = self.tools.folders.wheelhouse.missing(local)
         if not missing:
             return lock
         builder = self._builder(cell, inputs)
@@ -190,10 +189,10 @@ class _Locking:
             self.watch.step(cell.id, "resolving")
             self.known[inputs.digest] = resolve_by_uv(
                 inputs,
-                self.site(),
+                self.tools.site(),
                 run=run,
                 on_line=self.watch.say,
-                wheelhouse=self.folders.wheelhouse,
+                wheelhouse=self.tools.folders.wheelhouse,
                 **self._crafts(cell, inputs),
             )
             self.watch.step(cell.id, "")
@@ -213,11 +212,11 @@ class _Locking:
         locks, _ = split_locks(self.results)
         return WheelBuilder(
             inputs=inputs,
-            root=self.folders.root,
-            cache=self.folders.cache,
-            wheelhouse=self.folders.wheelhouse,
-            site=self.site(),
-            builder=self.builder_of(cell, locks),
+            root=self.tools.folders.root,
+            cache=self.tools.folders.cache,
+            wheelhouse=self.tools.folders.wheelhouse,
+            site=self.tools.site(),
+            builder=self.tools.builder_of(cell, locks),
             on_line=self.watch.say,
             python=ENVIRONMENT_PYTHON if cell.parent else cell.base.interpreter,
         )

@@ -5,9 +5,10 @@ what they wrote.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -19,7 +20,6 @@ from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.protection import claimed_policy
-from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
@@ -55,7 +55,8 @@ from warpfront.pipeline.within.resuming import (
     finish,
     taken_over,
 )
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.within.tools import CellInputs, Tools, targets_of
+from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.extras import how_to_install, registered
 from warpfront.system.foreign import remove_tree
@@ -139,102 +140,125 @@ def verify(
     `library`, its architectures and nothing else, which is no verification of the image.
     """
     matrix, requirements = workspace.matrix, workspace.requirements
-    folders, table = workspace.folders, workspace.material.compat
+    folders, material = workspace.folders, workspace.material
     cells = select(matrix.cells, selection)
     chain = with_parents(cells, matrix.cells)
-    return verify_cells(
-        cells,
-        usable_locks(read_locks(chain, requirements, folders)),
-        {cell.id: cell for cell in chain},
-        table,
-        folders,
-        target=selection.target,
-        sessions=("models",) if library else (*SESSIONS, *(("selftest",) if selftest else ())),
-        effort=library or effort or CheckOptions(),
-        engine=connect(environment()),
-        site=site_when_needed(),
-        watch=watch,
-        options=options,
+    inputs = CellInputs(
+        cells=tuple(cells),
+        locks=usable_locks(read_locks(chain, requirements, folders)),
+        matrix=matrix,
+        material=material,
     )
+    sessions = (*SESSIONS, *(("selftest",) if selftest else ()))
+    plan = CheckPlan(
+        target=selection.target,
+        sessions=("models",) if library else sessions,
+        effort=library or effort or CheckOptions(),
+        options=options or RunOptions(),
+    )
+    tools = Tools(engine=connect(environment()), folders=folders, site=site_when_needed())
+    return verify_cells(inputs, plan, tools, watch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlan:
+    """What to check in each image, on `target` where a cell serves it, else on every target."""
+
+    target: str
+    sessions: tuple[str, ...]
+    effort: CheckOptions | Library
+    options: RunOptions = RunOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiableImage:
+    """A built image and the folder of what runs its checks; `claims_of` makes claims by target."""
+
+    cell: Cell
+    built: BuiltImage
+    toolbox: Path
+    claims_of: Callable[[str], Claims]
 
 
 def verify_cells(
-    cells: Iterable[Cell],
-    locks: Mapping[str, WheelLock],
-    by_id: Mapping[str, Cell],
-    table: Compat,
-    folders: Folders,
-    *,
-    target: str,
-    sessions: tuple[str, ...],
-    effort: CheckOptions | Library,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
-    options: RunOptions | None = None,
+    inputs: CellInputs, plan: CheckPlan, tools: Tools, watch: Watch
 ) -> tuple[Verified, ...]:
-    """Check each cell's image on each of its targets, or on `target` only where a cell serves
-    it. `by_id` are the cells with their parents.
-    """
-    engine.reap()
-    host = engine.host_devices()
+    """Return a result for each cell and target."""
+    tools.engine.reap()
+    blocked = unrunnable(inputs.cells, tools.engine, step="verify")
+    images = (
+        blocked.get(cell.id) or _project_image(cell, inputs, tools, watch) for cell in inputs.cells
+    )
+    return verify_images(images, plan, tools, watch)
+
+
+def verify_images(
+    images: Iterable[VerifiableImage | Blocked | Failed],
+    plan: CheckPlan,
+    tools: Tools,
+    watch: Watch,
+) -> tuple[Verified, ...]:
+    """Return a result for each image and target, and errors as they are."""
+    host = tools.engine.host_devices()
     results: list[Verified] = []
-    cells = tuple(cells)
-    blocked = unrunnable(cells, engine, step="verify")
-    for cell in cells:
-        found = blocked.get(cell.id) or verifiable(
-            cell, locks, folders, engine=engine, site=site, watch=watch
-        )
-        if isinstance(found, Blocked | Failed):
-            results.append(found)
+    for image in images:
+        if isinstance(image, Blocked | Failed):
+            results.append(image)
             continue
-        built, lock, toolbox = found
-        policy = claimed_policy(cell, by_id, locks, table)
-        for one in [target] if target in cell.targets else cell.targets:
+        cell = image.cell
+        stack = ("stack",) if "load" in plan.sessions and tried(cell) else ()
+        for target in targets_of(cell, plan.target):
             verifying = Verifying(
                 cell=cell,
-                claims=image_claims(cell, lock, policy, target=one),
-                built=built,
-                folders=folders,
-                toolbox=toolbox,
-                sessions=(*sessions, *(("stack",) if "load" in sessions and tried(cell) else ())),
-                effort=effort,
-                options=options or RunOptions(),
+                claims=image.claims_of(target),
+                built=image.built,
+                folders=tools.folders,
+                toolbox=image.toolbox,
+                sessions=(*plan.sessions, *stack),
+                effort=plan.effort,
+                options=plan.options,
             )
-            results.append(verifying.run(engine, host, watch))
+            results.append(verifying.run(tools.engine, host, watch))
     return tuple(results)
 
 
+def _project_image(
+    cell: Cell, inputs: CellInputs, tools: Tools, watch: Watch
+) -> VerifiableImage | Blocked | Failed:
+    verifiable_image = verifiable(cell, inputs.locks.get(cell.id), tools, watch)
+    if isinstance(verifiable_image, Blocked | Failed):
+        return verifiable_image
+    built, lock, toolbox = verifiable_image
+    policy = claimed_policy(cell, inputs.by_id, inputs.locks, inputs.material.compat)
+    return VerifiableImage(
+        cell=cell,
+        built=built,
+        toolbox=toolbox,
+        claims_of=lambda target: image_claims(cell, lock, policy, target=target),
+    )
+
+
 def verifiable(
-    cell: Cell,
-    locks: Mapping[str, WheelLock],
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
+    cell: Cell, lock: WheelLock | None, tools: Tools, watch: Watch
 ) -> tuple[BuiltImage, WheelLock, Path] | Blocked | Failed:
-    """The image, its lock, and nox with what it needs in a folder that is mounted read-only; or why
-    there is nothing to verify.
-    """
-    built, lock = built_image(folders.store, cell, engine), locks.get(cell.id)
+    """Return the image, its lock and the folder of nox, which is mounted read-only; or an error."""
+    built = built_image(tools.folders.store, cell, tools.engine)
     if isinstance(built, Blocked | Failed):
         return built
     if lock is None:
         hint = f"invoke build --only {cell.id}"
         return not_verified(cell, "its lock no longer fits the matrix", hint)
-    toolbox = toolbox_for(cell, folders, site, watch)
+    toolbox = toolbox_for(cell, tools, watch)
     return toolbox if isinstance(toolbox, Blocked | Failed) else (built, lock, toolbox)
 
 
-def toolbox_for(
-    cell: Cell, folders: Folders, site: AskSite, watch: Watch
-) -> Path | Blocked | Failed:
-    """nox with what it needs, in a folder; or why the cell cannot be verified without."""
-    house, advance = folders.wheelhouse, watch.advance
-    return attempt(
-        cell.id, "verify", install_toolbox, folders.cache, house, site=site, on_progress=advance
+def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Failed:
+    """Return a folder of nox and its dependencies, or why it cannot be made."""
+    cache, wheelhouse = tools.folders.cache, tools.folders.wheelhouse
+    install = functools.partial(
+        install_toolbox, cache, wheelhouse, site=tools.site, on_progress=watch.advance
     )
+    return attempt(cell.id, "verify", install)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

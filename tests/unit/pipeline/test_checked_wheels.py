@@ -16,6 +16,7 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.model import Cell, Failed, LockedWheel, Pin, Relaxed, Source, WheelLock
 from warpfront.pipeline.within.baking import build_cells
 from warpfront.pipeline.within.checked_wheels import check_wheels
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.choice import wheel_of
 from warpfront.wheels.requirements import RequirementList
@@ -196,14 +197,14 @@ def test_a_build_refuses_them_before_it_bakes(
     engine = FakeEngine()
     engine.build(cell.base.pinned, {})
     result = build_cells(
-        [cell],
-        {cell.id: dataclasses.replace(a_lock(cell, wheel), python=cell.python)},
-        workspace.matrix,
-        workspace.material,
-        workspace.folders,
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        CellInputs(
+            cells=(cell,),
+            locks={cell.id: dataclasses.replace(a_lock(cell, wheel), python=cell.python)},
+            matrix=workspace.matrix,
+            material=workspace.material,
+        ),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )[cell.id]
     assert isinstance(result, Failed)
     assert result.exit_code == WheelError.exit_code

@@ -24,8 +24,9 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, Cell, Failed, Outcome, Selection, Verification
-from warpfront.pipeline.verifying import Verified, verify_cells
+from warpfront.pipeline.verifying import CheckPlan, Verified, verify_cells
 from warpfront.pipeline.within.containers import OUTPUT_LIMIT_CHARACTERS, Output
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.report.junit import junit_xml
 from warpfront.report.profiles import profiles_text
@@ -105,17 +106,15 @@ def verified(
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
     return verify_cells(
-        cells,
-        {cell.id: a_lock(cell) for cell in cells},
-        {cell.id: cell for cell in cells},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(),
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        CellInputs(
+            cells=tuple(cells),
+            locks={cell.id: a_lock(cell) for cell in cells},
+            matrix=workspace.matrix,
+            material=workspace.material,
+        ),
+        CheckPlan(target="", sessions=("load",), effort=CheckOptions()),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
 
 

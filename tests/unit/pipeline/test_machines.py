@@ -24,9 +24,10 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.plan import PlannedCell
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, Selection, WheelLock
-from warpfront.pipeline.verifying import verify_cells
+from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.within.baking import Built
 from warpfront.pipeline.within.builders import builders
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
@@ -247,17 +248,10 @@ def test_doctor_names_the_machine_whose_cells_are_blocked(
 def test_checks_of_another_machine_are_blocked_and_not_failed(workspace: Workspace) -> None:
     cell = cell_for("aarch64", workspace)
     found = verify_cells(
-        [cell],
-        {},
-        {cell.id: cell},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(),
-        engine=FakeEngine(machine="x86_64"),
-        site=Site,
-        watch=Quiet(),
+        CellInputs(cells=(cell,), locks={}, matrix=workspace.matrix, material=workspace.material),
+        CheckPlan(target="", sessions=("load",), effort=CheckOptions()),
+        Tools(engine=FakeEngine(machine="x86_64"), folders=workspace.folders, site=Site),
+        Quiet(),
     )
     assert isinstance(found[0], Blocked)
     assert found[0].step == "verify"
@@ -275,17 +269,12 @@ def test_the_machine_is_claimed_of_an_image(
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
     verify_cells(
-        [cell],
-        locks,
-        {cell.id: cell},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(),
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
+        CellInputs(
+            cells=(cell,), locks=locks, matrix=workspace.matrix, material=workspace.material
+        ),
+        CheckPlan(target="", sessions=("load",), effort=CheckOptions()),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
     (request,) = engine.requests
     sources = {bind.target: bind.source for bind in request.binds}

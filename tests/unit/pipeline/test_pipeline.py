@@ -37,10 +37,11 @@ from warpfront.model import (
     WheelLock,
 )
 from warpfront.pipeline import planning, verifying
-from warpfront.pipeline.locking import lock_cells
-from warpfront.pipeline.verifying import RunOptions, verify_cells
+from warpfront.pipeline.locking import LockTools, lock_cells
+from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
 from warpfront.pipeline.within.containers import ending_of
 from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Run
 from warpfront.verify.seal import sealed
@@ -130,15 +131,9 @@ def lock(
 
     monkeypatch.setattr("warpfront.pipeline.locking.resolve_by_uv", resolve)
     cells = workspace.matrix.cells
-    given: dict[str, Any] = {"watch": Quiet(), **options}
-    results = lock_cells(
-        cells,
-        workspace.requirements,
-        workspace.folders,
-        builder_of=nobody_builds,
-        site=Site,
-        **given,
-    )
+    tools = LockTools(folders=workspace.folders, builder_of=nobody_builds, site=Site)
+    watch = options.pop("watch", Quiet())
+    results = lock_cells(cells, workspace.requirements, tools, watch, **options)
     return dict(results), asked
 
 
@@ -413,18 +408,20 @@ def verified(
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
     found = verify_cells(
-        [cell],
-        {key: value for key, value in locks.items() if isinstance(value, WheelLock)},
-        {cell.id: cell},
-        workspace.material.compat,
-        workspace.folders,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(quick=quick),
-        engine=engine,
-        site=Site,
-        watch=Quiet(),
-        options=RunOptions(again=again),
+        CellInputs(
+            cells=(cell,),
+            locks={key: value for key, value in locks.items() if isinstance(value, WheelLock)},
+            matrix=workspace.matrix,
+            material=workspace.material,
+        ),
+        CheckPlan(
+            target="",
+            sessions=("load",),
+            effort=CheckOptions(quick=quick),
+            options=RunOptions(again=again),
+        ),
+        Tools(engine=engine, folders=workspace.folders, site=Site),
+        Quiet(),
     )
     return found[0]
 

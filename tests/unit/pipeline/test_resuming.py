@@ -18,8 +18,9 @@ from warpfront.images.engine import RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Cell, Outcome, Verification
-from warpfront.pipeline.verifying import RunOptions, verify_cells
+from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
 from warpfront.pipeline.within import resuming
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line
 from warpfront.verify.verdict import outcome_of
@@ -92,18 +93,15 @@ class World:
 
     def verify(self) -> Verification:
         (found,) = verify_cells(
-            [self.cell],
-            {self.cell.id: a_lock(self.cell)},
-            {self.cell.id: self.cell},
-            self.workspace.material.compat,
-            self.workspace.folders,
-            target="",
-            sessions=SESSIONS,
-            effort=self.effort,
-            engine=self.engine,
-            site=Site,
-            watch=self.watch,
-            options=self.options,
+            CellInputs(
+                cells=(self.cell,),
+                locks={self.cell.id: a_lock(self.cell)},
+                matrix=self.workspace.matrix,
+                material=self.workspace.material,
+            ),
+            CheckPlan(target="", sessions=SESSIONS, effort=self.effort, options=self.options),
+            Tools(engine=self.engine, folders=self.workspace.folders, site=Site),
+            self.watch,
         )
         assert isinstance(found, Verification)
         return found

@@ -14,6 +14,7 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
 from warpfront.pipeline.within.baking import build_cells
 from warpfront.pipeline.within.preparing import Prepared, prepare_cells
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 
@@ -63,14 +64,14 @@ def nobody_asks() -> Site:
 
 def reused(workspace: Workspace, cell: Cell, engine: FakeEngine) -> BuiltImage:
     results = build_cells(
-        [cell],
-        {cell.id: a_lock(cell)},
-        workspace.matrix,
-        workspace.material,
-        workspace.folders,
-        engine=engine,
-        site=nobody_asks,
-        watch=Quiet(),
+        CellInputs(
+            cells=(cell,),
+            locks={cell.id: a_lock(cell)},
+            matrix=workspace.matrix,
+            material=workspace.material,
+        ),
+        Tools(engine=engine, folders=workspace.folders, site=nobody_asks),
+        Quiet(),
     )
     result = results[cell.id]
     assert isinstance(result, BuiltImage)

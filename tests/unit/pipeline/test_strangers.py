@@ -17,7 +17,8 @@ from warpfront.commands.external_images import attached_making, verify_claimed
 from warpfront.errors import InputError
 from warpfront.images.labels import LOCK
 from warpfront.model import BuiltImage, Verification
-from warpfront.pipeline.verifying import RunOptions
+from warpfront.pipeline.verifying import CheckPlan, RunOptions
+from warpfront.pipeline.within.tools import Tools
 from warpfront.pipeline.workspace import Folders
 from warpfront.release.registry import attaching
 from warpfront.release.registry.contract import Artifact
@@ -108,14 +109,11 @@ def test_what_comes_of_it_is_kept_apart_from_the_cells_of_this_project(
     (found,), (row,) = verify_claimed(
         named,
         None,
-        folders,
-        engine=engine,
-        site=Site,
-        target="",
-        sessions=("load",),
-        effort=CheckOptions(),
-        watch=Quiet(),
-        options=RunOptions(again=2),
+        CheckPlan(
+            target="", sessions=("load",), effort=CheckOptions(), options=RunOptions(again=2)
+        ),
+        Tools(engine=engine, folders=folders, site=Site),
+        Quiet(),
     )
     assert isinstance(found, Verification)  # in this engine nothing runs, which is no pass
     assert (row.cell_id, row.lock, row.verify) == (CPU.id, "not here", "error")

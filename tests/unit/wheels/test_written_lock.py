@@ -19,7 +19,7 @@ from warpfront.matrix.plan import NEVER_BUILT
 from warpfront.matrix.scaffold import make_project
 from warpfront.model import Failed, Relaxed, WheelBuild, WheelLock
 from warpfront.pipeline import open_workspace
-from warpfront.pipeline.locking import lock_cells
+from warpfront.pipeline.locking import LockTools, lock_cells
 from warpfront.pipeline.within import locks as states
 from warpfront.wheels import lock as locks
 from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, read_written_lock
@@ -173,7 +173,12 @@ def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
     state = states.read_locks([cell], {}, workspace.folders)[cell.id]
     assert (state.lock, state.reason.startswith("unreadable: ")) == (None, True)
     monkeypatch.setattr(states, "read_written_lock", locks.dump_lock)
-    every = lock_cells([cell], {}, workspace.folders, builder_of=None, site=None, watch=None)  # type: ignore[arg-type]
+    every = lock_cells(
+        [cell],
+        {},
+        LockTools(folders=workspace.folders, builder_of=None, site=None),  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+    )
     (found,) = every.values()
     assert isinstance(found, Failed)
     assert found.exit_code == LockError.exit_code

@@ -27,7 +27,6 @@ from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, 
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.matrix.nodes import CACHE_VARIABLE
 from warpfront.matrix.plan import leaves, with_parents
-from warpfront.matrix.reading import Matrix
 from warpfront.model import (
     BaseSource,
     Blocked,
@@ -35,7 +34,6 @@ from warpfront.model import (
     Cell,
     Failed,
     ResolvedBase,
-    WheelLock,
 )
 from warpfront.pipeline.within.attempt import attempt
 from warpfront.pipeline.within.budgets import within_budget
@@ -47,14 +45,13 @@ from warpfront.pipeline.within.preparing import (
     unrunnable,
 )
 from warpfront.pipeline.within.sealed import is_sealed, write_manifest
-from warpfront.pipeline.workspace import AskSite, Folders, Material
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, read_provenance
 from warpfront.system.store import Store, place_program, remove_other, write_json
-from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.sources import Site
 from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
@@ -78,27 +75,21 @@ def _output(engine: Engine) -> str:
 
 
 def build_cells(
-    cells: Iterable[Cell],
-    locks: Mapping[str, WheelLock],
-    matrix: Matrix,
-    material: Material,
-    folders: Folders,
-    *,
-    engine: Engine,
-    site: AskSite,
-    watch: Watch,
-    layers: bool = False,
+    inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool = False
 ) -> Mapping[str, Built]:
-    """Build or reuse every cell (parents first, each with a lock); cell id -> what became of it.
-    `layers`: put together of layers that each wheel has once, where the engine takes them.
+    """Return an image, built or reused, or an error for each cell id; every cell has a lock.
+
+    `layers`: compose images from one layer per wheel, if the engine keeps layers.
     """
-    cells, results = tuple(cells), dict[str, Built](unrunnable(cells, engine))
+    cells, locks, material = inputs.cells, inputs.locks, inputs.material
+    engine, folders = tools.engine, tools.folders
+    results = dict[str, Built](unrunnable(cells, engine))
     bases = _resolve_bases(
         [cell for cell in cells if cell.id not in results], engine, folders.cache, watch
     )
     usable = _with_usable_base(cells, bases, results)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    images = images_by_content(matrix.repositories, engine, created=fixed_moment())
+    images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
     to_build = []
     for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
         if not isinstance(item, Prepared):
@@ -108,9 +99,7 @@ def build_cells(
         else:
             to_build.append(item)
     if to_build:
-        asked = material.requirements
-        building = _Building(matrix, folders, engine, site(), watch, asked=asked, layers=layers)
-        results |= building.build(to_build)
+        results |= _Building(inputs, tools, watch, layers=layers).build(to_build)
     by_id = {cell.id: cell for cell in cells}
     for cell_id, result in results.items():
         if isinstance(result, BuiltImage):
@@ -191,27 +180,18 @@ def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | 
 class _Building:
     """One bake: what it needs on disk, how it runs, and what it left."""
 
-    def __init__(
-        self,
-        matrix: Matrix,
-        folders: Folders,
-        engine: Engine,
-        site: Site,
-        watch: Watch,
-        *,
-        asked: Mapping[str, RequirementList],
-        layers: bool,
-    ) -> None:
+    def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
+        matrix, folders = inputs.matrix, tools.folders
         self._layers = layers
         self._cells = matrix.cells
-        self._requirements = asked
+        self._requirements = inputs.material.requirements
         self._project = matrix.project
         self._references = {cell.id: cell.local_reference for cell in matrix.cells}
         self._store = folders.store
         self._cache = folders.cache
         self._wheelhouse = folders.wheelhouse
-        self._engine = engine
-        self._site = site
+        self._engine = tools.engine
+        self._site = tools.site()
         self._watch = watch
         self._provenance = read_provenance(folders.root, run)
         self._started = monotonic()

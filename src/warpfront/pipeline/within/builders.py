@@ -21,6 +21,7 @@ from warpfront.matrix.plan import with_parents
 from warpfront.matrix.reading import Matrix
 from warpfront.model import BaseSource, Blocked, BuiltImage, Cell, ImageFile, WheelLock, digest_of
 from warpfront.pipeline.within.baking import Built, build_cells, build_secrets
+from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import IMAGES_FOLDER, AskSite, Folders, Material
 from warpfront.release.registry.ping import registry_reachable
 from warpfront.system.foreign import remove_tree
@@ -56,9 +57,8 @@ def builders(
                 return engine, _with_packages(name, added, folders, engine=engine, site=site())
             parents = [one for one in matrix.cells if one.id == cell.parent]
             chain = with_parents(parents, matrix.cells)
-            built = build_cells(
-                chain, locks, matrix, material, folders, engine=engine, site=site, watch=watch
-            )
+            inputs = CellInputs(cells=chain, locks=locks, matrix=matrix, material=material)
+            built = build_cells(inputs, Tools(engine=engine, folders=folders, site=site), watch)
             parent = _parent_image(cell, built[parents[0].id])
             if not apt:
                 return engine, parent.image_id

@@ -1,0 +1,44 @@
+"""What a step gets: cells with their locks, and the tools to work on them. Path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.images.engine import Engine
+from warpfront.matrix.reading import Matrix
+from warpfront.model import Cell, WheelLock
+from warpfront.pipeline.workspace import AskSite, Folders, Material
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellInputs:
+    """Selected cells, parents first, with the locks that exist, by cell id.
+
+    `matrix` has every cell of the project, `material` what its images are made from.
+    """
+
+    cells: tuple[Cell, ...]
+    locks: Mapping[str, WheelLock]
+    matrix: Matrix
+    material: Material
+
+    @property
+    def by_id(self) -> Mapping[str, Cell]:
+        """Every cell by its id, parents included."""
+        return {cell.id: cell for cell in (*self.matrix.cells, *self.cells)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The engine, the folders of a project, and its package indexes, read at the first use."""
+
+    engine: Engine
+    folders: Folders
+    site: AskSite
+
+
+def targets_of(cell: Cell, target: str) -> Iterator[str]:
+    """Yield `target` if the cell serves it, else every target of the cell."""
+    targets: Iterable[str] = [target] if target in cell.targets else cell.targets
+    yield from targets
