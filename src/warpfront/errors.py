@@ -1,7 +1,7 @@
 """The errors that stop a run: one class per cause, one exit code per class.
 
-A message says what is wrong and where; `hint` says what to do next. Problems of one cell are not
-errors but values (`model.Failed`, `model.Blocked`), so that the other cells go on.
+A message names the problem and its place; `hint` is the next step. Problems of one cell are not
+errors but values (`Failed`, `Blocked`), so that the other cells go on.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import ClassVar
 from urllib.parse import quote
 
 _USER = re.compile(r"://[^/\s@]+@")
-# A password with a slash that nobody encoded: no program can use the address, all can print it.
+# A password with an unencoded slash: no program can use the address, all can print it.
 _ODD_USER = re.compile(r"://[^\s/@:]+:(?!\d{1,5}(?:[/\s]|$))[^\s'\"]*@")
 _SHORTEST_SECRET = 4
 _SECRETS: set[str] = set()
 
 
 def keep_secret(*secrets: str) -> None:
-    """Have these texts masked in everything that is said from now on, as they are and as URLs
-    spell them. Who reads a secret says so here, once.
+    """Mask these texts, also as URLs encode them, in all later output. Every reader of a secret
+    calls it once.
     """
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
@@ -36,7 +36,7 @@ def without_secrets(text: str) -> str:
 
 
 class FailureKind(StrEnum):
-    """What went wrong, for who decides what to do next: only `INFRASTRUCTURE` may go away by
+    """The kind of a failure, which decides the next step: only `INFRASTRUCTURE` may go away by
     itself, and only it is tried again.
     """
 
@@ -62,8 +62,8 @@ class WarpfrontError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """One thing wrong in a file: where (`path:line`, 1-based; 0 = the whole file), what, and
-    what to do.
+    """A problem in a file: its place (`path:line`, 1-based; 0 = the whole file), the problem, and
+    the remedy.
     """
 
     path: str
@@ -113,14 +113,14 @@ class RenderError(WarpfrontError):
 
 
 class BuildFailedError(WarpfrontError):
-    """At least one selected cell failed to build (the others were still tried)."""
+    """A selected cell failed to build; the others were still tried."""
 
     exit_code = 6
     kind = FailureKind.BUILD
 
 
 class NotVerifiedError(WarpfrontError):
-    """At least one check of a selected cell failed, broke off, or left no report."""
+    """A check of a selected cell failed, ended early, or wrote no report."""
 
     exit_code = 7
     kind = FailureKind.VERDICT
@@ -159,8 +159,8 @@ class WheelError(WarpfrontError):
 
 
 class StoreError(WarpfrontError):
-    """A file or folder of ours cannot be read or written: permissions, disk full, held
-    by another run.
+    """A file or folder of ours cannot be read or written: permissions, a full disk, or the lock of
+    another run.
     """
 
     exit_code = 13
@@ -182,22 +182,20 @@ class TimedOutError(CommandFailedError):
 
 
 class FindingsError(WarpfrontError):
-    """A scan or a preflight of somebody's source found what has to change."""
+    """A scan or a preflight found something to change."""
 
     exit_code = 15
     kind = FailureKind.VERDICT
 
 
 class InputError(WarpfrontError):
-    """A file of somebody's project is not what it should be: missing, not text, not
-    TOML, no requirements.
-    """
+    """A file of a project is missing, not text, not TOML, or has no requirements."""
 
     exit_code = 16
 
 
 class RegistryFault(StrEnum):
-    """How a registry failed us. Only `REFUSED` stays so until somebody changes something."""
+    """The way a registry failed. Only `REFUSED` is permanent."""
 
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
@@ -229,13 +227,13 @@ class NotPublishableError(WarpfrontError):
 
 
 class TagConflictError(WarpfrontError):
-    """A tag is claimed by two cells, is taken by another image, or was moved by somebody else."""
+    """A tag is claimed by two cells, points to another image, or was moved by another publisher."""
 
     exit_code = 19
 
 
 class SignatureError(WarpfrontError):
-    """What was to be signed could not be, or its signature does not hold."""
+    """Signing failed, or a signature is not valid."""
 
     exit_code = 20
 
@@ -247,7 +245,7 @@ class NotComparableError(WarpfrontError):
 
 
 class SlowerError(WarpfrontError):
-    """What was compared is slower than --max-slower allows, with its whole interval."""
+    """A comparison is slower than --max-slower allows, with its whole interval."""
 
     exit_code = 22
     kind = FailureKind.VERDICT
@@ -260,7 +258,7 @@ class StaleError(WarpfrontError):
 
 
 class HandoverError(WarpfrontError):
-    """What one job handed to the next is not what it left, or two jobs left different things."""
+    """Files that one job handed to the next changed, or two jobs wrote different ones."""
 
     exit_code = 31
     kind = FailureKind.INFRASTRUCTURE
@@ -276,7 +274,7 @@ class UndeterminedError(WarpfrontError):
 
 
 class EmulatedError(WarpfrontError):
-    """Every check passed, but an emulator or an interposer answered for the device."""
+    """Checks passed, but an emulator or an interposer answered for the device."""
 
     exit_code = 34
     kind = FailureKind.VERDICT
@@ -287,12 +285,12 @@ class Terminated(KeyboardInterrupt):
 
 
 INTERRUPTED_EXIT_CODE = 130
-UNREAD_EXIT_CODE = 141  # what a shell says of a program that SIGPIPE ended
+UNREAD_EXIT_CODE = 141  # the shell's exit code for SIGPIPE
 BUG_EXIT_CODE = 70
 
 
 def kind_of_exit(code: int) -> FailureKind:
-    """The kind of what ended with an exit code; a bug, and what nobody knows, is of the build."""
+    """Return the kind of failure of an exit code; a bug or an unknown one is of the build."""
     kinds = {error.exit_code: error.kind for error in _family(WarpfrontError)}
     return {**kinds, INTERRUPTED_EXIT_CODE: FailureKind.CANCELLED}.get(code, FailureKind.BUILD)
 

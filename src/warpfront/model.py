@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class BaseSource(StrEnum):
-    """Where the bytes of a base image came from; written into the image's labels."""
+    """Source of a base image's bytes; written into the image's labels."""
 
     REGISTRY = "registry"
     BOOTSTRAP = "bootstrap"
@@ -47,11 +47,11 @@ class BaseSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """How a base is made with mmdebstrap where no registry can be reached.
+    """Arguments of mmdebstrap for a base where no registry answers.
 
-    `updates` says whether the suite has updates and security fixes beside it: releases do,
-    unstable has not. `release_may_be_old` takes a suite whose Release file is past the date that
-    it gives itself, which only a declared base may.
+    `updates` is true if the suite has updates and security fixes: releases do, unstable does not.
+    `release_may_be_old` accepts a suite whose Release file has expired, which only a declared base
+    may.
     """
 
     suite: str
@@ -65,9 +65,9 @@ class Base:
     """An image that cells start from.
 
     `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`);
-    `digest` is `sha256:` + 64 hex; `python` is the X.Y of the interpreter that the base carries at
-    `interpreter`; `glibc` is its C library (`2.36`), which decides the manylinux levels that may be
-    locked. `unpinned` says why there is no `digest` yet; such a base must not be built on.
+    `digest` is `sha256:` + 64 hex; `python` is the X.Y of its `interpreter`; `glibc` is its C
+    library (`2.36`), which limits the manylinux levels of wheels. `unpinned` is the reason for a
+    missing `digest`; such a base is not built on.
     """
 
     name: str
@@ -119,10 +119,10 @@ class OwnIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
+    """A distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
 
-    `str()` is the requirement: `==` when there is a local label, `===` when there is none, because
-    `torch==2.15.0` would also accept `2.15.0+cpu` (PEP 440).
+    `str()` is the requirement: `==` with a local label, `===` without one, because `torch==2.15.0`
+    would also accept `2.15.0+cpu` (PEP 440).
     """
 
     name: str
@@ -134,10 +134,9 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiler:
-    """What a `devel` image adds: wheels (requirement strings), Debian packages, environment, and
-    the folder of its programs where that is not on PATH anyway. `libraries` is a folder of
-    versioned libraries (`libcudart.so.13`) that linkers have to find by their plain names, there
-    and as `lib64` beside it.
+    """Additions of a `devel` image: wheels (requirement strings), Debian packages, environment, and
+    the folder of its programs if it is not on PATH. `libraries` is a folder of versioned libraries
+    (`libcudart.so.13`), which linkers find by their plain names, there and as `lib64`.
     """
 
     requirements: tuple[str, ...] = ()
@@ -149,12 +148,12 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerCall:
-    """How a vendor's compiler makes an object of one source, without a GPU.
+    """A compiler's command line for one source and target, without a GPU.
 
-    `argv` is the program with its options for one target; `kernel` and `plain` are what follows
-    for device code and for C++, up to the name of the source. `work` are the options that keep
-    intermediate files, up to the name of a folder; `kept` are globs of those that say where an
-    error is. `version` is the command that says what the compiler is.
+    `argv` is the program with its options; `kernel` and `plain` follow for device code and for C++,
+    up to the name of the source. `work` are the options for intermediate files, up to a folder's
+    name; `kept` are globs of the files that locate an error. `version` is the command that prints
+    the compiler's version.
     """
 
     argv: tuple[str, ...]
@@ -170,10 +169,10 @@ class CompilerCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerBase:
-    """A compiler without torch: a base made by a bootstrap, and what the vendor adds to it.
+    """A compiler without torch: a bootstrapped base with the vendor's packages.
 
-    It serves `targets` where no `devel` image was built. `toolkit` is the version of what the
-    suite or the vendor's wheels hold, which need not be that of any cell.
+    It serves `targets` without a built `devel` image. `toolkit` is the version in the suite or in
+    the vendor's wheels, which need not be any cell's.
     """
 
     name: str
@@ -200,9 +199,9 @@ class SourceTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a package is built against a cell's own torch, in a container of the image it is for:
-    `tools` are requirements of its build, `apt` Debian packages, `extensions` the modules that have
-    to import afterwards.
+    """A build of a package against a cell's own torch, in a container of the cell's image: `tools`
+    are requirements of the build, `apt` Debian packages, `extensions` the modules that have to
+    import afterwards.
     """
 
     package: str
@@ -214,9 +213,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Patch:
-    """A change to somebody else's package, for one `version` of it. `file` is its path below the
-    project, `sha256` that of its bytes, `strip` how many folders its paths begin with that the
-    package has not. `upstream` is where it was offered, `until` whose versions have it.
+    """A change to a package, for one `version`. `file` is its path below the project, `sha256` the
+    digest of its bytes, `strip` the number of leading folders to remove from its paths. `upstream`
+    is its address there, `until` the versions that include it.
     """
 
     package: str
@@ -235,10 +234,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoke:
-    """What of somebody else's packages has to work in an image: one that is described (`uses`), or
-    modules and a command. `needs` a device or none; `prints` is a pattern; `vendors` are those on
-    whose images it is tried, none for all; `starts` are its .pth files that are meant to run code,
-    `optional` patterns of its compiled files that need not load.
+    """A trial of a package in an image: a described one (`uses`), or modules and a command. `needs`
+    a device or none; `prints` is a pattern; `vendors` limits the images, none means all; `starts`
+    are .pth files that are meant to run code, `optional` patterns of compiled files that need not
+    load.
     """
 
     name: str
@@ -256,9 +255,9 @@ class Smoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A requirement that is no distribution of an index. `location` is a folder below the project,
-    a git repository's address or a wheel's; `pin` says which of it: the sha256 of the folder's
-    files or of the wheel, or a commit. `name` is "" where only building tells it.
+    """A requirement that no index has. `location` is a folder below the project, the address of a
+    git repository or of a wheel; `pin` is the sha256 of the folder's files or of the wheel, or a
+    commit. `name` is "" if only a build shows it.
     """
 
     kind: Literal["folder", "git", "wheel"]
@@ -269,7 +268,7 @@ class Source:
     pin: str = ""
 
     def __str__(self) -> str:
-        """Where it is, as a lock names it."""
+        """Return the location as a lock names it."""
         if self.kind == "git":
             below = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
             return f"git+{self.location}@{self.pin}{below}"
@@ -278,8 +277,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimePolicy:
-    """What a variable of an image's environment should be, or must not match; `effect` is what
-    follows. `toolkit` and `torch` are ranges of versions, and empty ones hold for all.
+    """A rule on a variable of an image's environment: the value it should have, or must not match;
+    `effect` is the consequence. `toolkit` and `torch` are version ranges, empty for all.
     """
 
     name: str
@@ -300,8 +299,8 @@ Properties = tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Variant:
-    """Which of several builds of one version a wheel is: the label in its file name, and what that
-    stands for. `schema` is the format it was said in, `namespaces` the order of preference.
+    """The variant of a wheel among several builds of one version: the label of its file name, and
+    its meaning. `schema` is the format of that, `namespaces` the order of preference.
     """
 
     label: str = ""
@@ -315,9 +314,9 @@ NO_VARIANT = Variant()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRule:
-    """What a cell takes of wheel variants: of these `packages`, what every one of its targets
-    supports (`supported`, one for each, best first within). `namespace` is the vendor's, which a
-    variant of the stack has to be of ("" where any will do), `toolkit` the version in its labels.
+    """Wheel variants that a cell accepts: of these `packages`, what each of its targets supports
+    (`supported`, one entry per target, best first). `namespace` is the vendor's, which a variant of
+    the stack has to have ("" for any), `toolkit` the version in its labels.
     """
 
     packages: tuple[str, ...]
@@ -328,18 +327,16 @@ class VariantRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One row of the expanded matrix: one image. `id` names its lock, folder, log, tag part and CI
-    row.
+    """One image of one row of the matrix. `id` names its lock, folder, log, tag part and CI row.
 
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
-    is where in matrix.yaml the row stands. `machine` is what its image runs on (`x86_64`,
-    `aarch64`). `parent` is the id of the cell whose image this one is
-    built on. `torch` is the bare version asked for; `stack` the exact pins (empty when torch
-    arrives with the base). `relax` maps a package, whose demands on the torch stack may go unmet,
-    to the reason somebody gave; `builds` are the packages that are built for it, `patches` what is
-    changed in others, `smoke` what of them `verify` tries. `own_indexes`, `allow_builds` and
-    `allow_variants` are the matrix's. `tree` is the source tree it is for. `slim` are globs of what
-    its wheels are without, `policies` are about its environment at run time.
+    is the row's line in matrix.yaml. `machine` is the platform (`x86_64`, `aarch64`). `parent` is
+    the id of the cell whose image it extends. `torch` is the bare version; `stack` the exact pins
+    (empty if torch comes with the base). `relax` maps a package, whose demands on the torch stack
+    are waived, to the reason; `builds` are the packages built for it, `patches` changes to others,
+    `smoke` the trials of `verify`. `own_indexes`, `allow_builds` and `allow_variants` are the
+    matrix's. `tree` is the source tree it serves. `slim` are globs of files removed from its
+    wheels, `policies` are rules on its environment.
     """
 
     id: str
@@ -377,8 +374,8 @@ class Cell:
 
     @property
     def repository(self) -> str:
-        """The local name of the image, without tag. `localhost/` keeps a missing image from
-        becoming a look-up in somebody's registry.
+        """Return the local name of the image, without tag. `localhost/` keeps a missing image from
+        becoming a look-up in a public registry.
         """
         return f"localhost/{self.project}/{self.image}"
 
@@ -389,8 +386,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What matrix.yaml says of the images as a whole; ends in OCI labels. CI publishes from
-    `branch`, the default branch of `source`, and from tags that begin with `release_tags`.
+    """The images as a whole, in matrix.yaml; ends in OCI labels. CI publishes from `branch`, the
+    default branch of `source`, and from tags that begin with `release_tags`.
     """
 
     name: str
@@ -441,11 +438,11 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """What is published under some kind of name, and what has to be proven for that.
+    """A set of tags with its policy.
 
-    `tags` are templates of tags that never move, `aliases` of those that do. `repository` is where,
-    "" for the project's. `sessions` have to pass on `all` targets of a cell, or on `any`, no longer
-    ago than `max_age_hours`; `allow` is what may be otherwise.
+    `tags` are templates of tags that never move, `aliases` of tags that do. `repository` is "" for
+    the project's. `sessions` have to pass on `all` targets of a cell, or on `any`, at most
+    `max_age_hours` ago; `allow` are the accepted exceptions.
     """
 
     name: str
@@ -473,7 +470,7 @@ class AllowedVulnerability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
-    """How old bases may get before `plan` names them, and which vulnerabilities are accepted."""
+    """The age at which `plan` names a base, and accepted vulnerabilities."""
 
     base_max_age_days: int = 180
     allowed: tuple[AllowedVulnerability, ...] = ()
@@ -481,7 +478,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What `--target --vendor --image --only` ask for. Empty = everything.
+    """The options `--target --vendor --image --only`. Empty = everything.
 
     `target` also accepts a vendor's name, meaning all of its targets (`--target cpu`).
     """
@@ -494,22 +491,20 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockInputs:
-    """Everything a lock depends on, as values. `digest` is what makes a lock stale when it changes.
+    """Everything that a lock depends on. A lock is stale if its `digest` changes.
 
-    `stack_requirements` may come from `index` only, what matches an own index's patterns from
-    that; `requirements` from PyPI. `allow_builds` are distributions that may be built of their
-    index's source archive where it has no wheel, `variants` what is taken of wheel variants.
-    `parent` are the
+    `stack_requirements` come from `index` only, matches of an own index's patterns from that;
+    `requirements` from PyPI. `allow_builds` are distributions that may be built from their index's
+    source archive if it has no wheel, `variants` the accepted wheel variants. `parent` are the
     exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
     `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
-    reason) of this image and of those it is built on. `sources` are its requirements that no index
-    has, `builds` how some packages are built, `patches` what is changed in which. `targets` are the
-    cell's where each has wheels of its own, else none. `unfit` says which of the files that it
-    names are not what the matrix says.
+    reason) of this image and of its parents. `sources` are its requirements that no index has,
+    `builds` the recipes of packages, `patches` the changes to packages. `targets` are the cell's if
+    each has wheels of its own, else none. `unfit` are the files that differ from the matrix.
 
-    What follows from the vendor: `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`); and, as fnmatch
-    patterns of normalized names, `protected`, which only `index` has in earnest, and `libraries`,
-    which torch loads and whose versions go with it.
+    From the vendor come `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`) and two sets of fnmatch
+    patterns of normalized names: `protected`, which only `index` provides, and `libraries`, which
+    torch loads and whose versions go with it.
     """
 
     cell_id: str
@@ -561,7 +556,7 @@ class LockInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A resolved distribution and what its metadata demands (`Requires-Dist`, as it stands)."""
+    """A resolved distribution with the `Requires-Dist` of its metadata, unparsed."""
 
     name: str
     version: str
@@ -572,10 +567,10 @@ class Distribution:
 class UnmetDemand:
     """A demand on the torch stack that does not hold in a cell.
 
-    `chain` are the packages that asked, from the image's own requirement to the one that demands
-    (`vllm 0.11.0`, `xformers 0.0.32`); empty when the image's own requirement demands it.
-    `asker` is the name of the last. `wanted` is the demand, `instead` what is true of the cell
-    (`holds torch 2.13.0+cpu`).
+    `chain` are the packages from the image's own requirement to the one that demands (`vllm
+    0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it. `asker` is the
+    name of the last. `wanted` is the demand, `instead` the state of the cell (`holds torch
+    2.13.0+cpu`).
     """
 
     asker: str
@@ -589,8 +584,8 @@ class UnmetDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Relaxed:
-    """A package of a lock whose demands on the torch stack go unmet by the matrix's leave. `unmet`
-    are those demands (`torch==2.8.0`), `reason` what the matrix says of it.
+    """A package of a lock whose demands on the torch stack the matrix waives. `unmet` are those
+    demands (`torch==2.8.0`), `reason` the matrix's.
     """
 
     package: str
@@ -601,14 +596,12 @@ class Relaxed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class LockedWheel:
-    """One wheel, named by index, file name and hash: the same wherever the lock was made. `sha256`
-    is bare hex.
+    """A wheel by index, file name and hash, independent of the machine. `sha256` is bare hex.
 
-    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not offer and
-    that we build once (AMD's `rocm`); empty for all others. `source` is where that archive, or a
-    wheel by its address, comes from if from no index (`index` is then ""). `targets` are those that
-    a wheel was made for of an archive that serves more. `variant` is which of several builds of
-    this version it is, where its file name says that it is one.
+    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not have and
+    that we build once (AMD's `rocm`); empty for all others. `source` is the origin of that archive,
+    or of a wheel by its address, if no index has it (`index` is then ""). `targets` are the targets
+    of a wheel made from an archive that serves more. `variant` is the variant in its file name.
     """
 
     name: str
@@ -625,16 +618,14 @@ class LockedWheel:
 
     @property
     def kept_as(self) -> str:
-        """The file name for whoever installs it: pip reads no label of a variant."""
+        """Return the file name without a variant's label, which pip does not read."""
         label = self.variant.label
         return f"{self.filename.removesuffix(f'-{label}.whl')}.whl" if label else self.filename
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class WheelBuild:
-    """How a wheel of a lock was built in a container: with exactly these `tools`. The rest
-    is its recipe's.
-    """
+    """The build of a wheel of a lock in a container, with exactly these `tools` and its recipe."""
 
     package: str
     tools: tuple[str, ...]
@@ -645,8 +636,8 @@ class WheelBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PatchedWheel:
-    """Of what a wheel of a lock was made, and by which `patches`, in their order: of the `original`
-    wheel, or, where that is None, of the sources that the wheel itself names.
+    """A wheel of a lock changed by `patches`, in their order: from the `original` wheel, or, if
+    that is None, from the sources that the wheel names.
     """
 
     package: str
@@ -657,9 +648,9 @@ class PatchedWheel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
     """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
-    time of locking. `relaxed` are the packages whose demands on the torch stack go unmet, `builds`
-    those that were built against it, `patched` those that are not as their authors published them;
-    those of the parents included.
+    time of locking. `relaxed` are the packages with waived demands on the torch stack, `builds`
+    those built against it, `patched` those that differ from their authors'; those of the parents
+    included.
     """
 
     cell_id: str
@@ -694,12 +685,12 @@ class ImageFile:
 
     @property
     def mode(self) -> int:
-        """What it has in a build context, whatever it has here."""
+        """Return its mode in a build context, whatever it is here."""
         return 0o755 if self.executable else 0o644
 
     @property
     def identity(self) -> list[str]:
-        """All that makes it the file it is."""
+        """Return everything that identifies the file."""
         if self.link:
             return ["link", self.link]
         return [f"{self.mode:o}", hashlib.sha256(self.content).hexdigest()]
@@ -718,7 +709,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """What lies in an image's folder and cannot go into an image, and why."""
+    """A file of an image's folder that cannot go into an image, and why."""
 
     reason: str
 
@@ -738,7 +729,7 @@ class RenderedImage:
 
     @property
     def context(self) -> dict[str, ImageFile]:
-        """All files, by their path in the build context."""
+        """Return all files by their path in the build context."""
         written = {name: ImageFile(content=text.encode()) for name, text in self.files.items()}
         return dict(sorted({**self.assets, **written}.items()))
 
@@ -767,9 +758,7 @@ class ResolvedBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What the clock and the repository say of a build. `created` is RFC 3339; `revision` a
-    commit, or "".
-    """
+    """The time and revision of a build. `created` is RFC 3339; `revision` a commit, or ""."""
 
     created: str
     revision: str
@@ -797,11 +786,11 @@ class BuiltImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
-    """What a machine and its engine offer to containers: facts, no judgement.
+    """Devices that a machine and its engine offer to containers.
 
-    `cdi` are the CDI device names the engine knows (`nvidia.com/gpu=0`); `nodes` maps device nodes
-    to their numeric group ids (`/dev/kfd` -> 992); `runtimes` are the engine's OCI runtimes; `gpus`
-    says whether the engine can serve `--gpus` requests.
+    `cdi` are the CDI device names of the engine (`nvidia.com/gpu=0`); `nodes` maps device nodes to
+    their numeric group ids (`/dev/kfd` -> 992); `runtimes` are the engine's OCI runtimes; `gpus` is
+    true if the engine serves `--gpus` requests.
     """
 
     cdi: tuple[str, ...] = ()
@@ -812,9 +801,7 @@ class HostDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAccess:
-    """How a container is given its accelerator: exactly what is passed to the engine,
-    and nothing more.
-    """
+    """Arguments of the engine that give a container its accelerator, and nothing more."""
 
     cdi: tuple[str, ...] = ()
     gpus: bool = False
@@ -836,8 +823,8 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A cell whose step went wrong; the others go on. `exit_code` is the error's own, `kind` what
-    follows from it unless somebody knows better, `repeat` the line that repeats it on a laptop.
+    """A failed step of a cell; the others go on. `exit_code` is the error's own, `kind` follows
+    from it by default, `repeat` is the line that repeats it on a laptop.
     """
 
     cell_id: str
@@ -858,9 +845,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One check of a session. `details` are small JSON values: what was measured,
-    what was expected.
-    """
+    """A check of a session. `details` are small JSON values: measured and expected ones."""
 
     session: str
     name: str
@@ -872,7 +857,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What the checks found, for one cell on one target.
+    """Results of the checks for a cell on one target.
 
     `where` is `image` (inside the built image) or `here` (the current Python). `content_hash` and
     `image_id` are empty for `here`. `environment` is what the checks saw: torch, python, devices.
@@ -892,7 +877,7 @@ class Verification:
 
 
 def repeat_line(step: StepName, cell_id: str, target: str = "") -> str:
-    """What repeats a step of one cell from what is committed, as one types it."""
+    """Return the command line that repeats a step of a cell from what is committed."""
     locked = " --locked" if step in {"render", "build"} else ""
     on = f" --target {target}" if target else ""
     return f"invoke {step}{locked} --only {cell_id}{on}"

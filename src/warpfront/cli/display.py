@@ -1,4 +1,4 @@
-"""What people see while something runs: live lines on a terminal, plain lines elsewhere."""
+"""Progress on a terminal as live lines, elsewhere as plain lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def text_width() -> int:
-    """How wide lines are where no terminal says it: COLUMNS, or 120."""
+    """Return the width of lines without a terminal: COLUMNS, or 120."""
     return shutil.get_terminal_size((_PLAIN_WIDTH, 25)).columns
 
 
@@ -143,7 +143,7 @@ class Display:
             running.line = shown
 
     def _remind(self) -> None:
-        """Where no live lines are drawn, say every 30 s what runs."""
+        """Print the running steps every 30 s if there are no live lines."""
         if self._is_terminal or self._reminder is not None:
             return
 
@@ -155,7 +155,7 @@ class Display:
         self._reminder.start()
 
     def remind(self) -> None:
-        """Say of each step what it last printed, where nothing was said of it for 30 s."""
+        """Print the last line of each step that printed nothing for 30 s."""
         with self._lock, contextlib.suppress(OSError, ValueError):  # its reader has gone
             now = self._clock()
             for cell_id, step in tuple(self._steps.items()):
@@ -165,7 +165,7 @@ class Display:
                     self._say_briefly(f"{cell_id}: {step.text}{line}")
 
     def _say_briefly(self, text: str) -> None:
-        """One line that fits, with the time since this display began."""
+        """Print one line that fits, with the time since this display began."""
         line = f"{readable_seconds(self._clock() - self._start):>9}  {text}"
         width = self._live.console.width if self._live is not None else text_width()
         self.say(line if len(line) <= width else f"{line[: width - 3]}...")
@@ -197,8 +197,8 @@ class Display:
         )
 
     def panel(self) -> Group:
-        """What runs, a line or three each. Called by rich's thread too, which holds rich's lock:
-        with ours it would wait for who prints, and who prints for it.
+        """Return a line or three for each running step. rich's thread calls it with rich's lock:
+        our lock would deadlock with a thread that prints.
         """
         from rich.console import Group  # noqa: PLC0415 - see the class
         from rich.text import Text  # noqa: PLC0415 - see the class

@@ -144,9 +144,7 @@ def _try_library(session: nox.Session, claims: Path, results: Path, asked: Libra
 def _folder_here(
     session: nox.Session, target: str, name: str, stale: Sequence[str]
 ) -> tuple[Path, Path]:
-    """The folder for checks of the current Python, without what an earlier run left in it, and the
-    file there of what is claimed of a target.
-    """
+    """Return an empty folder for checks of the current Python, and its file of claims for a target."""
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
@@ -293,9 +291,9 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
 
 
 def claims_for_target(target: str) -> Claims:
-    """What can be claimed of the current Python for a target, with no lock at hand.
+    """Return what can be claimed of the current Python for a target without a lock.
 
-    Raises `ClaimsError` for a target that no vendor has the form of; `cpu` is x86_64's other name.
+    Raises `ClaimsError` for a target of no vendor; `cpu` is x86_64's other name.
     """
     # Imported here: it needs Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.matrix.vendors import VENDORS  # noqa: PLC0415
@@ -317,7 +315,9 @@ def claims_for_target(target: str) -> Claims:
 def _conclude(
     folder: Path, target: str, endings: dict[str, str], seconds: float
 ) -> tuple[str, str]:
-    """Write verify.json and junit.xml from what the sessions left; the outcome and a table."""
+    """Write verify.json and junit.xml from the results of the sessions; return the outcome and a
+    table.
+    """
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
     from warpfront.report.profiles import profiles_text  # noqa: PLC0415
@@ -360,7 +360,7 @@ def _table(verification: Verification, outcome: str) -> str:
 
 
 def _read_results(path: Path) -> object | None:
-    """What is in a results file, None if there is none, or why it cannot be used."""
+    """Return the value of a results file, None without one, or why it is not usable."""
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.errors import StoreError  # noqa: PLC0415
     from warpfront.system.foreign import read_json  # noqa: PLC0415
@@ -409,7 +409,7 @@ def _run_all(
 
 
 def _endings(results: Path) -> dict[str, str]:
-    """How sessions ended that ran side by side, as far as that is known."""
+    """Return how parallel sessions ended, as far as that is known."""
     try:
         codes = json.loads((results / ENDINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -424,10 +424,11 @@ def _run_checks(
     results: Path,
     effort: CheckOptions | BenchEffort | Library,
 ) -> str:
-    """Sessions of checks in a child of this Python: nothing if all passed, else how it ended.
+    """Run sessions of checks in a child of this Python; return nothing if all passed, else its
+    ending.
 
-    The child starts in the results folder, which holds nothing importable, and finds only
-    `warpfront` by PYTHONPATH: everything else it imports is the image's own.
+    The child starts in the results folder, which has nothing importable, and finds only our
+    packages by PYTHONPATH: everything else is the image's own.
     """
     argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
     with session.chdir(results):
@@ -467,9 +468,7 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """The folder that holds only `warpfront`, before what is already there; nothing new if
-    we are installed.
-    """
+    """Return PYTHONPATH with the folder of our packages in front; unchanged if they are installed."""
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:
         return already

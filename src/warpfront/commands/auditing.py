@@ -99,7 +99,7 @@ def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
 
 
 def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:
-    """It exits 1 both for findings and for failures: what it printed decides."""
+    """Read the output: pip-audit exits 1 both for findings and for failures."""
     requirements = folder / "requirements.txt"
     requirements.write_text(audited_requirements(bill.parts), encoding="utf-8")
     words = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off")

@@ -1,5 +1,5 @@
-"""bench: operations timed inside each built image, and what came of it as a record beside the
-image's other results. No verification: what is slow is not wrong.
+"""bench: time operations inside each built image, and write a record to the image's results. A slow
+image is not a wrong one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Timeable:
     def timings(
         self, selection: Selection, watch: Watch, engine: Engine, *, effort: BenchEffort
     ) -> Iterator[ImageTiming | Blocked | Failed]:
-        """What there is to time of the selected cells, or why it cannot be."""
+        """Yield the timings of the selected cells, or why one is impossible."""
         cells, folders = select(self.cells, selection), self.folders
         chain = with_parents(cells, self.cells)
         locks = usable_locks(read_locks(chain, self.requirements, folders))
@@ -106,12 +106,12 @@ class Timeable:
 
 
 def tool_here(root: Path) -> dict[str, str]:
-    """Who timed it: this version, and the commit that is checked out."""
+    """Return this version and the commit that is checked out."""
     return {"version": warpfront.__version__, "git": read_provenance(root, run).revision}
 
 
 def verified_as(store: Store, built: BuiltImage, target: str) -> str:
-    """What the verification of this very content on this target came to."""
+    """Return the outcome of the verification of this content on this target."""
     try:
         found = store.load(built.cell_id, f"verify-{target}", (Verification,))
     except StoreError:
@@ -123,7 +123,7 @@ def verified_as(store: Store, built: BuiltImage, target: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTiming:
-    """One image of a cell on one target; `released` is one that was published before."""
+    """An image of a cell on one target; `released` is a published one."""
 
     cell: Cell
     claims: Claims

@@ -24,8 +24,8 @@ _FOLDER = "bill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """The papers of one image: where they are, how many packages they are about, and how many of
-    those somebody has to decide on.
+    """Documents of one image: their paths, the number of packages, and the number without a known
+    licence.
     """
 
     cell_id: str
@@ -39,7 +39,7 @@ class Billed:
 
 
 def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | Blocked | Failed]:
-    """Write the bill of every selected cell's image, by what `build` and `verify` left."""
+    """Write the SBOM of every selected cell's image, from the results of `build` and `verify`."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)
     locks = fresh_locks(cells, matrix.cells, requirements, folders)
@@ -63,8 +63,8 @@ def bill_of_cell(
     requirements: Mapping[str, RequirementList],
     store: Store,
 ) -> Bill:
-    """Return the bill of the last cell of a chain, by what `build` and `verify` left. Raises
-    `BlockedError` where that is not enough.
+    """Return the SBOM of the last cell of a chain, from the results of `build` and `verify`. Raises
+    `BlockedError` if they are not enough.
     """
     cell = chain[-1]
     hint = f"invoke build --only {cell.id}; invoke verify --only {cell.id}"
@@ -110,7 +110,7 @@ def _bill(
 
 
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
-    """The image's labels as `verify` saw them, so that no engine has to be asked again."""
+    """Return the image's labels from its verification, without an engine."""
     for one in verifications:
         for check in one.checks:
             labels = check.details.get("labels")

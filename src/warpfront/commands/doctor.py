@@ -28,9 +28,7 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One thing looked at. `FAILED` stands in the way of every build; `UNAVAILABLE` of
-    some cells only.
-    """
+    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE` some cells only."""
 
     subject: str
     outcome: Outcome

@@ -51,7 +51,7 @@ def export(
 
 
 def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Blocked:
-    """One image into its layout, with its tags, documents and signatures."""
+    """Write an image to its layout, with its tags, documents and signatures."""
     found = carried.find(cell)
     if isinstance(found, Blocked):
         return found

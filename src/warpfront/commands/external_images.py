@@ -1,5 +1,5 @@
-"""verify an image of no cell of this matrix: pulled by its digest, and checked for what it says of
-itself. What comes of it is kept below build/strangers/, where no cell's own results are.
+"""verify an image of no cell of this matrix: pulled by digest, and checked for its own claims.
+Results are below build/strangers/, apart from any cell's.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def verify_external_image(
     selftest: bool = False,
     options: RunOptions | None = None,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
-    """The checks inside an image that nobody here knows, on each target that it says it serves, or
-    on the selected one; and the same as a report. Raises `InputError` for one that says nothing.
+    """Check an external image on each target of its labels, or on the selected one; return results
+    and rows of a report. Raises `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
     own = Store(folders.store.folder / FOLDER)
@@ -75,8 +75,8 @@ def verify_external_image(
 
 
 def attached_making(registry: Registry, named: Reference) -> Making | None:
-    """How the image says it was made: the last statement that is attached to it and holds. It may
-    be anybody's: what it claims is looked for inside.
+    """Return the last valid provenance attached to the image. Anybody may have written it: the
+    checks look for its claims inside.
     """
     found = None
     for one in registry.referrers(named.repository, named.digest):

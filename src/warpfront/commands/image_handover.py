@@ -125,7 +125,7 @@ def _sha256(path: Path) -> str:
 
 
 def identities(archive: Path) -> dict[str, set[str]]:
-    """What the archive itself calls each image, by reference: docker's manifest.json names the
+    """Return the archive's own ids of each image, by reference: docker's manifest.json names the
     configuration by its digest, and index.json the manifest.
     """
     documents: dict[str, object] = {}

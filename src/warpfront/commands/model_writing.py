@@ -1,4 +1,4 @@
-"""A test of somebody's architecture, written to a file of its own."""
+"""A test of one architecture, written to a file."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def write_page(
 
 
 def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
-    """The pages that `publish` left; one that cannot be read is none."""
+    """Return the pages of `publish`; an unreadable one is skipped."""
     for cell_id in cells:
         with contextlib.suppress(StoreError):
             found: TagPage | None = store.load(cell_id, PAGE, (TagPage,))
@@ -76,7 +76,7 @@ def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
 
 
 def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
-    """Of the nights in a file, with this one's added to it."""
+    """Return trends of the nights in a file and of this one."""
     known, unread = read_nights(read_text(file, missing_ok=True) or "")
     if unread:
         watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
@@ -96,7 +96,7 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
 def _verifications(
     rows: Iterable[ReportRow], store: Store
 ) -> Mapping[tuple[str, str], Verification]:
-    """What a row's state is made of, where it can be read: the row has said so where it cannot."""
+    """Return readable verifications of a row's state; the row reports unreadable ones."""
     found: dict[tuple[str, str], Verification] = {}
     for row in rows:
         if row.verify == NOT_RUN:

@@ -1,4 +1,4 @@
-"""ready: this machine held against its row of `runners:`, and what an earlier job left, removed."""
+"""ready: compare this machine with its row of `runners:`, and remove remains of earlier jobs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:
 
 
 def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
-    """Remove what earlier jobs left on a machine of our own: containers whose client is gone,
-    processes of theirs that hold a device, and images of warpfront where room is scarce. What is
-    anybody else's stays.
+    """Remove remains of earlier jobs on a self-hosted machine: containers without a client, their
+    processes on a device, and images of warpfront if the disk is full. Nothing else is removed.
     """
     for name in engine.reap():
         watch.say(f"removed {name}, which an earlier job left")
@@ -47,8 +46,8 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
 
 
 def _make_room(watch: Watch, engine: Engine, given: Mapping[str, str], run: Run) -> None:
-    """Remove what a machine of GitHub's came with and no job uses, where room is short. Only the
-    service itself says that a machine is its own, and thrown away after the job.
+    """Remove preinstalled files that no job uses on GitHub's machines, if the disk is full. Only
+    GitHub can confirm that a machine is its own and is thrown away after the job.
     """
     if given.get("RUNNER_ENVIRONMENT") != "github-hosted":
         return
@@ -60,15 +59,15 @@ def _make_room(watch: Watch, engine: Engine, given: Mapping[str, str], run: Run)
 
 
 def engine_of(runner: Runner, watch: Watch) -> Engine:
-    """The engine of this machine, started where its row says that it is warpfront's own."""
+    """Return the engine of this machine; start it if its row names warpfront's own."""
     if runner.engine == "embedded":
         embedded.start(*embedded.folders(environment()), on_line=watch.say)
     return connect(environment())
 
 
 def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
-    """Start the engine that the row asks for, remove what earlier jobs left, and nothing else;
-    raises `UnavailableError` with all that speaks against a job here.
+    """Start the engine of the row and remove remains of earlier jobs. Raises `UnavailableError`
+    with every reason against a job here.
     """
     engine = engine or engine_of(runner, watch)
     tidy(runner, watch, engine)

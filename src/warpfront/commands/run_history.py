@@ -49,7 +49,7 @@ def branch_history(
 
 
 def _login(environment: Mapping[str, str]) -> dict[str, str]:
-    """As git takes it without an argument that others could read."""
+    """Return git's arguments for a login that no other process can read."""
     token = environment.get(TOKEN_VARIABLE, "")
     if not token:
         return {}

@@ -32,8 +32,8 @@ _CDI_PREFIXES = {"nvidia": "nvidia.com/", "amd": "amd.com/"}
 
 
 def prepare(runner: Runner, watch: Watch, run: Run, engine: Engine | None = None) -> None:
-    """Start the engine, describe the devices to it where their vendor has a program for that, say
-    what a user needs for the device nodes, and hold the machine against its row.
+    """Start the engine, describe devices to it with the vendor's program, list what a user needs
+    for the device nodes, and compare the machine with its row.
     """
     engine = engine or engine_of(runner, watch)
     for said in _described(runner, engine.host_devices(), run):
@@ -61,8 +61,8 @@ def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSource:
-    """Where jobs come from, and what takes them: `api` is the forge's address for the repository or
-    organisation, `agent` the folder with the agent's `run.sh`.
+    """The source of jobs: `api` is the CI service's address of the repository or organisation,
+    `agent` the folder with the agent's `run.sh`.
     """
 
     api: str

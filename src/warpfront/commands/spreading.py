@@ -36,7 +36,7 @@ Answers = Callable[[BuildNode], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """On which builder an image was made, and so where it is; of what its chain was made then."""
+    """The builder of an image, and the ids of its chain at that time."""
 
     cell_id: str
     builder: str
@@ -56,8 +56,8 @@ class _ChildEnd:
 def spread(
     workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
 ) -> Mapping[str, BuiltImage | Blocked | Failed]:
-    """Every selected cell and its parents, each on one of the builders; cell -> what became of it.
-    `answers` says whether a builder's engine is there.
+    """Build every selected cell and its parents, each on one of the builders; return results by
+    cell. `answers` tests a builder's engine.
     """
     matrix, folders = workspace.matrix, workspace.folders
     requirements, material = workspace.requirements, workspace.material
@@ -76,8 +76,8 @@ def spread(
 
 
 def answering(node: BuildNode) -> bool:
-    """Whether the engine behind a builder is there, and the builder that buildx knows. One in a
-    cluster may have to be started first.
+    """Return true if a builder's engine answers and buildx knows the builder. One in a cluster may
+    have to start first.
     """
     try:
         engine = connect({**environment(), **node.environment})
@@ -179,7 +179,7 @@ class _Spreading:
         return _ChildEnd(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
 
     def _folder_for(self, load: Load, node: BuildNode) -> Path:
-        """A project beside this one: everything of it but for what a build leaves."""
+        """Return a copy of the project for a child, without results of builds."""
         root = self.folders.root
         folder = self._folder(load, node)
         shutil.rmtree(folder, ignore_errors=True)
@@ -192,7 +192,7 @@ class _Spreading:
         return folder
 
     def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
-        """What a child left, in this project's own folder, and where each of its images is."""
+        """Copy the results of a child to this project, and return where each image is."""
         store, load = self.folders.store, ended.load
         folder = self._folder(load, ended.node) / LEFT / load.name
         if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Who asked for each wheel of a lock, without an image."""
+"""Reasons for each wheel of a lock, without an image."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Asked = tuple[tuple[str, str, str], ...]
 
 
 def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked | Blocked | Failed]:
-    """By cell: (asker or "" for the image, wanted, requirement), by the locks and the metadata
-    of their wheels.
+    """Return by cell (dependent or "" for the image, name, requirement), from locks and metadata of
+    wheels.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)

@@ -1,8 +1,7 @@
-"""The path, in order. The only wing that joins pure and edge.
+"""The steps, in order, a file each.
 
-Each step takes a workspace, a selection and somebody to tell, takes the values that it needs out of
-the workspace in its first lines, and returns values: one for each cell. A step is one file here.
-What several steps share is in `within`; journeys that lead past the path are in `beside`.
+Each step is `step(workspace, selection, watch)` and returns one result per cell; `watch` receives
+progress. A step unpacks the workspace in its first lines.
 """
 
 from importlib import import_module
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
     from warpfront.pipeline.verifying import verify
     from warpfront.pipeline.workspace import Workspace, open_workspace
 
-# Each in its file, which is loaded when it is asked for: who publishes needs nothing of builders.
+# Loaded on first use: a job that publishes needs no builder.
 STEPS = {
     "plan": "planning",  # what would happen to each selected cell, and why; changes nothing
     "lock": "locking",  # every wheel of every selected cell, pinned by hash, in images/locks/
     "render": "rendering",  # the build context of every selected cell, in build/<cell>/context/
     "build": "building",  # the images, parents first, reusing those whose content exists
     "verify": "verifying",  # the checks, run inside each image
-    "publish": "publishing",  # what was proven to its tags, with the proof beside it
-    "report": "reporting",  # what all of that left behind
+    "publish": "publishing",  # proven images to their tags, with the proof attached
+    "report": "reporting",  # results of all steps
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""lock: every cell's wheels, pinned. Fresh locks are kept, missing and stale ones are made anew."""
+"""lock: pin every cell's wheels. Fresh locks stay, missing and stale ones are made."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def lock(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockTools:
-    """What locks are made with: folders, package indexes, and where wheels are built."""
+    """Tools of locking: folders, package indexes, and images to build wheels in."""
 
     folders: Folders
     builder_of: BuilderOf
@@ -139,7 +139,7 @@ def resolve_by_uv(
 
 
 class _More(TypedDict, total=False):
-    """What `resolve` is given beside, where a cell needs it."""
+    """Arguments of `resolve` for cells with a parent or with builds."""
 
     parent: WheelLock
     crafting: Crafting
@@ -147,9 +147,7 @@ class _More(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locking:
-    """One walk over cells: what it has come to so far, and what was resolved, by digest
-    of the inputs.
-    """
+    """One run over cells: results so far, and resolved locks by digest of their inputs."""
 
     tools: LockTools
     watch: Watch
@@ -199,7 +197,7 @@ class _Locking:
         return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
 
     def _crafts(self, cell: Cell, inputs: LockInputs) -> _More:
-        """What its parent holds, and what is built for a cell."""
+        """Return the parent's lock and the maker of a cell's own wheels."""
         more = _More()
         parent = self.results.get(cell.parent or "")
         if isinstance(parent, WheelLock):

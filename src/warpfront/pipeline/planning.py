@@ -46,7 +46,7 @@ _Items = Mapping[str, Prepared | Blocked | Failed]
 
 
 def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
-    """What `build` would do with each selected cell and its parents."""
+    """Return the action of `build` for each selected cell and its parents."""
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     cells = selected_with_parents(matrix.cells, selection)

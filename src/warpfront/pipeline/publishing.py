@@ -33,9 +33,9 @@ def publish(
     dry_run: bool = False,
     jobs: Mapping[str, str] | None = None,
 ) -> Mapping[str, Published]:
-    """The selected images to the tags of a channel, or with `dry_run` what that would come to. `to`
-    is another repository than the matrix's; `key` is what cosign signs with. `jobs` is how the
-    forge says that the jobs of this run ended, by name.
+    """Publish the selected images to the tags of a channel; with `dry_run`, return the plan. `to`
+    is another repository than the matrix's; `key` is cosign's. `jobs` are outcomes of this run's
+    jobs by name, from the CI service.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)

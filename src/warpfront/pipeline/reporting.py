@@ -1,4 +1,4 @@
-"""report: every cell with what each step came to, read from what the steps left."""
+"""report: every cell with the result of each step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from warpfront.verify.verdict import unread_verification
 
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
-    """What every step left for the selected cells; reads files only."""
+    """Return the results of all steps for the selected cells; reads files only."""
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)
     chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
@@ -86,7 +86,7 @@ def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | N
 def _not_locked(
     cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], folders: Folders
 ) -> Blocked | Failed | None:
-    """What `lock` failed with, for a cell or the nearest of its parents that lacks a lock."""
+    """Return the error of the last `lock`, of a cell or of its nearest parent without a lock."""
     one: Cell | None = cell
     while one is not None and states[one.id].reason:
         try:
@@ -102,7 +102,7 @@ def _not_locked(
 
 
 def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:
-    """What `build` left; what cannot be read blocks this cell and no other."""
+    """Return the result of `build`; an unreadable one blocks this cell only."""
     try:
         found: BuiltImage | Blocked | Failed | None = store.load(
             cell.id, "build", (BuiltImage, Blocked, Failed)
@@ -115,7 +115,7 @@ def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:
 def _verification(
     cell: Cell, target: str, build: BuiltImage | Blocked | Failed | None, store: Store
 ) -> Verification | None:
-    """What `verify` left; what cannot be read is an error of this cell, on this target."""
+    """Return the result of `verify`; an unreadable one is an error of this cell on this target."""
     try:
         found: Verification | None = store.load(cell.id, f"verify-{target}", (Verification,))
     except StoreError as error:

@@ -89,10 +89,10 @@ LIBRARY_LIMIT_SECONDS = 7200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How the container of a verification is run.
+    """Options of a verification's container.
 
-    `again` is how many times, with other seeds each; `limit_seconds` ends each run; `user` is
-    `uid` or `uid:gid`, the caller's own where it is empty; `fresh` continues no interrupted one.
+    `again` is the number of runs, with other seeds each; `limit_seconds` ends each run; `user` is
+    `uid` or `uid:gid`, the caller's own if empty; `fresh` continues no interrupted run.
     """
 
     again: int = 1
@@ -117,7 +117,7 @@ class RunOptions:
 
     @property
     def user_and_group(self) -> tuple[int, int]:
-        """As `docker run --user` reads it: without a group, that is root's."""
+        """Return uid and gid as `docker run --user` reads them: the default group is root's."""
         if not self.user:
             return os.getuid(), os.getgid()
         user, _, group = self.user.partition(":")
@@ -162,7 +162,7 @@ def verify(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """What to check in each image, on `target` where a cell serves it, else on every target."""
+    """Checks of each image, on `target` if a cell serves it, else on every target."""
 
     target: str
     sessions: tuple[str, ...]
@@ -263,7 +263,7 @@ def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verifying:
-    """One cell on one target, about which the `claims` are."""
+    """A verification of one cell on the target of its `claims`."""
 
     cell: Cell
     claims: Claims
@@ -280,7 +280,7 @@ class Verifying:
 
     @property
     def name(self) -> str:
-        """What it is stored as; of a library's architectures nothing is published."""
+        """Return the name in the store; results for a library are never published."""
         kind = "models" if isinstance(self.effort, Library) else "verify"
         return f"{kind}-{self.target}"
 
@@ -325,7 +325,7 @@ class Verifying:
             reason = f"the device failed meanwhile: {'; '.join(wrong)}"
             return not_verified(self.cell, reason, hint, FailureKind.INFRASTRUCTURE)
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
-        # What quick checks find is wrong; that they find nothing says less than all of them do.
+        # A failure of quick checks counts; a pass proves less than one of all checks.
         if whole and outcome_of(verification) is Outcome.PASSED:
             said = "the whole verification of this very image stays in place of the quick one"
             watch.say(f"{self.cell.id} on {self.target}: passed; {said}")
@@ -339,7 +339,7 @@ class Verifying:
         return isinstance(self.effort, CheckOptions) and self.effort.quick
 
     def _has_whole(self) -> bool:
-        """Whether all checks were run on this very image, whatever they found."""
+        """Return true if all checks were run on this very image, with any result."""
         try:
             found = self.folders.store.load(self.cell.id, self.name, (Verification,))
         except StoreError:
@@ -353,7 +353,7 @@ class Verifying:
     def _once(
         self, engine: Engine, access: DeviceAccess | None, watch: Watch, number: int
     ) -> Verification:
-        """One run in the image. The files of the last one stay; each one's findings are kept."""
+        """Run once in the image. Files of the last run remain, findings of every run."""
         attempt, proven = self._attempt(engine, access, watch)
         effort = (attempt.effort if attempt else self.effort).again(number)
         sessions = tuple(name for name in self.sessions if name not in proven)
@@ -375,7 +375,7 @@ class Verifying:
             verification = with_labels_judged(verification, self.cell, image)
         if self.cell.tree is not None:
             verification = self._with_project_checked(verification, engine, watch)
-        # How much was asked for is known out here, whichever sessions were run.
+        # The requested effort does not depend on the sessions that ran.
         known = {**verification.environment, "effort": effort.document(), "user": request.user}
         if attempt and proven:
             known["proven before"] = {name: attempt.proven[name][0] for name in proven}
@@ -410,9 +410,9 @@ class Verifying:
     def _attempt(
         self, engine: Engine, access: DeviceAccess | None, watch: Watch
     ) -> tuple[Attempt | None, dict[str, object]]:
-        """What an interrupted verification of this very image has proven, session -> results.
+        """Return the proven results of an interrupted verification of this very image, by session.
 
-        Repetitions are never continued: each of them has to be made.
+        Repetitions are never continued: each has to run.
         """
         if self.options.fresh or self.options.again > 1:
             discard(self.folder)
@@ -487,8 +487,8 @@ def prepare_folder(folder: Path, claims: Claims, user: tuple[int, int] | None = 
 def request_inside(
     built: BuiltImage, folder: Path, toolbox: Path, words: tuple[str, ...], access: DeviceAccess
 ) -> RunRequest:
-    """Our sessions in an image, as its users would start it: `words` are `enter.py`'s. `folder`
-    holds claims.json, and results/ for what they leave.
+    """Return a request to run our sessions in an image as its users would start it. `words` are
+    arguments of `enter.py`; `folder` has claims.json, and results/ to write to.
     """
     return RunRequest(
         image=built.image_id,
@@ -519,8 +519,8 @@ def _package(package: ModuleType) -> Bind:
 def with_labels_judged(
     verification: Verification, cell: Cell, image: StoredImage | None
 ) -> Verification:
-    """With one check more: the image's labels and tag against the facts found inside it. Labels are
-    the engine's to tell, so the check is made out here.
+    """Add a check of the image's labels and tag against facts found inside. Only the engine has the
+    labels, so the check runs outside.
     """
     labels = image.labels if image is not None else {}
     facts = verification.environment.get("facts")

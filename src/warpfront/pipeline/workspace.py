@@ -33,8 +33,8 @@ AskSite = Callable[[], Site]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """Where things are kept: `root` is the project's own folder, `cache` what all projects of a
-    user share, `store` what the steps leave.
+    """Folders: `root` is the project's, `cache` is shared by a user's projects, `store` has the
+    results of the steps.
     """
 
     root: Path
@@ -51,9 +51,8 @@ class Folders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What every image of a project is made from, with its cell and lock: the templates, the
-    guard's own files by name, the compat table, which says what a guard keeps out, and the
-    requirements files, by path.
+    """Parts of every image of a project, except its cell and lock: templates, the guard's own files
+    by name, the compat table, which decides what a guard refuses, and requirements files by path.
     """
 
     templates: Templates
@@ -64,8 +63,8 @@ class Material:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One project, read and checked. A step takes out what it needs in its first lines, and hands
-    values on, never this. `requirements` maps a path below `root` to what that file asks for.
+    """A project, read and checked. A step unpacks it in its first lines. `requirements` maps a path
+    below `root` to the requirements of that file.
     """
 
     matrix: Matrix
@@ -117,7 +116,7 @@ def read_guard() -> Mapping[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where downloads, toolboxes and the embedded engine are kept, by XDG's rules."""
+    """Return the folder of downloads, toolboxes and the embedded engine, by XDG's rules."""
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
 

@@ -1,1 +1,1 @@
-"""What is said about the cells: rows of values, one module per form they are shown in. Words."""
+"""Reports on cells: rows of values, and one module per form. Words."""

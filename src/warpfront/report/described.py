@@ -1,4 +1,4 @@
-"""One line for people about what a step made of one cell. Pure."""
+"""One line on the result of a step for a cell. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpfront.report.sizes import readable_size
 
 
 def describe(result: object) -> str:
-    """What was locked, rendered or built, in words."""
+    """Return a locked, rendered or built result in words."""
     match result:
         case WheelLock():
             return f"locked, {len(result.wheels)} wheels, {readable_size(result.size_bytes)}"
@@ -26,7 +26,7 @@ def describe(result: object) -> str:
 
 
 def _published(publication: Publication) -> str:
-    """What was published, or what a dry run says: every tag, and what the registry has there."""
+    """Return the tags of a publication or dry run, and the registry's state of each."""
     if publication.stage is not Stage.DONE:
         return _foreseen(publication)
     names = " ".join(one.tag for one in publication.tags)

@@ -16,9 +16,7 @@ RUNS_READ = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """What an earlier run came to: (cell, target) -> state, content hash, and names of the checks
-    that were no pass.
-    """
+    """An earlier run: (cell, target) -> state, content hash, and names of checks that failed."""
 
     made: str
     revision: str
@@ -34,7 +32,7 @@ def history_line(
     revision: str,
     found: Mapping[tuple[str, str], Verification] | None = None,
 ) -> str:
-    """One run, as the line to append."""
+    """Return a run as the line to append."""
     rows = [
         {
             **_of_checks((found or {}).get((row.cell_id, row.target))),

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import count_outcomes, outcome_of
 
-# What XML 1.0 cannot hold at all, escaped or not (https://www.w3.org/TR/xml/#charsets).
+# Characters that XML 1.0 forbids, escaped or not (https://www.w3.org/TR/xml/#charsets).
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -24,7 +24,7 @@ _SKIPPED = (Outcome.SKIPPED, Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDE
 
 
 def junit_xml(verifications: Iterable[Verification]) -> str:
-    """One `<testsuite>` for each session of each verification; times are seconds."""
+    """Return one `<testsuite>` per session of each verification; times are seconds."""
     root = ET.Element("testsuites", name="warpfront verify")
     for verification in verifications:
         for session in verification.sessions:

@@ -40,7 +40,7 @@ STATES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageFiles:
-    """What the page is made from: data of the package."""
+    """Template, style and script of the page: data of the package."""
 
     template: str
     style: str
@@ -49,7 +49,7 @@ class PageFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One cell on one target, as the page shows it."""
+    """A cell on one target, as the page shows it."""
 
     number: int
     cell: Cell
@@ -66,7 +66,7 @@ class Tile:
 
     @property
     def why(self) -> str:
-        """Why it is no pass: what a step said, or which step has not been run."""
+        """Return why a row is no pass: the reason of a step, or the step that has not been run."""
         if self.row.reason or self.state != "missing":
             return self.row.reason
         if self.row.build != NOT_RUN:
@@ -98,7 +98,7 @@ class VendorGrid:
 
 
 def state_of(row: ReportRow) -> str:
-    """What a row comes to, as a whole. Only a whole verification that passed is `passed`."""
+    """Return the state of a row. Only a whole verification that passed is `passed`."""
     if row.build in {"failed", "blocked"}:
         return row.build
     if row.verify == "passed" and "quick" in row.effort.replace(",", " ").split():
@@ -117,9 +117,9 @@ def page_html(
     trends: Iterable[Trend] = (),
     published: Iterable[TagPage] = (),
 ) -> str:
-    """`made` says when and of what; `past` are earlier runs, oldest first; `logs` are addresses of
-    logs by cell id, relative to the page; `trends` are times over nights; `published` are tags with
-    their contents and those of the tag before.
+    """Return the page. `made` is its time and revision; `past` are earlier runs, oldest first;
+    `logs` are addresses by cell id, relative to the page; `trends` are times over nights;
+    `published` are tags with their contents and those of the tag before.
     """
     known = logs or {}
     entries = tuple(
@@ -157,7 +157,7 @@ def page_html(
 
 
 def _published(page: TagPage) -> dict[str, object]:
-    """What the page shows of a tag."""
+    """Return the part of the page for a tag."""
     found = difference(page.before, page.now) if page.before else None
     folders = sorted(page.now.folders.items(), key=lambda one: -one[1])[:MOST_FOLDERS]
     changed = (
@@ -202,7 +202,7 @@ def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
 
 
 def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[str, object]:
-    """What a click shows; the script sets it as text."""
+    """Return what a click shows; the script sets it as text."""
     row, cell = entry.row, entry.cell
     facts = {
         "state": entry.state,

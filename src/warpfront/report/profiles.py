@@ -1,6 +1,4 @@
-"""What each profile of tolerances says of a verification's tensors, the one that decided
-and the others. Pure.
-"""
+"""Verdicts of each tolerance profile on a verification's tensors. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
 
 
 def _counted(answers: object) -> dict[str, int]:
-    """How many tensors got each answer; what is no number counts nothing."""
+    """Return the number of tensors per verdict; values that are no numbers are not counted."""
     said = answers if isinstance(answers, Mapping) else {}
     return {one: said[one] for one in ANSWERS if isinstance(said.get(one), int)}
 

@@ -1,4 +1,4 @@
-"""What is in a channel's repositories, and what was done about it, as people read it. Pure."""
+"""Tables of a channel's repositories and of changes to them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as values: one row per cell and target, made from what the steps left. Pure."""
+"""The report as values: one row per cell and target, from the results of the steps. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ STRICT = "strict"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """One cell on one target. `lock` is `fresh` or why not; `relaxed` are the packages whose
-    demands on the torch stack go unmet by the matrix's leave; `build` is `built`, `reused`,
-    `failed`, `blocked` or `-`; `verify` is an outcome or `-`; `effort` is empty for all checks by
-    our own bounds, else `quick`, a profile, or both, and how many sessions an interrupted
-    verification of the same image had proven. Sizes are bytes; `-` never means a pass.
-    `published` are the tags of this very image, "" for none, and what they cost.
+    """A cell on one target.
+
+    `lock` is `fresh` or the reason; `relaxed` are the packages whose demands on the torch stack the
+    matrix waives. `build` is `built`, `reused`, `failed`, `blocked` or `-`; `verify` is an outcome
+    or `-`. `effort` is empty for all checks by our own bounds, else `quick`, a profile, or both,
+    and how many sessions an interrupted verification of the same image had proven. Sizes are bytes;
+    `-` never means a pass. `published` are the tags of this image and their bytes, "" for none.
     `kind` is that of a failure, `repeat` the line that repeats it; both are empty without one.
     """
 
@@ -56,9 +57,9 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is known of one cell: its lock's state ("" = fresh), what the last `lock` failed with
-    where it has none, what it relaxes, its build, its verifications by target, what publishing it
-    came to, and by target why a job verified nothing.
+    """Results of one cell: its lock's state ("" = fresh) or the error of the last `lock`, what it
+    relaxes, its build, its verifications by target, its publication, and by target why a job
+    verified nothing.
     """
 
     cell: Cell
@@ -72,7 +73,7 @@ class CellFacts:
 
     @property
     def unmade(self) -> Blocked | Failed | None:
-        """Why there is no image of this cell, where a step has said it."""
+        """Return why the cell has no image, if a step recorded it."""
         if isinstance(self.build, Blocked | Failed):
             return self.build
         return self.not_locked if self.build is None and self.lock else None
@@ -113,7 +114,7 @@ def _row(fact: CellFacts, target: str) -> ReportRow:
 
 
 def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verification | None:
-    """The verification of this very content: one of an older image says nothing about this one."""
+    """Return the verification of this content; an older image's does not count."""
     verification = fact.verifications.get(target)
     if verification is None or build is None:
         return None

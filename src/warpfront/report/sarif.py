@@ -1,9 +1,7 @@
-"""SARIF 2.1.0 of findings in somebody's source, for code hosts and editors that draw
-them there. Pure.
+"""SARIF 2.1.0 of findings in sources, for code hosts and editors. Pure.
 
 The form is OASIS's (https://docs.oasis-open.org/sarif/sarif/v2.1.0/), within what GitHub accepts
 (https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning).
-Who finds knows rules and findings; this module knows the form only.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ _RANKS: Mapping[Level, int] = {"error": 0, "warning": 1, "note": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SarifRule:
-    """What a finding is an instance of. `id` is stable (`torch-moved`); `summary` is one sentence;
-    `help` says what to do, in Markdown.
+    """The rule of a finding. `id` is stable (`torch-moved`); `summary` is one sentence; `help` is
+    the remedy in Markdown.
     """
 
     id: str
@@ -56,12 +54,12 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFinding:
-    """One thing found in one place.
+    """A finding in one place.
 
     `path` is relative to the source's root, with `/`; an absolute one stays absolute, and code
-    hosts cannot show it. `line` and `column` are 1-based, in code points; `line` 0 = the whole
-    file, `column` 0 = the whole line. `end_line` and `end_column` (exclusive) may be left out.
-    `source` is the text of the line: it keeps a finding the same when lines above it move.
+    hosts cannot show it. `line` and `column` are 1-based, in code points; `line` 0 is the whole
+    file, `column` 0 the whole line. `end_line` and `end_column` (exclusive) are optional. `source`
+    is the text of the line, so that a finding stays the same when lines above it move.
     """
 
     rule_id: str
@@ -107,7 +105,7 @@ def sarif_document(
     tool_uri: str = "",
     unknown: Iterable[str] = (),
 ) -> dict[str, object]:
-    """As `sarif_text`, as JSON values."""
+    """Return the JSON values of `sarif_text`."""
     ruled = {rule.id: rule for rule in rules}
     indexes = {rule_id: index for index, rule_id in enumerate(ruled)}
     ordered = sorted(findings, key=_order)
@@ -193,7 +191,9 @@ def _results(
 
 
 def _fingerprint(finding: SourceFinding) -> str:
-    """Of rule, file and the line's text, not its number: GitHub tells old from new alerts by it."""
+    """Return a digest of rule, file and the line's text, without its number: GitHub tells old from
+    new alerts by it.
+    """
     said = finding.source.strip() or finding.message
     parts = f"{finding.rule_id}\0{finding.path}\0{said}"
     return hashlib.sha256(parts.encode()).hexdigest()[:16]

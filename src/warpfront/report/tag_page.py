@@ -83,7 +83,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A text of somebody else's, that is no Markdown and no line of its own."""
+    """Return foreign text as one cell of a Markdown table."""
     return _MARKDOWN.sub(r"\\\1", _plain(text))
 
 

@@ -46,7 +46,7 @@ def plain_console(file: IO[str] | None = None, width: int | None = None) -> Cons
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What is drawn, with the texts in it `visible`: only the console's own colours are left."""
+    """A renderable whose texts are `visible`: only the console's own colours remain."""
 
     drawn: RenderableType
 
@@ -56,7 +56,7 @@ class Visible:
 
 
 def plan_table(planned: Iterable[PlannedCell]) -> Table:
-    """What `invoke build` would do."""
+    """Return the plan of `invoke build` as a table."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cell", overflow="fold")
     table.add_column("action", no_wrap=True)
@@ -75,7 +75,7 @@ def plan_table(planned: Iterable[PlannedCell]) -> Table:
 
 
 def report_table(rows: Iterable[ReportRow]) -> Table:
-    """Every cell and target with what each step came to; tags where there are any."""
+    """Return each cell and target with the result of each step, and tags if there are any."""
     rows = tuple(rows)
     tagged = any(row.published for row in rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -123,7 +123,7 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
 
 
 def _explained(cell_id: str, reason: str) -> RenderableType:
-    """The cell, and below it why: beside it, there would be no room on most terminals."""
+    """Return the cell with the reason below it: most terminals have no room for a column."""
     return Group(cell_id, Padding(Text(reason, style="dim"), (0, 0, 0, 4))) if reason else cell_id
 
 
@@ -145,5 +145,5 @@ def _coloured(word: str) -> Text:
 
 
 def _relaxed(row: ReportRow) -> str:
-    """What a reader of the report has to know of a lock, beside its state."""
+    """Return the packages that a lock relaxes."""
     return f", relaxed: {' '.join(row.relaxed)}" if row.relaxed else ""

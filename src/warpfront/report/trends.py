@@ -13,8 +13,8 @@ _LEAST_SPAN = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """One series: `times` of nights `at`, 1 being what is usual of them. `change` is the first
-    night of a change for good, None for none, and `said` what is to be said of it all.
+    """A series: `times` of nights `at`, relative to the usual time. `change` is the first night of
+    a lasting change or None, and `said` its description.
     """
 
     cell_id: str
@@ -28,7 +28,7 @@ class Trend:
 
     @property
     def line(self) -> str:
-        """As `points` of SVG: the slower, the higher."""
+        """Return `points` of an SVG line: the slower, the higher."""
         pairs = (f"{self._x(one):.1f},{self._y(time):.1f}" for one, time in enumerate(self.times))
         return " ".join(pairs)
 

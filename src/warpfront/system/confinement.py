@@ -1,4 +1,4 @@
-"""Whether a path stays inside a folder, wherever its links lead. Edge."""
+"""Containment of a path in a folder, with all links resolved. Edge."""
 
 from __future__ import annotations
 

@@ -52,8 +52,9 @@ class Unquoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One YAML file as plain values. `lines` maps the place of each value (`("rows", 0, "torch")`)
-    to its 1-based line; `problems` is what is wrong with the file as YAML."""
+    """A YAML file as plain values. `lines` maps the path of each value (`("rows", 0, "torch")`) to
+    its 1-based line; `problems` are errors of the YAML itself.
+    """
 
     path: str
     value: object
@@ -215,7 +216,7 @@ def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
 def strict_dataclass(kind: type[T]) -> type[T]:
-    """What is read from a file: a frozen dataclass, and keys that it does not name are refused."""
+    """Make a frozen dataclass for values of a file, which refuses unknown keys."""
     kind.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
@@ -237,7 +238,7 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
 
 @functools.cache
 def _reader(into: type[T]) -> TypeAdapter[T]:
-    """pydantic's reader of one type: made in 30 ms for the matrix's language, so it is kept."""
+    """Return pydantic's reader of a type. Cached: making that of the matrix takes 30 ms."""
     return TypeAdapter(into)
 
 
@@ -246,7 +247,7 @@ def _ordered(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
 
 
 def _is_echo(detail: ErrorDetails) -> bool:
-    """Whether pydantic found a list too short only because its entries are wrong."""
+    """Return true if pydantic calls a list too short only because its entries are wrong."""
     return detail["type"] == "too_short" and bool(detail.get("input"))
 
 
@@ -270,7 +271,9 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
 
 
 def _known_instead(key: str, known: tuple[dataclasses.Field[Any], ...]) -> str:
-    """What to write for the unknown `key`. A field's metadata may say what it was `formerly`."""
+    """Return what to write for the unknown `key`. A field's metadata may have the name it had
+    `formerly`.
+    """
     for one in known:
         if one.metadata.get("formerly") == key:
             return f"it is called `{one.name}` now"

@@ -1,7 +1,7 @@
-"""What a container or a stranger left on disk: read to a limit, without waiting for it, following
-it, or believing its shape; removed whatever it is. Edge.
+"""Files that a container or another program wrote: read to a limit, without following links,
+waiting for a FIFO or trusting their form; removed whatever they are. Edge.
 
-Imports nothing that has to be installed: `verify --here` reads with it, too.
+Imports the standard library only, because `verify --here` uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warpfront.errors import StoreError
 RESULT_LIMIT_BYTES = 16 * 2**20
 JSON_DEPTH_LIMIT = 40
 _LARGEST_INTEGER = 2**63
-# No terminal, no XML and no UTF-8 file should have to hold them.
+# Not valid in terminals, XML and UTF-8 files.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = (
     (stat.S_ISLNK, "a link"),
@@ -63,22 +63,22 @@ def _too_large(path: Path, limit_bytes: int) -> StoreError:
 
 
 def first_bytes(path: Path, most: int, *, follow: bool = False) -> bytes | None:
-    """At most so many bytes; None for what is no regular file. Never waits for a FIFO."""
+    """Return at most `limit` bytes of a regular file, else None. Never waits for a FIFO."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     with os.fdopen(os.open(path, flags), "rb") as file:
         return None if kind_of(os.fstat(file.fileno()).st_mode) else file.read(most)
 
 
 def kind_of(mode: int) -> str:
-    """What a file is, in words; "" for a regular one."""
+    """Return the kind of a file in words; "" for a regular file."""
     if stat.S_ISREG(mode):
         return ""
     return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
 
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
-    """A JSON value that somebody else wrote, as `clean_json` gives it; None where there is no
-    file. Raises `StoreError`.
+    """Return a JSON value of another program, cleaned by `clean_json`; None if there is no file.
+    Raises `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
@@ -112,8 +112,8 @@ def clean_json(value: object, depth: int = 0) -> object:
 
 
 def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
-    """Every regular file below `folder` in the order of their paths, but for what lies behind
-    links; no more than `most`.
+    """Return the regular files below `folder`, sorted by path, at most `most`; links are not
+    followed.
     """
     left = most
     for where, folders, names in os.walk(folder, followlinks=False):
@@ -143,7 +143,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _open_folders(folder: Path) -> None:
-    """Whoever closed a folder that is ours to everybody does not keep us from emptying it."""
+    """Make folders of ours writable again, so that they can be emptied."""
     pending = [folder]
     while pending:
         one = pending.pop()

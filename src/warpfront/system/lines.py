@@ -54,7 +54,7 @@ def identity_of(path: Path) -> FileIdentity:
 
 
 def length_of(path: Path) -> int:
-    """How many bytes there are to read; of an archive, what its end says, for a display."""
+    """Return the number of bytes to read, for progress; of an archive, the size in its trailer."""
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size < _SHORTEST_PACKED or file.read(2) != _PACKED:
@@ -65,7 +65,7 @@ def length_of(path: Path) -> int:
 
 @contextlib.contextmanager
 def standard_input() -> Iterator[Path]:
-    """What stdin holds, as a file that can be read twice."""
+    """Return stdin as a file that can be read twice."""
     with tempfile.NamedTemporaryFile(prefix="warpfront-stdin-") as aside, storing(Path(aside.name)):
         while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
             aside.write(chunk)
@@ -104,7 +104,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """What stands between ends of lines, and the end; of the last one, nothing."""
+    """Yield the text of each line and its end; the last line has no end."""
     if b"\r" in chunk:
         *parts, last = _ENDS.split(chunk)
         yield from zip(parts[::2], parts[1::2], strict=True)
@@ -131,7 +131,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _next_chunk(source: IO[bytes] | gzip.GzipFile) -> bytes:
-    """Nothing more where an archive is cut short or broken: what came before it stands."""
+    """Return the next bytes, or none where an archive is truncated or damaged."""
     try:
         return (
             source.read(_CHUNK_BYTES) if not isinstance(source, gzip.GzipFile) else source.read1()

@@ -43,13 +43,13 @@ class Command:
     unset: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """As one could type it, with the values of arguments that look secret masked."""
+        """Return the command line for a shell, with values that look secret masked."""
         return shlex.join(_masked(argument) for argument in self.argv)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """What a command came to. `stdout` and `stderr` are decoded with replacement characters."""
+    """The result of a command. `stdout` and `stderr` are decoded with replacement characters."""
 
     command: Command
     returncode: int

@@ -1,4 +1,4 @@
-"""Who is told what happens while it happens. Words."""
+"""Receivers of progress. Words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Line = Callable[[str], None]
 
 
 class Watch(Protocol):
-    """Who is told what happens while it happens."""
+    """A receiver of progress."""
 
     def say(self, text: str) -> None:
-        """One line for people."""
+        """Show one line."""
 
     def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
         """A transfer moved on; `done_bytes == total_bytes` ends it, and a total of 0 ends

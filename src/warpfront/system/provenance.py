@@ -22,7 +22,7 @@ def read_provenance(root: Path, run: Run) -> Provenance:
 
 
 def fixed_moment() -> str:
-    """What `SOURCE_DATE_EPOCH` says, as RFC 3339; "" where it says nothing."""
+    """Return `SOURCE_DATE_EPOCH` as RFC 3339; "" if it is not set."""
     epoch = environment().get("SOURCE_DATE_EPOCH", "")
     if not re.fullmatch(r"[0-9]{1,11}", epoch):
         return ""

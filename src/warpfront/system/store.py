@@ -61,8 +61,8 @@ class Store:
         return path
 
     def load(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
-        """The value that a step left, one of `kinds`, or None if it left none. Raises
-        `StoreError` for a file that is not ours.
+        """Return the value that a step wrote, one of `kinds`, or None. Raises `StoreError` for a
+        file of another form.
         """
         path = self.cell_folder(cell_id) / f"{name}.json"
         text = read_text(path, missing_ok=True)
@@ -101,7 +101,7 @@ class Store:
         return folder
 
     def exclusive(self, on_wait: Callable[[str], None]) -> AbstractContextManager[None]:
-        """One build at a time on this folder; a second one says that it waits."""
+        """Lock this folder for one build; a second build reports that it waits."""
         return exclusive(self.folder, on_wait)
 
 
@@ -109,8 +109,8 @@ class Store:
 def exclusive(
     folder: Path, on_wait: Callable[[str], None], *, name: str = ".lock"
 ) -> Iterator[None]:
-    """One holder at a time of the lock file `name` in `folder`; the next says for whom it waits.
-    The lock dies with its holder, and no child inherits it.
+    """Lock the file `name` in `folder`, and report which process to wait for. The lock ends with
+    its process, and no child inherits it.
     """
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def exclusive(
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the open file could be locked for this descriptor alone."""
+    """Return true if the open file is now locked for this descriptor."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -150,7 +150,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Add lines to a file that only grows; what a full disk left of a line is ended first."""
+    """Append lines to a file. A line that a full disk cut short is ended first."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as stream:
@@ -184,7 +184,7 @@ def place_program(program: Path, folder: Path) -> Path:
 
 
 def remove_other(copy: Path, original: Path) -> bool:
-    """Whether a copy had other bytes than its original, read whole; then it is gone."""
+    """Remove a copy that differs from its original, and return true if it did."""
     if not copy.is_file() or filecmp.cmp(copy, original, shallow=False):
         return False
     copy.unlink()
@@ -284,7 +284,7 @@ _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """pydantic's reader and writer of one type; making one takes milliseconds, so each is kept."""
+    """Return pydantic's reader and writer of a type. Cached: making one takes milliseconds."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]

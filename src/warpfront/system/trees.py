@@ -70,9 +70,9 @@ class Tree:
 
 
 def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> Tree:
-    """Every regular file below `root`. `exclude` are globs over relative paths; `vendored` also
-    walks submodules and folders of third parties, all and not only those whose device code the
-    root's build compiles. Raises `StoreError` if `root` is no folder.
+    """Return the regular files below `root`. `exclude` are globs of relative paths. `vendored` also
+    walks all submodules and third-party folders, not only those whose device code the root's build
+    compiles. Raises `StoreError` if `root` is no folder.
     """
     if not root.is_dir():
         raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
@@ -178,7 +178,7 @@ def _ignored_folders(root: Path) -> frozenset[str]:
 
 
 def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | Unread]:
-    """A regular file. Links are no part of the tree: their files are elsewhere, or here already."""
+    """Return true for a regular file. Links are not part of the tree."""
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError as error:

@@ -54,7 +54,7 @@ _POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
 
 
 def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
-    """The answer, which remembers its line: the connection may have left it by then."""
+    """Return the answer with its connection, which urllib3 may have released by then."""
     sock, seconds = connection.sock, connection.timeout
     if sock is None or not isinstance(seconds, int | float):
         return respond()
@@ -64,7 +64,7 @@ def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
         with _cut_after(sock, seconds * 1.1, "the head of the answer"):
             response = respond()
     except TimeoutError:
-        if response is not None:  # it holds the line, too, which only its end lets go
+        if response is not None:  # it has the connection, too, which only its end releases
             response.close()
         raise
     setattr(response, _LINE, sock)

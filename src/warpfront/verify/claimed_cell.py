@@ -1,5 +1,5 @@
-"""The cell of an image that this matrix has not: what the image says of itself, by its labels and
-by its provenance. Nothing of it is believed before the checks found it. Pure.
+"""The cell of an external image, from its labels and provenance. The checks have to confirm all of
+it. Pure.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TOOLKITS = get_args(get_type_hints(Toolkit)["name"])
 def claimed_cell(
     labels: Mapping[str, str], asked: Mapping[str, tuple[str, ...]], *, machine: str
 ) -> Cell:
-    """`asked` is what its provenance says was asked for, empty without one; `machine` what the
-    engine says that the image is for. Raises `InputError` for labels that are none of ours.
+    """Return the cell of an image. `asked` are the fields of its provenance, empty without one;
+    `machine` is the engine's answer. Raises `InputError` for labels of another form.
     """
     if wrong := _wrong_labels(labels):
         raise InputError(
@@ -62,8 +62,8 @@ def claimed_cell(
 
 
 def claims_of(cell: Cell, versions: Mapping[str, str], *, target: str) -> Claims:
-    """What is claimed of it on one target. `versions` are the wheels that its provenance names;
-    where there is none, torch is all that is claimed. Its guard is not: the policy is not known.
+    """Return the claims for one target. `versions` are the wheels of its provenance; without one,
+    only torch is claimed. The guard is not, because its policy is unknown.
     """
     vendor, toolkit = VENDORS[cell.vendor], cell.toolkit
     return Claims(

@@ -1,6 +1,4 @@
-"""From the outcomes of the cells to the one error, and so the one exit code, of the
-whole run. Pure.
-"""
+"""The error and exit code of a run, from the outcomes of its cells. Pure."""
 
 from __future__ import annotations
 

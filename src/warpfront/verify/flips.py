@@ -36,7 +36,7 @@ def together(runs: Sequence[Verification]) -> Verification:
 
 
 def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
-    """One check of all runs. One that is missing has not been made, which is an error."""
+    """Return one check of all runs. A missing one is an error."""
     outcomes = [Outcome.ERROR if one is None else one.outcome for one in results]
     made = [one for one in results if one is not None]
     if len(set(outcomes)) == 1:

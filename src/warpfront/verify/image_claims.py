@@ -1,7 +1,7 @@
-"""What matrix and lock say is in an image, for the checks inside to hold against what they find.
+"""Claims of an image from its matrix and lock, which the checks inside compare with what is there.
 Pure.
 
-The document is one type on both sides: `inside.checks.claims` writes it and reads it.
+The document has one type on both sides: `warpfront_checks.claims` writes and reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from warpfront_checks.guard.policy import Policy
 
 
 def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) -> Claims:
-    """The claims of the cell's image on one target; `policy` is what its guard was told."""
+    """Return the claims of the cell's image on one target; `policy` is its guard's."""
     vendor, toolkit = VENDORS[cell.vendor], cell.toolkit
     return Claims(
         cell=cell.id,
@@ -37,12 +37,12 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
 
 
 def tried(cell: Cell) -> tuple[Smoke, ...]:
-    """What of other people's packages is tried in the cell's image."""
+    """Return the packages of the cell's image that `smoke:` tries."""
     return tuple(one for one in cell.smoke if cell.vendor in (one.vendors or (cell.vendor,)))
 
 
 def smoke_document(one: Smoke) -> dict[str, object]:
-    """One entry of `smoke:`, without what it does not say."""
+    """Return an entry of `smoke:` without empty fields."""
     said: dict[str, object] = {
         "name": one.name,
         "uses": one.uses,

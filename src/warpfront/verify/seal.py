@@ -1,8 +1,7 @@
-"""A verification's seal: the digest of all its parts, so that one that was edited, or put together
-of two, is told from one that was made. Pure.
+"""The seal of a verification: a digest of all its parts, which shows an edited or mixed one. Pure.
 
-A seal is no signature: who edits both goes unseen here. What is published carries the seals in
-what is signed, and is held against them there.
+A seal is no signature: an edit of both is not seen here. Published evidence has its seals in the
+signed part, and is compared with them there.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def sealed(verification: Verification, *, ended: str) -> Verification:
 
 
 def is_sealed(verification: Verification) -> bool:
-    """Whether the seal is that of these very parts."""
+    """Return true if the seal is that of these parts."""
     return bool(verification.seal) and verification.seal == _seal(verification)
 
 

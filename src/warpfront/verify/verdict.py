@@ -1,8 +1,7 @@
-"""What the results allow: from the files that the sessions left to one `Verification`
-and one `Outcome`. Pure.
+"""One `Verification` and one `Outcome`, from the result files of the sessions. Pure.
 
-The files are foreign text by the time they come back. Whatever is missing, unfinished, about
-something else, or contradicts nox is an `error`: never a pass.
+The files are foreign text when they come back. A missing, unfinished or foreign one, and one that
+contradicts nox, is an `error`: never a pass.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _WORST_FIRST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """In the place of a document that is there and cannot be read, and why not."""
+    """An unreadable document, with the reason."""
 
     reason: str
 
@@ -54,7 +53,7 @@ def outcome_of(verification: Verification) -> Outcome:
 
 
 def count_outcomes(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
-    """How many checks came to each outcome, worst first, zeros included."""
+    """Return the number of checks per outcome, worst first, zeros included."""
     counts = dict.fromkeys(_WORST_FIRST, 0)
     for check in checks:
         counts[check.outcome] += 1
@@ -74,12 +73,12 @@ def read_verification(
     nox_report: object | None = None,
     proven_before: frozenset[str] = frozenset(),
 ) -> Verification:
-    """One verification from what is left of it.
+    """Return a verification from its files.
 
-    `files` are the planned sessions, each with its parsed results file or None where there is none.
-    `ended` says how the process ended if not by itself; it becomes part of the reason of every
-    check that is missing. `nox_report` is nox's own parsed `--report`, held against the files where
-    it is given; it knows nothing of the sessions `proven_before`, in an earlier run.
+    `files` are the planned sessions, each with its parsed results or None. `ended` is how the
+    process ended, if not by itself; it becomes part of the reason of each missing check.
+    `nox_report` is nox's parsed `--report`, compared with the files; it does not have the sessions
+    `proven_before` in an earlier run.
     """
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
@@ -105,7 +104,7 @@ def read_verification(
 def unread_verification(
     cell_id: str, target: str, *, content_hash: str, reason: str
 ) -> Verification:
-    """In the place of a verification that was kept and cannot be read: an error, never a pass."""
+    """Return an error in place of a stored verification that cannot be read."""
     return Verification(
         cell_id=cell_id,
         target=target,
@@ -157,7 +156,7 @@ def read_session(
 def _contradictions(
     session: str, checks: tuple[CheckResult, ...], nox_report: object | None
 ) -> tuple[CheckResult, ...]:
-    """Where nox and the file disagree, neither is believed."""
+    """Return where nox and the file disagree; then neither counts."""
     if nox_report is None:
         return ()
     if isinstance(nox_report, Unreadable):

@@ -1,8 +1,8 @@
-"""What makes a task of a function: its options with their help, and errors as exit codes.
+"""Tasks from functions: options with their help, and errors as exit codes.
 
-A task takes what it uses. A parameter annotated with an `Option` is one option of that name, or
-without a default the word that has to follow the task's. One annotated with `Options`, or of a
-dataclass whose fields are annotated so, is several that make one value; `display` is who is told.
+A parameter annotated with an `Option` is one option of that name, or without a default the word
+after the task's name. A parameter annotated with `Options`, or of a dataclass whose fields are
+annotated so, is several options that make one value; `display` receives progress.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRONG_OPTION_EXIT_CODE = 1  # as invoke itself exits for an option that it does 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What `--help` says of an option."""
+    """An option's line in `--help`."""
 
     help: str
 
@@ -101,15 +101,15 @@ def command(*, name: str) -> Callable[[Callable[..., None]], Task[Any]]: ...
 def command(
     body: Callable[..., None] | None = None, *, name: str | None = None
 ) -> Task[Any] | Callable[[Callable[..., None]], Task[Any]]:
-    """Make a task of a function whose parameters are annotated as this module says; `name` where a
-    function cannot have the task's.
+    """Make a task of a function with annotated parameters; `name` is for names that no function can
+    have.
     """
     return functools.partial(_task, name=name) if body is None else _task(body, name=name)
 
 
 def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
-    """What turns SIGTERM into an exception, and the one place where errors are printed and
-    become exit codes.
+    """Make the task: SIGTERM becomes an exception, and errors are printed and become exit codes
+    here only.
     """
     groups = _option_groups(body)
     is_told = "display" in inspect.signature(body).parameters
@@ -131,9 +131,9 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
-    """What invoke reads a task's options from. Numbers are texts to it: its own reading of them
-    ends in a traceback where they are none. A list it wants as None; what has no default is an
-    argument by its place.
+    """Return the signature that invoke reads options from. Numbers are texts for it, because its
+    own reading of them ends in a traceback. A list's default is None; a parameter without a default
+    is positional.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))
@@ -152,9 +152,7 @@ def _as_text(default: object) -> object:
 
 
 def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
-    """Parameter, or field, -> its options. Raises `TypeError` for one that says
-    nothing of itself.
-    """
+    """Return options by parameter or field. Raises `TypeError` for one without an annotation."""
     hints = get_type_hints(declared, include_extras=True)
     groups = {}
     for name, parameter in inspect.signature(declared).parameters.items():
@@ -234,7 +232,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         raise _exit(text, CommandFailedError.exit_code) from None
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
         if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
-            # The interpreter writes what is left once more when it ends.
+            # The interpreter flushes the rest again when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise Exit(code=UNREAD_EXIT_CODE) from None
         raise _exit(_bug_report(), BUG_EXIT_CODE) from None
@@ -245,7 +243,7 @@ def _bug_report() -> str:
 
 
 def _is_unread(stream: TextIO) -> bool:
-    """Whether the reader of this pipe has gone, as `head` does when it has seen enough."""
+    """Return true if the reader of this pipe has gone, as `head` goes after its lines."""
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

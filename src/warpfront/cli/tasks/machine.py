@@ -1,4 +1,4 @@
-"""The tasks around the path: this machine, its engine, a new project, and what is left over."""
+"""Tasks for this machine, its engine, new projects, and cleaning."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def models(
 
 
 def _lines(found: Verification) -> Iterator[str]:
-    """What did not pass, with its reason, and then how many of each kind did."""
+    """Return checks that did not pass, with reasons, and then counts by outcome."""
     yield f"{found.cell_id} on {found.target}, {found.seconds:.0f} s"
     for one in found.checks:
         if one.outcome is not Outcome.PASSED:

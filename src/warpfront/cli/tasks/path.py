@@ -128,7 +128,7 @@ def build(
 
 @dataclass(frozen=True)
 class Running:
-    """How containers of `verify` are run: the fields of `pipeline.verifying.RunOptions`."""
+    """Options of `verify`'s containers: the fields of `pipeline.verifying.RunOptions`."""
 
     again: Annotated[
         int, Option("how many times, with other seeds each; a check that flips has failed")
@@ -229,7 +229,7 @@ def explain(
 
 
 def _print_profiles(results: Iterable[Verified]) -> None:
-    """What each profile of tolerances would have said, where they were asked."""
+    """Print the verdict of each requested tolerance profile."""
     from warpfront.report.profiles import profiles_text
 
     for one in results:

@@ -1,4 +1,4 @@
-"""What tasks print: one line a cell, tables, JSON; and the failure at the end of it."""
+"""Output of tasks: one line per cell, tables, JSON, and the failure at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finish(results: Mapping[str, object], *, json: bool) -> None:
 
 
 def print_unfinished(results: Iterable[object]) -> None:
-    """One line for each cell that a step did not come to, with the reason."""
+    """Print a line for each cell without a result, with the reason."""
     for result in results:
         if isinstance(result, Blocked | Failed):
             print(f"{result.cell_id}: {_said(result)}")
@@ -104,7 +104,7 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 
 def _show(table: Table) -> None:
-    """To stdout, as wide as the terminal; elsewhere without what only fills a line."""
+    """Print to stdout, as wide as the terminal; elsewhere without padding."""
     from warpfront.report.text import Visible, plain_console
 
     console = plain_console(terminal_of(sys.stdout))

@@ -64,7 +64,7 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a log does not say, said by who knows."""
+    """Facts that a log lacks, from the command line."""
 
     gpus: Annotated[int, Option("how many devices, if the log does not say")] = 0
     nodes: Annotated[int, Option("how many machines")] = 0
@@ -75,7 +75,7 @@ class Given:
     precision: Annotated[str, Option("the number format: bfloat16, fp8, ...")] = ""
 
     def said(self) -> dict[str, object]:
-        """By the names of a run's fields."""
+        """Return the facts by the names of a run's fields."""
         said = {
             "devices": self.gpus,
             "nodes": self.nodes,
@@ -135,7 +135,7 @@ def read_log(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What is compared by what, and what may differ."""
+    """Options of a comparison, and accepted differences."""
 
     metric: Annotated[
         str,
@@ -190,7 +190,7 @@ def _share(text: str, option: str) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """In which forms a comparison is given."""
+    """Forms of a comparison's output."""
 
     json: Json = False
     markdown: Annotated[str, Option("also write the comparison to this file, as Markdown")] = ""

@@ -1,3 +1,1 @@
-"""What several steps of the path are made of. Takes values, never a workspace; a step may call it,
-and it calls no step.
-"""
+"""Parts that several steps share. They take values, never a workspace, and call no step."""

@@ -1,4 +1,4 @@
-"""Where what is wrong with one cell becomes a value, so that the others go on."""
+"""Errors of one cell as values, so that other cells go on."""
 
 from __future__ import annotations
 

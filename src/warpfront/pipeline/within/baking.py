@@ -1,4 +1,4 @@
-"""Images of cells with locks: the one bake of all that does not exist yet, and what it left."""
+"""One bake of every image that does not exist yet, and its results."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ from warpfront.wheels.toolbox import install_toolbox
 from warpfront.wheels.uv_program import uv_binary, uv_version
 
 Built = BuiltImage | Blocked | Failed
-# The containerd store keeps a tar of every layer beside its unpacked form, gzipped unless told
-# otherwise. The fastest zstd takes half of gzip's time, and writes less than no compression at all
+# The containerd store has a tar of every layer and its unpacked form, gzipped by default.
+# The fastest zstd takes half of gzip's time, and writes less than no compression at all
 # (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
 _OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
 _OUTPUT_CLASSIC_STORE = "type=docker"
@@ -66,7 +66,7 @@ _LAYOUTS = "layouts"
 
 
 def _output(engine: Engine) -> str:
-    """How an image gets into the engine's store."""
+    """Return the exporter of the engine's store."""
     if not engine.features().containerd_store:
         return _OUTPUT_CLASSIC_STORE
     if engine.builds_elsewhere:
@@ -178,7 +178,7 @@ def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | 
 
 
 class _Building:
-    """One bake: what it needs on disk, how it runs, and what it left."""
+    """One bake: its files, its run and its results."""
 
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
         matrix, folders = inputs.matrix, tools.folders
@@ -206,12 +206,12 @@ class _Building:
             remove_tree(self._store.folder / ".bake" / _LAYOUTS)
 
     def _build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
-        """What failed beside damaged files is built once more."""
+        """Build once more what failed because of damaged files."""
         failed: dict[str, Built] = {}
         fetched = self._each(items, self._fetch_one, failed)
         for item in fetched:
             self._store.log_path(item.cell.id).unlink(missing_ok=True)
-        # Whoever makes a layer measures the wheel on the way, and the guard is told of that.
+        # Making a layer also measures the wheel, which the guard's manifest uses.
         composed = self._composed(fetched) if fetched else {}
         ready = self._each(fetched, self._seal_one, failed)
         if not ready:
@@ -230,8 +230,8 @@ class _Building:
         return results
 
     def _drop_damaged(self, items: list[Prepared]) -> bool:
-        """Whether builds that failed had been given files that are not what they were: a disk may
-        change bytes and neither size nor time, by which they are known otherwise.
+        """Return true if failed builds had damaged files: a disk may change bytes without size and
+        time, which identify files otherwise.
         """
         damaged: set[str] = set()
         for item in items:
@@ -244,8 +244,8 @@ class _Building:
         return bool(damaged)
 
     def _bring_toolbox(self) -> None:
-        """What `verify` needs from outside, while outside is there for the wheels. Without it the
-        images are no worse.
+        """Fetch what `verify` needs while the network serves the wheels. Images do not depend on
+        it.
         """
         try:
             install_toolbox(
@@ -372,7 +372,7 @@ class _Building:
         return contexts
 
     def _local(self, reference: str) -> str:
-        """An image of this engine, for whoever builds."""
+        """Return a context for an image of this engine."""
         if reference not in self._contexts_of:
             folder = self._store.folder / ".bake" / _LAYOUTS
             self._contexts_of[reference] = local_context(self._engine, reference, folder)
@@ -474,8 +474,8 @@ class _Building:
 
 
 def layer_cache(engine: Engine, given: Mapping[str, str]) -> str:
-    """The repository that layers are kept in, "" for none. BuildKit within Docker's own image store
-    refuses a cache in a registry, and the whole build with it.
+    """Return the repository of the layer cache, "" for none. BuildKit within Docker's own image
+    store refuses a cache in a registry, and the whole build with it.
     """
     cache = given.get(CACHE_VARIABLE, "")
     able = cache and (engine.builds_elsewhere or engine.features().containerd_store)
@@ -483,7 +483,7 @@ def layer_cache(engine: Engine, given: Mapping[str, str]) -> str:
 
 
 def build_secrets(site: Site) -> tuple[str, ...]:
-    """What a build that reaches the network needs of this site, and no layer may keep."""
+    """Return the site's secrets that a build with network needs and no layer may contain."""
     return (
         *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
         *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),

@@ -19,8 +19,8 @@ _NAME = "weights"
 def within_budget(
     cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
 ) -> BuiltImage | Failed:
-    """The image, if it keeps to its budget; else a failure that says what grew since the last
-    one that did.
+    """Return the image if it is within its budget, else a failure with what grew since the last one
+    that was.
     """
     if cell.budget_bytes is None:
         return built
@@ -46,7 +46,7 @@ def within_budget(
 def _weights(
     lock: WheelLock, wheelhouse: Wheelhouse, kept: Callable[[str], bool]
 ) -> SizeBreakdown | None:
-    """None where its wheels are not here: a reused image needs none."""
+    """Return sizes by package; None without its wheels: a reused image needs none."""
     try:
         return weights_of(
             {

@@ -1,5 +1,5 @@
-"""The images that wheels are built in: a cell's parent, and where a recipe needs Debian packages,
-one more layer with those. Built when a build first asks, kept in the engine.
+"""Images to build wheels in: a cell's parent, with Debian packages if a recipe has any. Built on
+first use.
 """
 
 from __future__ import annotations

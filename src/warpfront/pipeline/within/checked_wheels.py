@@ -1,8 +1,7 @@
-"""The last look at a cell's wheels before its image is built: they have to demand what the lock
-holds, and the lock nothing that no wheel demands.
+"""The METADATA of fetched wheels, compared with the lock before a build.
 
-A lock is resolved from what an index says of a wheel. What the wheel's own METADATA says is read
-here, whichever source or cache its bytes came from, so that nothing has to be kept in a lock.
+A lock is resolved from an index's metadata. The wheel's own METADATA is read here, for any source
+or cache of its bytes, so that a lock needs no copy of it.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def check_wheels(
     wheelhouse: Wheelhouse,
 ) -> None:
     """Raise `WheelError` with both texts for each difference between the lock of the last cell of
-    `chain` (its parents first) and what its wheels say. Wheels of a parent whose image is built
-    already may be absent: then nothing is said of what only they could demand.
+    `chain` (parents first) and its wheels. Wheels of a parent with a built image may be absent;
+    demands that only they could make are then not judged.
     """
     own: dict[str, WheelMetadata] = {
         canonicalize_name(wheel.name): read_wheel_metadata(path)

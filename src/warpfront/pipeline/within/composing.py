@@ -1,10 +1,9 @@
-"""Images put together of layers: what the stage with the wheels is replaced by.
+"""Images composed of one layer per wheel, in place of the stage that installs wheels.
 
-The rendered Dockerfile stays what is built. Its stage `environment` is built once for a base and
-kept; the layers of the wheels stand on it, and on them their byte code, compiled once for that
-base and a set of wheels; and the stage `installed` is all that, by a named context. The step that
-compiles then finds nothing to do. What BuildKit compiled byte code on is what it builds on next, so
-that it unpacks no layer twice.
+The rendered Dockerfile is still what is built. Its stage `environment` is built once for a base.
+The wheels' layers follow, then their byte code, compiled once for that base and set of wheels. The
+stage `installed` is all that, by a named context, so that the step that compiles has nothing to do.
+BuildKit builds on the image on which it compiled byte code, so that it unpacks no layer twice.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ Request = Callable[[Path, tuple[str, ...], Path], BakeRequest]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composer:
-    """What composing needs of a build: `contexts` are those that its first stage is built from,
-    `request` is how it is baked, `adopt` gives blobs to the engine, if that can have them so.
+    """Parts of a build that compose images: `contexts` are those of the first stage, `request` is
+    its bake, `adopt` gives blobs to the engine, if it accepts them.
     """
 
     store: Store
@@ -58,8 +57,8 @@ class Composer:
     adopt: Callable[[Iterable[Path]], None]
 
     def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
-        """Cell id -> the named context that stands for the wheels of its image; without those whose
-        Dockerfile has to be run as it is, or whose wheels do not go into layers.
+        """Return by cell id the named context in place of an image's wheels. Images whose
+        Dockerfile has to run as it is, or whose wheels do not go into layers, are left out.
         """
         found = {}
         for item in items:
@@ -70,7 +69,7 @@ class Composer:
                 except StoreError:
                     raise
                 except WarpfrontError as error:
-                    # What stands in a layer's way stands in the build's, too, which then says so;
+                    # An error of a layer is also one of the build, which then reports it;
                     # or it does not, and the image is built.
                     reason = f"its wheels are installed by RUN: {error.message}"
                     self.watch.say(f"{item.cell.id}: {reason}")
@@ -123,7 +122,7 @@ class Composer:
         return digest
 
     def _is_there(self, digest: str) -> bool:
-        """Whether a manifest and all it names are in the store, by size."""
+        """Return true if a manifest and all its blobs are in the store, by size."""
         if not self.layers.blob(digest).is_file():
             return False
         manifest = self.layers.read(digest)
@@ -198,7 +197,7 @@ class Composer:
             if answer.error:
                 raise BuildFailedError(answer.error)
             self.layers.take(aside)
-            if lower:  # else there twice: as these steps left it, and as layers
+            if lower:  # else stored twice: as a result of these steps, and as layers
                 forget_steps(request, COMPILER)
             return answer.digest
         finally:

@@ -1,6 +1,4 @@
-"""What `verify` and `compile` have in common: the image that was built, and what a container left,
-printed, and how it ended.
-"""
+"""Containers of `verify` and `compile`: their image, output and ending."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
 
 
 def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocked | Failed:
-    """The image that `build` left, if the engine still holds that very content."""
+    """Return the image of `build`, if the engine has that very content."""
     hint = f"invoke build --only {cell.id}"
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
@@ -52,7 +50,7 @@ def not_verified(cell: Cell, reason: str, hint: str, kind: FailureKind | None = 
 
 
 def result_in(path: Path) -> object | None:
-    """The JSON value that a container left, or why the verdict has to refuse it."""
+    """Return the JSON value that a container wrote, or why it cannot count."""
     try:
         return read_json(path)
     except StoreError as error:
@@ -99,9 +97,7 @@ def run_told(
 
 
 def ending_of(result: RunResult, *, limit_seconds: float) -> str:
-    """How the container ended, if not by itself; goes into the reason of every check that
-    left no result.
-    """
+    """Return how the container ended, if not by itself; part of the reason of each missing result."""
     if result.oom_killed:
         return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
     if result.timed_out:

@@ -1,4 +1,4 @@
-"""What is known of the cells' locks, without resolving or writing anything."""
+"""States of locks, read without resolving or writing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def inputs_of(
     requirements: Mapping[str, RequirementList],
     folders: Folders,
 ) -> LockInputs:
-    """What the cell's lock depends on, its folders of sources read."""
+    """Return everything that the cell's lock depends on; reads its source folders."""
     file = cell.requirements_file
     asked = requirements[file] if file else RequirementList()
     sources = {

@@ -1,4 +1,4 @@
-"""What an image is made of: build contexts, bases, content hashes, and the images that exist."""
+"""Build contexts, bases and content hashes of cells, and the images that exist."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def prepare_cells(
 def images_by_content(
     repositories: Collection[str], engine: Engine, *, created: str = ""
 ) -> Mapping[str, StoredImage]:
-    """Every image of these repositories in the engine, by its content hash: one call to the engine.
-    Where somebody fixed the moment that images are of, those of another are none.
+    """Return every image of these repositories in the engine by content hash, with one call. With a
+    fixed moment, images of another moment are left out.
 
-    What somebody built `FROM` one of ours has its labels, too, and goes by another name.
+    An image built `FROM` one of ours has its labels too, under another name.
     """
     return {
         image.labels[CONTENT_HASH]: image
@@ -132,8 +132,8 @@ def images_by_content(
 def unrunnable(
     cells: Iterable[Cell], engine: Engine, *, step: StepName = "build"
 ) -> dict[str, Blocked]:
-    """The cells for another machine than the engine's. Emulation is no way out: what it computes
-    says nothing of the machine, and it takes hours.
+    """Return cells for another machine than the engine's. Emulation takes hours and proves nothing
+    of the machine.
     """
     machine = engine.machine
     return {

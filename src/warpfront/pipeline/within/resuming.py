@@ -1,5 +1,5 @@
-"""Which sessions of an interrupted verification count in the one that continues it: those that
-passed on the same image, with the same claims and options, by the same code of the checks.
+"""Sessions of an interrupted verification that count in the next one: passed on the same image,
+with the same claims and options, by the same code.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[
 
 
 def finish(folder: Path, sessions: Iterable[str]) -> None:
-    """End an attempt: what proven `sessions` left goes to the results of the last run."""
+    """End an attempt: move results of the proven `sessions` to those of the last run."""
     for session in sessions:
         for path in _left_by(session, folder / _PROVEN):
             copy = folder / "results" / path.name
@@ -98,7 +98,7 @@ def finish(folder: Path, sessions: Iterable[str]) -> None:
 
 
 def _left_by(session: str, folder: Path) -> list[Path]:
-    """The results of a session, and files beside them that are named after it."""
+    """Return the results of a session, and files named after it."""
     return sorted(
         path
         for path in folder.glob(f"{session}*")

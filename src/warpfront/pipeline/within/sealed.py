@@ -1,6 +1,6 @@
-"""What the guard of an image is told of the files that it will find: the manifest, from the wheels.
+"""The guard's manifest of an image's files, made from its wheels.
 
-It follows from what the content hash covers, the wheels and the guard, and is no part of it.
+It follows from the wheels and the guard, which the content hash covers, and is no part of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MANIFEST = "stack.json"
 
 
 def is_sealed(cell: Cell, rendered: RenderedImage) -> bool:
-    """Whether this image gets a guard, and that around wheels: not around the torch of its base."""
+    """Return true if this image has a guard of wheels, not of its base's torch."""
     return POLICY in rendered.files and bool(cell.stack)
 
 

@@ -1,4 +1,4 @@
-"""What a step gets: cells with their locks, and the tools to work on them. Path."""
+"""Arguments of a step: cells with their locks, and the tools to work on them. Path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CellInputs:
 
     @property
     def by_id(self) -> Mapping[str, Cell]:
-        """Every cell by its id, parents included."""
+        """Return every cell by its id, parents included."""
         return {cell.id: cell for cell in (*self.matrix.cells, *self.cells)}
 
 
