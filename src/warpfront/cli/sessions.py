@@ -144,7 +144,9 @@ def _try_library(session: nox.Session, claims: Path, results: Path, asked: Libra
 def _folder_here(
     session: nox.Session, target: str, name: str, stale: Sequence[str]
 ) -> tuple[Path, Path]:
-    """Return an empty folder for checks of the current Python, and its file of claims for a target."""
+    """Return an empty folder for checks of the current Python, and its file of claims for a
+    target.
+    """
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
@@ -468,7 +470,9 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """Return PYTHONPATH with the folder of our packages in front; unchanged if they are installed."""
+    """Return PYTHONPATH with the folder of our packages in front; unchanged if they are
+    installed.
+    """
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:
         return already

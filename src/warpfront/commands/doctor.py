@@ -28,7 +28,9 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE` some cells only."""
+    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE` some cells
+    only.
+    """
 
     subject: str
     outcome: Outcome
