@@ -21,10 +21,10 @@ PLATFORMS: Mapping[str, str] = {"x86_64": "linux/amd64", "aarch64": "linux/arm64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeTarget:
-    """One image to build. `contexts` are BuildKit's named contexts: name -> folder,
-    `target:...` or `docker-image://...`. `machine` is what it is for, `secrets` are as
-    `--secret` takes them (`id=ca,src=ca.pem`). `moment` is what the image says of when it was made
-    (RFC 3339), "" for now. `stage` is the Dockerfile's stage to build, "" for the last.
+    """An image to build. `contexts` are BuildKit's named contexts: name -> folder, `target:...`
+    or `docker-image://...`. `machine` is its platform, `secrets` are arguments of `--secret`
+    (`id=ca,src=ca.pem`). `moment` is the image's creation time (RFC 3339), "" for now. `stage` is
+    the Dockerfile's stage to build, "" for the last.
     """
 
     name: str
@@ -40,15 +40,15 @@ class BakeTarget:
 
 
 def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
-    """The file's JSON value. Nothing in it is left for bake to interpolate."""
+    """Return the file's JSON value, with nothing for bake to interpolate."""
     by_name = {target.name: _definition(target) for target in targets}
     return {"group": {"default": {"targets": list(by_name)}}, "target": by_name}
 
 
 def proxy_script(proxies: Mapping[str, str]) -> str:
-    """Proxy variables (`HTTPS_PROXY`) as shell lines to be sourced, under the lower-case names that
-    apt reads. They may hold passwords, so they travel as a secret: build arguments would stand in
-    the bake file and in BuildKit's record of the build.
+    """Return proxy variables (`HTTPS_PROXY`) as shell lines, under apt's lower-case names. They
+    may contain passwords, so they travel as a secret: build arguments appear in the bake file and
+    in BuildKit's record of the build.
     """
     lines = [
         f"export {name.lower()}={shlex.quote(value)}\n" for name, value in sorted(proxies.items())

@@ -87,7 +87,7 @@ def _base_name(declared: Base, base: ResolvedBase) -> str:
 
 
 def _base_words(declared: Base, base: ResolvedBase) -> str:
-    """What the base is, for who has to judge it. Which mirror was near is nobody's business."""
+    """Return the base's identity for a reader, without the mirror that served it."""
     if base.source is not BaseSource.BOOTSTRAP or declared.bootstrap is None:
         return declared.reference
     bootstrap = declared.bootstrap
@@ -101,9 +101,9 @@ def _base_words(declared: Base, base: ResolvedBase) -> str:
 def label_disagreements(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> tuple[str, ...]:
-    """What the labels of a built image, its tag or the matrix claim, and the image itself denies.
+    """Return claims of a built image's labels, its tag or the matrix that the image contradicts.
 
-    `facts` are what the `load` session found inside (`warpfront_checks.image_facts`).
+    `facts` are those of the `load` session inside (`warpfront_checks.image_facts`).
     """
     return (
         *_label_differences(cell, labels, facts),
@@ -136,8 +136,8 @@ def _label_differences(
 def _tag_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """The tag is written from torch's public version, toolkit and Python, so it has to hold theirs;
-    it is not taken apart for that.
+    """Compare the tag with torch's public version, toolkit and Python, from which it is
+    written; the tag is not parsed.
     """
     version = labels.get(f"{_OCI}.version")
     if version != cell.tag:

@@ -1,6 +1,4 @@
-"""An image that stands on layers: a base and the layers of wheels as one manifest, for a build to
-begin with. Pure.
-"""
+"""A manifest of a base and layers of wheels, for a build to start from. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the guard of an image protects, as its policy, and the files that put it there. Pure.
+"""The policy of an image's guard, and the files that install it. Pure.
 
-The policy is one type on both sides: written here, read in the image (`inside.guard.policy`).
+The policy is one type on both sides: written here, read in the image
+(`warpfront_checks.guard.policy`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _SOURCES = "guard"
 
 
 def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
-    """What the image of `cell` protects: the locked stack with the libraries it loads, or, where
-    torch comes with the base, what the guard finds there.
+    """Return the policy of `cell`'s image: the locked stack with the libraries it loads, or, if
+    torch comes with the base, what the guard detects there.
     """
     vendor = VENDORS[cell.vendor]
     toolkit = vendor.toolkit or vendor.device

@@ -1,5 +1,5 @@
-"""From a cell and its lock to the build context of its image: text in, text out, the same bytes
-every time. Pure.
+"""The build context of an image, from a cell and its lock: text in, text out, always the same
+bytes. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Templates:
         }
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
-        """Files beside the template that go into the build context as they are. Raises
+        """Return the template's other files, which go into the build context unchanged. Raises
         `BlockedError` for the first that cannot.
         """
         prefix, read = f"{folder}/", f"{folder}/{REQUIREMENTS}"
@@ -107,7 +107,7 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
 
 
 def _refuse_device_variables(cell: Cell, dockerfile: str) -> None:
-    """What matrix.yaml may not set, a template may not either."""
+    """Refuse variables in a template that matrix.yaml may not set either."""
     for line in dockerfile.replace("\\\n", " ").splitlines():
         if not line.upper().startswith("ENV "):
             continue
@@ -171,5 +171,5 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def _squeezed(text: str) -> str:
-    """Without the runs of blank lines that includes leave behind."""
+    """Return the text without runs of blank lines, which includes produce."""
     return _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"

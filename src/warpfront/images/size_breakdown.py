@@ -1,4 +1,4 @@
-"""What makes an image heavy: its wheels and their folders, and what grew since. Pure."""
+"""Sizes of an image by wheel and folder, and their growth. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SizeBreakdown:
 
 
 def weights_of(files: Mapping[str, Mapping[str, int]]) -> SizeBreakdown:
-    """From wheel -> path below site-packages -> bytes."""
+    """Return sizes from wheel -> path below site-packages -> bytes."""
     folders = Counter[str]()
     for sizes in files.values():
         for path, size in sizes.items():

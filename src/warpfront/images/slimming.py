@@ -1,7 +1,7 @@
-"""How a RUN leaves out what `slim:` names: a program that is mounted for the time of the step that
-installs, and the globs it is given. Pure.
+"""Removal of the files of `slim:` in a RUN: a program mounted for the step that installs, and
+its globs. Pure.
 
-Layers of wheels are made without those files (`wheels.streamed`); both ways leave the same.
+Layers of wheels are made without those files (`wheels.streamed`); both ways give the same files.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ for record in folder.glob("*.dist-info/RECORD"):
 
 
 def slim_files(globs: Iterable[str]) -> dict[str, str]:
-    """Path in the build context -> text; none where nothing is left out."""
+    """Return path in the build context -> text; none if nothing is removed."""
     lines = "".join(f"{one}\n" for one in globs)
     return {"slim/slim.py": _PROGRAM, "slim/globs.txt": lines} if lines else {}

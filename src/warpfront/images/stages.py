@@ -1,7 +1,7 @@
-"""A Dockerfile's stages: which part of it layers can stand in for. Pure.
+"""Stages of a Dockerfile that layers can replace. Pure.
 
-The stage `installed` stands on `environment` and adds the wheels. It is replaced as a whole, so
-only where it does what we know: a project that changed the fragment gets what it wrote.
+The stage `installed` follows `environment` and adds the wheels. It is replaced as a whole, and only
+if its text is the known one: a project's own fragment is run as written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN --network=none \
 
 FROM installed
 """  # noqa: E501
-# What that step has more of where something is left out.
+# Additional lines of that step with `slim:`.
 _SLIMS = (
     "    --mount=type=bind,source=slim,target=/run/slim \\\n",
     "    /opt/venv/bin/python /run/slim/slim.py /run/slim/globs.txt && \\\n",
@@ -93,8 +93,8 @@ def stages_of(dockerfile: str) -> Stages | None:
 
 
 def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:
-    """What is built on the stage with the wheels: a layer of byte code for each set of sources
-    (paths below site-packages), in their order.
+    """Return the build after the stage with the wheels: a layer of byte code for each set of
+    sources (paths below site-packages), in their order.
     """
     names = [f"{index}.txt" for index in range(len(sets))]
     steps = (_COMPILES.replace("COMPILER", COMPILER).replace("SET", name) for name in names)

@@ -1,8 +1,8 @@
-"""Templates rendered in a child process, so that none of them can take the time or the memory of
-whoever renders them: a pull request may change a template. Edge.
+"""Templates rendered in a child process with limits of time and memory: a pull request may
+change a template. Edge.
 
-One child renders all cells of a run. A limit ends it, and another child goes on with the rest;
-the template that broke the limit is not rendered again in that run.
+One child renders all cells of a run. A limit ends it, and another child goes on with the rest; a
+template that broke the limit is not rendered again in that run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HINT = "simplify the template: it may loop over a cell's own values, and repeat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one Dockerfile may take of the processor, and a child of memory (address space)."""
+    """Limits of processor time per Dockerfile, and of a child's memory (address space)."""
 
     cpu_seconds: int = 5
     memory_bytes: int = 512 << 20
@@ -43,7 +43,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderRequest:
-    """One Dockerfile to render: the folder of its template and what the template sees. `label`
+    """A Dockerfile to render: the folder of its template and the template's variables. `label`
     ends the message of an error.
     """
 
@@ -114,7 +114,7 @@ def _reduced(mapping: Mapping[str, str]) -> tuple[Callable[..., Any], tuple[Any,
 
 
 def _read(answer: Mapping[str, str]) -> Rendered:
-    """The child's answer: JSON alone, since it ran somebody's template."""
+    """Return the child's answer, only as JSON, because it ran a foreign template."""
     if "text" in answer:
         return str(answer["text"])
     kind = BlockedError if answer.get("kind") == "blocked" else RenderError

@@ -100,7 +100,7 @@ def _joined(pieces: Iterable[str]) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What is wrong, in Jinja2's words; of other exceptions also what they are."""
+    """Return the error in Jinja2's words; for other exceptions with their class."""
     if isinstance(error, jinja2.TemplateNotFound):
         return f"images/{error.name}: no such template"
     if isinstance(error, jinja2.TemplateError):

@@ -57,8 +57,8 @@ Builder = Callable[[tuple[str, ...]], tuple[Engine, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelBuilder:
-    """`Crafting` for `inputs`. `root` is the project's folder, `cache` holds tools and what
-    was built before. `python` is the interpreter of the image to build in.
+    """Maker of wheels for `inputs`. `root` is the project's folder, `cache` has tools and
+    earlier builds. `python` is the interpreter of the image to build in.
     """
 
     inputs: LockInputs
@@ -140,7 +140,7 @@ class WheelBuilder:
         return wheel_of(kept, sha256, sdist=archive)
 
     def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
-        """Patch a wheel again as its lock says. Raises `WheelError` when other bytes come out."""
+        """Patch a wheel again by its lock. Raises `WheelError` for other bytes."""
         assert patched.original is not None
         made = self.from_wheel(patched.original, patched.patches)
         if made.sha256 != wheel.sha256:
@@ -151,9 +151,7 @@ class WheelBuilder:
             )
 
     def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
-        """Build a wheel again as its lock says it was built. Raises `WheelError` when other
-        bytes come out.
-        """
+        """Build a wheel again by its lock. Raises `WheelError` for other bytes."""
         if source is not None:
             self.archived(source)
         make = (
@@ -183,7 +181,7 @@ class WheelBuilder:
         return Sdist(path=kept, sha256=sha256, source=str(source))
 
     def _name(self, source: Source) -> str:
-        """What a source says it is: its line, else its pyproject.toml, else its folder's name."""
+        """Return the name of a source: from its line, else its pyproject.toml, else its folder."""
         folder = self.root / source.location
         said = source.name
         if not said and source.kind == "folder":
@@ -192,8 +190,8 @@ class WheelBuilder:
 
     @property
     def _where(self) -> list[object]:
-        """What a wheel is built for, beside its sources: machine, Python and the torch
-        of its container.
+        """Return the environment of a wheel's build: machine, Python and the torch of its
+        container.
         """
         inputs = self.inputs
         stack = [list(inputs.stack_requirements), list(inputs.parent)]
@@ -210,12 +208,12 @@ class WheelBuilder:
         return tuple(one for one in self.inputs.patches if one.package == canonicalize_name(name))
 
     def _patched_by(self, name: str) -> list[object]:
-        """What patches add to what a wheel is made of."""
+        """Return the identity of patches among a wheel's inputs."""
         patches = self._patches(name)
         return [[one.sha256, one.strip, one.version] for one in patches]
 
     def _patching(self, build: Build, name: str) -> Build:
-        """The same build, of patched sources, under a version that says so."""
+        """Return the same build, of patched sources, under a version that names the patches."""
         patches = self._patches(name)
         if not patches:
             return build
@@ -296,7 +294,7 @@ class WheelBuilder:
 
 
 def _refuse_ended(patch: Patch, version: str) -> None:
-    """Raises `LockError` for a version that has the patch already, by what `until:` says."""
+    """Raise `LockError` for a version that has the patch already, by `until:`."""
     if patch.until and Requirement(patch.until).specifier.contains(version, prereleases=True):
         raise LockError(
             f"{patch.file}: upstream has it: {patch.package} is {version}, and the patch is until "
@@ -309,6 +307,6 @@ def _project_name(text: str) -> str:
     """`project.name` of a pyproject.toml; "" where it does not say."""
     try:
         name = tomllib.loads(text).get("project", {}).get("name", "")
-    except (ValueError, RecursionError):  # the build says it with its line
+    except (ValueError, RecursionError):  # the build reports it with its line
         return ""
     return name if isinstance(name, str) else ""

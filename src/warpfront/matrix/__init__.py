@@ -1,1 +1,1 @@
-"""From matrix.yaml to cells: language, expansion, what fits together, vendors, the plan. Words."""
+"""The matrix: language, expansion to cells, the compat table, vendors, the plan. Words."""

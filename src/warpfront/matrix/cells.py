@@ -1,4 +1,4 @@
-"""From points to cells: each combination judged by the compat table, each image named. Pure."""
+"""Cells from points: each combination judged by the compat table, each image named. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from warpfront_checks.stack.descriptions import names as described_names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Foundation:
-    """What the images of one point have in common."""
+    """Common values of the images of one point."""
 
     toolkit: Toolkit | None
     base: Base
@@ -91,7 +91,7 @@ class CellMaker:
     _told: set[tuple[object, ...]] = field(default_factory=set)
 
     def make(self, points: list[Point]) -> None:
-        """Every cell of `points`, parents before children within a point."""
+        """Return the cells of `points`, parents before children within a point."""
         count = sum(len(point.images) for point in points)
         if count > CELL_LIMIT:
             message = f"{count} cells are more than {CELL_LIMIT}"
@@ -104,12 +104,14 @@ class CellMaker:
 
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
-        """All images, parents first, otherwise as matrix.yaml has them; also checks `parent:`."""
+        """Return all images, parents first, else in the order of matrix.yaml; also checks
+        `parent:`.
+        """
         ordered = [link for name in self.text.images for link in reversed(self._chain(name))]
         return tuple(dict.fromkeys(ordered))
 
     def _chain(self, name: str) -> list[str]:
-        """The image and those that it stands on, each once: as far as `parent:` names images."""
+        """Return the image and its parents, each once, as far as `parent:` names images."""
         images = self.text.images
         chain = [name]
         while (parent := images[chain[-1]].parent) and parent in images and parent not in chain:
@@ -117,7 +119,9 @@ class CellMaker:
         return chain
 
     def check_images(self) -> None:
-        """`parent:` names an image and no circle; each unpinned base says why."""
+        """Check that `parent:` names an image without a circle, and that each unpinned base has
+        a reason.
+        """
         for name, image in self.text.images.items():
             where = ("images", name, "parent")
             parent = image.parent
@@ -156,7 +160,7 @@ class CellMaker:
                 self._problem(where, message, f"until: {one.package}>=...")
 
     def _check_slim(self, name: str, image: ImageText) -> None:
-        """What is left out is known, and needed by no image that stands on this one."""
+        """Check that the removed files are known, and that no child image needs them."""
         where = ("images", name, "slim")
         if image.slim and image.parent is not None:
             hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
@@ -207,7 +211,7 @@ class CellMaker:
                 self._problem(("indexes", name), message, f"write `{name}: {given.url}`")
 
     def make_compilers(self) -> None:
-        """Every entry of `compilers:`."""
+        """Return the entries of `compilers:`."""
         for name, text in self.text.compilers.items():
             where = ("compilers", name)
             vendor = VENDORS.get(text.vendor)
@@ -434,8 +438,8 @@ class CellMaker:
                 self._check_environment(point, cell)
 
     def _check_environment(self, point: Point, cell: Cell) -> None:
-        """Nothing that `environment:` says is known to be wrong on that vendor, hides its devices
-        or has them say another arch.
+        """Check that no variable of `environment:` is known to be wrong on that vendor, hides
+        its devices or makes them report another arch.
         """
         for variable, value in cell.environment.items():
             for why in refusals(cell.policies, variable, value):
@@ -476,7 +480,7 @@ class CellMaker:
         return True
 
     def _new(self, *key: object) -> bool:
-        """Whether this has not been said yet: one row can hold a thousand points."""
+        """Return true for a new problem: one row can have a thousand points."""
         if key in self._told:
             return False
         self._told.add(key)
@@ -535,8 +539,8 @@ _OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])(?:.*-([a-z]+)\Z
 
 
 def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python", "glibc"], str]]:
-    """What each part of a base says of its Python and its C library, as far as it says something;
-    the image itself is asked where it is built (images/_shared/wheels.j2).
+    """Return the Python and C library in each part of a base's name; the build asks the image
+    itself (images/_shared/wheels.j2).
     """
     if found := _NAMED_PYTHON.search(base.interpreter):
         yield ("interpreter",), "python", found[1]
@@ -550,7 +554,7 @@ def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python"
 
 
 def _way_to_python(python: str, base: BaseText, fits: list[str]) -> str:
-    """What to write for a row that wants another Python than its base has."""
+    """Return the line to write for a row with another Python than its base has."""
     if fits:
         return f"bases with it: {', '.join(fits)}"
     suite = base.bootstrap.suite if base.bootstrap else "bookworm"
@@ -640,7 +644,7 @@ def _installs_torch(point: Point) -> bool:
 def _policies(
     point: Point, foundation: _Foundation, text: MatrixText, image: ImageText
 ) -> tuple[RuntimePolicy, ...]:
-    """Children inherit what is set, and what somebody said goes before it."""
+    """Return policies of a child: inherited values, overridden by explicit ones."""
     found = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
     if isinstance(text.policy, tuple):
         found = tuple(one for one in found if one.name in text.policy)

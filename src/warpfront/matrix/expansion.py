@@ -1,7 +1,7 @@
-"""From rows to points: every combination that the matrix names, before images are put on it. Pure.
+"""Points from rows: every combination of the matrix, without images. Pure.
 
-The order is rows, then `exclude`, then `include`'s patches, then `include`'s rows: what is
-included last is there whatever was excluded.
+The order is rows, `exclude`, patches of `include`, rows of `include`: the last are there whatever
+was excluded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILTER_NAMES = tuple(key.name for key in dataclasses.fields(Filter))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One combination of axis values and the images made of it. "" = not given."""
+    """A combination of axis values and its images. "" = not set."""
 
     line: int
     vendor: str
@@ -50,7 +50,7 @@ class Point:
 
 
 def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
-    """Every point of the matrix, in the order of its rows, and what is wrong with the rows."""
+    """Return the points of the matrix, in the order of its rows, and problems of the rows."""
     defaults = _given(text.defaults, _AXIS_NAMES)
     problems: list[Problem] = []
     points: list[Point] = []
@@ -71,7 +71,7 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
 
 
 def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
-    """What `text` says under these names, without those it leaves out."""
+    """Return the values of `text` under these names, without missing ones."""
     found = {name: getattr(text, name, None) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""How CI installs warpfront, as `install:` of matrix.yaml says: by hash or by commit. Pure."""
+"""Installation of warpfront in CI by hash or by commit: `install:` of matrix.yaml. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from warpfront.system.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Install:
-    """Where CI's jobs get warpfront from. `source` is the requirement that an installer takes:
-    a wheel's address, `git+https://...@<commit>`, the path of a requirements file, or `.`.
+    """The source of warpfront in CI's jobs. `source` is an installer's requirement: a wheel's
+    address, `git+https://...@<commit>`, the path of a requirements file, or `.`.
     """
 
     kind: Literal["wheel", "git", "requirements", "checkout"]

@@ -243,8 +243,9 @@ class SourceTreeText:
 
 @strict_dataclass
 class CompilerText:
-    """`compilers.*:`, a compiler without torch: what a bootstrap of Debian and the
-    vendor's wheels hold."""
+    """An entry of `compilers:`, a compiler without torch, from a bootstrap of Debian and the
+    vendor's wheels.
+    """
 
     vendor: VendorName
     targets: Targets
@@ -288,8 +289,9 @@ class ExpectText:
 
 @strict_dataclass
 class SmokeText:
-    """An entry of `images.*.smoke:`, what of somebody else's packages `verify` tries in the image:
-    a package that is described (`uses`), or modules and a command."""
+    """An entry of `images.*.smoke:`, a trial of packages by `verify`: a described package
+    (`uses`), or modules and a command.
+    """
 
     name: Name | None = None
     uses: PackageName | None = None
@@ -328,7 +330,7 @@ class ImageText:
 
 @strict_dataclass
 class Axes:
-    """What `defaults:`, `rows:` and `set:` may give. None = not given here."""
+    """Values of `defaults:`, `rows:` and `set:`. None = not set here."""
 
     vendor: VendorName | None = None
     toolkit: Version | None = None
@@ -485,10 +487,11 @@ class InstallText:
 
 @strict_dataclass
 class NodeText:
-    """`builders.*:`, engines that images are built on at once: another's by its `host` (as
-    DOCKER_HOST has it) or docker `context`, or a builder that `buildx` knows (remote, in
-    Kubernetes), whose images come to this machine's engine; this machine's own if none is said.
-    `room_gb` bounds what is built there at once, `cache` is a repository for BuildKit's steps."""
+    """An entry of `builders:`, engines for parallel builds: by `host` (as DOCKER_HOST), by
+    docker `context`, or a builder of `buildx` (remote, in Kubernetes), whose images come to this
+    machine's engine; without any, this machine's own. `room_gb` bounds what is built there at once,
+    `cache` is a repository for BuildKit's steps.
+    """
 
     host: Annotated[str, Field(pattern=r"^(unix|ssh|tcp)://\S+$")] | None = None
     context: Label | None = None

@@ -20,8 +20,9 @@ def cell_id(
     torch: str,
     image: str,
 ) -> str:
-    """`nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots. `toolkit` is name and
-    version (`cuda13.0`), `machine` what is to be said of it (`aarch64`), "" for none."""
+    """Return `nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots. `toolkit`
+    is name and version (`cuda13.0`), `machine` its part of the name (`aarch64`), "" for none.
+    """
     parts = [
         vendor,
         _bare(toolkit),
@@ -37,28 +38,29 @@ def cell_id(
 def cell_tag(
     *, vendor: str, toolkit: str, targets: tuple[str, ...], machine: str, python: str, torch: str
 ) -> str:
-    """`2.14.1-cuda13.0-py3.11`; `targets` and `machine`, where they are to be told, stand
-    after the toolkit."""
+    """Return `2.14.1-cuda13.0-py3.11`, with `targets` and `machine` after the toolkit if needed."""
     told = "" if machine in targets else machine
     parts = [torch, toolkit or vendor, joined_targets(targets), told, f"py{python}"]
     return "-".join(part for part in parts if part)
 
 
 def is_tag(text: str) -> bool:
-    """Whether a registry takes `text` as a tag."""
+    """Return true if a registry accepts `text` as a tag."""
     return _OCI_TAG.match(text) is not None
 
 
 def is_id(text: str) -> bool:
-    """Whether `text` can be a file name, a folder and part of a PEP 751 file name."""
+    """Return true if `text` can be a file name, a folder and part of a PEP 751 file name."""
     return _ID.match(text) is not None
 
 
 def _bare(text: str) -> str:
-    """Without dots: `cuda13.0` -> `cuda130`."""
+    """Return the text without dots: `cuda13.0` -> `cuda130`."""
     return text.replace(".", "")
 
 
 def joined_targets(targets: tuple[str, ...]) -> str:
-    """As names have them, `sm80_sm90`: the underscore of `sm_80` goes, that of `x86_64` stays."""
+    """Return targets as names have them, `sm80_sm90`: without the underscore of `sm_80`, with
+    that of `x86_64`.
+    """
     return "_".join(_BEFORE_NUMBER.sub("", target) for target in targets)

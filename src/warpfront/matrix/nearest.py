@@ -1,4 +1,4 @@
-"""What a reader of a message most often needs: the name they meant. Pure."""
+"""The nearest known name to a misspelt one. Pure."""
 
 from __future__ import annotations
 

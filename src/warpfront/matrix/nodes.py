@@ -1,4 +1,4 @@
-"""The engines that images are built on at once, as `builders:` of matrix.yaml says. Pure."""
+"""Engines for parallel builds: `builders:` of matrix.yaml. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BuildNode:
 
 
 def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, ...], list[Problem]]:
-    """Every entry of `builders:`, and what is wrong with them."""
+    """Return the entries of `builders:`, and their problems."""
     problems = [
         document.problem(
             ("builders", name),
@@ -43,7 +43,7 @@ def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, .
 
 
 def _ways(one: NodeText) -> dict[str, str]:
-    """As docker and buildx are told: an address goes before a context."""
+    """Return arguments for docker and buildx: an address goes before a context."""
     ways = {"DOCKER_HOST": one.host, "DOCKER_CONTEXT": one.context, BUILDER_VARIABLE: one.buildx}
     return {name: value for name, value in ways.items() if value}
 

@@ -1,4 +1,4 @@
-"""What would happen to each cell, and why: decided from facts the pipeline gathered. Pure."""
+"""The action for each cell and its reason, from facts of the pipeline. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ index.
 
 
 class Action(StrEnum):
-    """What `invoke build` would do with a cell."""
+    """The action of `invoke build` for a cell."""
 
     BUILD = "build"
     REUSE = "reuse"
@@ -29,9 +29,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """What is known of a cell's lock before anything is resolved. `reason` says why it is not
-    usable, else "".
-    """
+    """The state of a cell's lock before resolving. `reason` is why it is not usable, else ""."""
 
     lock: WheelLock | None
     reason: str
@@ -39,8 +37,8 @@ class LockState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """One line of the plan. Sizes are bytes; `estimated_bytes` is the image's own layers,
-    without its parent.
+    """A line of the plan. Sizes are bytes; `estimated_bytes` is the image's own layers, without
+    its parent.
     """
 
     cell_id: str
@@ -52,8 +50,8 @@ class PlannedCell:
 
 
 def content_hash(rendered: RenderedImage, *, base_identity: str, builder: str) -> str:
-    """What makes two builds the same image: rendered files, wheels, base (or the parent's content
-    hash) and the installer that unpacks the wheels. 64 hex digits; an image label.
+    """Return the identity of an image's content: rendered files, wheels, base (or the parent's
+    content hash) and the installer that unpacks the wheels. 64 hex digits; an image label.
     """
     return digest_of([rendered.digest, base_identity, builder])
 
@@ -68,7 +66,7 @@ def plan_cell(
     added_bytes: int | None,
     missing_bytes: int | None,
 ) -> PlannedCell:
-    """One cell's line. `known` says whether an engine could be asked for existing images."""
+    """Return a cell's line. `known` is true if an engine answered for existing images."""
     if blocked is not None:
         return PlannedCell(
             cell_id=cell.id, action=Action.BLOCKED, reason=blocked.reason, hint=blocked.hint
@@ -99,12 +97,12 @@ def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell,
 
 
 def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
-    """What the options name of the matrix's cells, and what that stands on, parents first."""
+    """Return the selected cells and their parents, parents first."""
     return with_parents(select(cells, selection), cells)
 
 
 def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """The cells that no other of `cells` stands on: building them builds all."""
+    """Return the cells that are no parent of others: building them builds all."""
     everything = tuple(cells)
     parents = {cell.parent for cell in everything}
     return tuple(cell for cell in everything if cell.id not in parents)

@@ -29,9 +29,8 @@ from warpfront.system.document import Document, read_checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All cells of a project, parents before children, what is doubtful about them, its compilers
-    without torch, the channels that its images are published in, the machines of its CI, and where
-    these get warpfront from.
+    """A project's cells, parents before children, with warnings, compilers without torch,
+    channels, machines of CI, and the source of warpfront there.
     """
 
     project: Project

@@ -35,7 +35,7 @@ def words_of(template: str) -> tuple[str, ...]:
 def read_channels(
     text: MatrixText, document: Document, cells: tuple[Cell, ...]
 ) -> tuple[tuple[Channel, ...], tuple[Problem, ...]]:
-    """Every channel, and what is wrong with them."""
+    """Return the channels, and their problems."""
     channels: list[Channel] = []
     problems: list[Problem] = []
     for name, written in text.release.items():
@@ -78,7 +78,7 @@ def _problems(written: ChannelText, document: Document, where: Where) -> Iterato
 
 
 def _matches(cell: Cell, chosen: Filter | None) -> bool:
-    """Whether the cell has every value that the filter gives."""
+    """Return true if the cell has every value of the filter."""
     if chosen is None:
         return True
     own = {

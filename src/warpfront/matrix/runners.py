@@ -1,4 +1,4 @@
-"""The machines that take CI's jobs, as `runners:` of matrix.yaml says. Pure."""
+"""Machines for CI's jobs: `runners:` of matrix.yaml. Pure."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Runner:
     max_slower: float = 0.05
 
     def verifies(self, vendor: str, target: str, machine: str) -> bool:
-        """Whether cells of `vendor`, for `machine`, can be verified here on `target`."""
+        """Return true if cells of `vendor`, for `machine`, can be verified here on `target`."""
         return (self.vendor, self.machine) == (vendor, machine) and target in self.targets
 
 
 def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ...], list[Problem]]:
-    """Every entry of `runners:`, and what is wrong with them."""
+    """Return the entries of `runners:`, and their problems."""
     problems = [
         document.problem(("runners", name, *where), message, hint)
         for name, one in text.runners.items()
@@ -110,7 +110,7 @@ def _runner(name: str, one: RunnerText) -> Runner:
 
 
 def _bench(one: RunnerText) -> str:
-    """All that there is takes hours on a processor."""
+    """Return the benches of a row; all of them take hours on a processor."""
     usual = "tiny" if one.vendor == "cpu" else "default"
     chosen = one.bench or usual
     return chosen if one.targets and chosen != "none" else ""

@@ -1,5 +1,5 @@
-"""What an image's environment should and must not say at run time, by vendor, toolkit, arch and
-torch: dated data (`data/policies.toml`), and which of it is for whom. Pure.
+"""Rules on an image's environment at run time, by vendor, toolkit, arch and torch: dated data
+(`data/policies.toml`), and their selection. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warpfront.model import RuntimePolicy, Toolkit
 
 @cache
 def packaged_policies() -> tuple[RuntimePolicy, ...]:
-    """All that this version of warpfront was released with."""
+    """Return the policies in this version of warpfront."""
     file = resources.files("warpfront").joinpath("data", "policies.toml")
     return read_policies(file.read_text(encoding="utf-8"))
 
@@ -30,7 +30,7 @@ def read_policies(text: str) -> tuple[RuntimePolicy, ...]:
 def policies_of(
     vendor: str, toolkit: Toolkit | None, targets: tuple[str, ...], torch: str
 ) -> tuple[RuntimePolicy, ...]:
-    """Those that an image is for any of whose targets they hold."""
+    """Return the policies that apply to any target of an image."""
     return tuple(
         one
         for one in packaged_policies()

@@ -1,4 +1,4 @@
-"""Which cells `--target --vendor --image --only` mean. Pure."""
+"""Cells of `--target --vendor --image --only`. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _matches(cell: Cell, option: str, wanted: str) -> bool:
 
 
 def _values(cell: Cell, option: str) -> tuple[str, ...]:
-    """What `option` may say to mean `cell`."""
+    """Return the values of `option` that select `cell`."""
     return {
         "target": (*cell.targets, cell.vendor),
         "vendor": (cell.vendor,),

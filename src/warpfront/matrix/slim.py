@@ -1,7 +1,7 @@
-"""What images leave out of their wheels: the recipes that `slim:` names, as globs below
+"""Files that images omit from their wheels: the recipes of `slim:`, as globs below
 site-packages. Pure.
 
-They are data (`data/slim.toml`), each with the reason why nothing in an image uses what it removes.
+They are data (`data/slim.toml`), each with the reason why nothing in an image uses its files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The container engine: `protocol` says what it is asked, `docker` what it is made of. Edge."""
+"""The container engine: `protocol` is its interface, `docker` the implementation. Edge."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def nowhere(own_host: str) -> EngineError:
 
 
 def _may_be_somewhere(environment: Mapping[str, str]) -> bool:
-    """Whether anything that docker's own command goes by is there; what it says is the SDK's."""
+    """Return true if any source of docker's own configuration exists; the SDK reads it."""
     configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
     return (
         bool(environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT"))

@@ -1,6 +1,4 @@
-"""Where the bytes of a base come from: the engine, its registry, or a bootstrap
-with mmdebstrap. Edge.
-"""
+"""Sources of a base's bytes: the engine, its registry, or a bootstrap with mmdebstrap. Edge."""
 
 from __future__ import annotations
 

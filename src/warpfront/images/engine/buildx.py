@@ -1,8 +1,8 @@
-"""BuildKit through `docker buildx bake`: one bake for everything, single bakes
-when something fails. Edge.
+"""BuildKit through `docker buildx bake`: one bake for everything, single bakes after a failure.
+Edge.
 
-buildx speaks `--progress=rawjson`: JSON lines of vertexes, statuses and logs, then plain text when
-it fails. Lines that are not JSON are kept as text.
+buildx prints `--progress=rawjson`: JSON lines of vertexes, statuses and logs, then plain text if it
+fails. Lines that are not JSON are stored as text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TARGET_PREFIX = re.compile(r"\[(?P<target>[A-Za-z0-9_-]+) (?P<rest>[^\]]*)\]")
 _ENGINE_GONE = re.compile(
     # Killed, its socket ends in EOF, or in a reset where it had not read all.
     r"error reading from server: |Cannot connect to the Docker daemon|"
-    # A builder elsewhere that never answered.
+    # A remote builder that never answered.
     r'"\[internal\] waiting for connection".*"error":'
 )
 # A build that is stopped may take a snapshot with it that BuildKit's cache still names; an engine
@@ -53,8 +53,8 @@ _CACHE_LOST = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildStep:
-    """One thing BuildKit did: `[torch 2/3] RUN ...`. `target` is "" when it serves no single
-    target. `line` is the latest that its program printed, the bytes are those of what it fetches.
+    """A step of BuildKit: `[torch 2/3] RUN ...`. `target` is "" if it serves no single target.
+    `line` is the latest output of its program; the bytes are those that it fetches.
     """
 
     target: str
@@ -76,13 +76,13 @@ class BuildStep:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it only reads what the image is made of (the Dockerfile, a context)."""
+        """Return true if it only reads the image's sources (the Dockerfile, a context)."""
         return bool(_INTERNAL.match(self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baked:
-    """What became of one target. `error` is "" for a built one; `digest` is then the image's."""
+    """The result of one target. `error` is "" for a built one; `digest` is then the image's."""
 
     target: str
     digest: str
@@ -94,9 +94,9 @@ class Baked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BakeRequest:
-    """A bake file on disk and how to run it. `logs` maps a target to the file its output is added
-    to, `references` an image's reference to its target. `cache` is a repository where the steps of
-    each target are kept, and found by whoever builds it elsewhere.
+    """A bake file on disk and how to run it. `logs` maps a target to the file for its output,
+    `references` an image's reference to its target. `cache` is a repository for the steps of each
+    target, which other builders read.
     """
 
     buildx: tuple[str, ...]
@@ -116,8 +116,8 @@ OnStep = Callable[[BuildStep], None]
 
 
 def local_context(engine: Engine, reference: str, folder: Path) -> str:
-    """A named context that is an image of this engine: a builder elsewhere has nothing of it and
-    gets a layout in `folder`, whose owner removes it.
+    """Return a named context for an image of this engine. A remote builder gets a layout in
+    `folder`, which the caller removes.
     """
     if not engine.builds_elsewhere:
         return f"docker-image://{reference}"
@@ -127,11 +127,11 @@ def local_context(engine: Engine, reference: str, folder: Path) -> str:
 
 
 def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
-    """Build all targets; target -> what became of it.
+    """Build all targets and return a result for each.
 
-    bake stops everything at the first failure and says nothing of the others, so after a failure
-    each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), and
-    then each parent of a leaf that failed, so that every target has its own answer.
+    bake stops everything at the first failure without results of the others. So after a failure
+    each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), then
+    each parent of a failed leaf: every target has its own result.
     """
     ended = _bake_steadily(request, request.targets, on_step)
     if ended.completed.returncode == 0 or _gone(ended.completed) or len(request.targets) == 1:
@@ -143,8 +143,8 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
 
 
 def forget_steps(request: BakeRequest, words: str) -> None:
-    """Remove what BuildKit's cache has of steps with these words in them, where nothing stands on
-    it. One that cannot, or not in time, is left as it is: it only takes room.
+    """Remove unused steps that contain these words from BuildKit's cache. A step that cannot be
+    removed in time only takes space.
     """
     words = f"--filter=description~={json.dumps(words)}"
     asked = Command(
@@ -214,7 +214,7 @@ def _bake_once(
         ),
         environment={
             **request.environment,
-            # Build arguments and local paths would otherwise stand in the metadata file.
+            # Without this, build arguments and local paths are in the metadata file.
             "BUILDX_METADATA_PROVENANCE": "disabled",
             "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
         },
@@ -230,8 +230,8 @@ def _bake_once(
 
 
 def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
-    """A tag for each target: caches of one tag replace each other. What cannot be kept is no
-    failure of the build.
+    """Return a tag for each target, because caches of one tag replace each other. An export of
+    a cache that fails does not fail the build.
     """
     words = []
     for target in targets if request.cache else ():
@@ -292,9 +292,9 @@ def _read_error(tail: str) -> str:
 
 @dataclass
 class ProgressReader:
-    """Reads rawjson progress line by line: steps to `on_step`, output of each step to its target's
-    log. `disk_full` becomes true when BuildKit or a step's program says so; `failure` is the first
-    step that failed, with the last words of its program.
+    """Reader of rawjson progress: steps go to `on_step`, output of each step to its target's
+    log. `disk_full` becomes true if BuildKit or a step's program reports it; `failure` is the first
+    failed step, with the last output of its program.
     """
 
     targets: tuple[str, ...]
@@ -314,7 +314,7 @@ class ProgressReader:
         for target in self.targets:
             if target in self.logs:
                 self.logs[target].parent.mkdir(parents=True, exist_ok=True)
-                # A line at a time: somebody may be watching the file.
+                # A line at a time, for readers of the growing file.
                 self._files[target] = self.logs[target].open("a", buffering=1, encoding="utf-8")
         return self
 
@@ -369,7 +369,9 @@ class ProgressReader:
         )
 
     def _failure(self, digest: str, error: str) -> str:
-        """The step and what its program said last; "" for one that was only stopped."""
+        """Return the step and the last output of its program; "" for a step that was only
+        stopped.
+        """
         cause, is_program = _PROCESS_FAILED.subn("", error)
         if "context canceled" in error or not is_program:
             return ""
@@ -398,8 +400,8 @@ class ProgressReader:
             self._write(digest, rest)
 
     def _read_status(self, status: Mapping[str, Any]) -> None:
-        """Bytes of layers on their way; and the end of an export, which carries no target's
-        name, but says the reference.
+        """Read bytes of layers in transfer, and the end of an export, which has the reference
+        but no target.
         """
         name, digest = str(status.get("id", "")), str(status.get("vertex", ""))
         total, done = int(status.get("total") or 0), int(status.get("current") or 0)
@@ -419,8 +421,8 @@ class ProgressReader:
         return match["target"] if match and match["target"] in self.targets else ""
 
     def _write(self, digest: str, text: str) -> None:
-        """To the log of the step's target; what belongs to none goes to all, so no log
-        lacks a reason.
+        """Write to the log of the step's target; steps of no target go to all logs, so that
+        each has the reason.
         """
         self.disk_full = self.disk_full or DISK_FULL in text.lower()
         text = without_secrets(text)

@@ -434,8 +434,9 @@ class DockerEngine:
         )
 
     def _require_alive(self) -> None:
-        """A daemon that is told to end kills its containers first and answers a little longer:
-        their 137 must not pass for their own failure."""
+        """Raise `EngineError` if the daemon is ending: it kills its containers first and
+        answers a little longer, and their 137 must not pass for their own failure.
+        """
         for _ in range(6):
             self._client.ping()
             time.sleep(0.5)
@@ -459,7 +460,7 @@ class DockerEngine:
                     raise
 
     def _tries_named_context(self) -> bool:
-        """Whether BuildKit takes a named context: older ones refuse, and do not say so before."""
+        """Return true if BuildKit accepts a named context: older versions refuse only then."""
         with tempfile.TemporaryDirectory() as folder:
             argv = (
                 *self.buildx,
@@ -529,12 +530,12 @@ def device_nodes(dev: Path) -> Mapping[str, int]:
 
 
 def user_inside(user: str, info: Mapping[str, Any]) -> tuple[str, str]:
-    """How the host's `user` (`uid:gid`) is called in a container, and the user namespace that the
-    container needs for it ("" = the engine's own).
+    """Return the name of the host's `user` (`uid:gid`) in a container, and the user namespace
+    for it ("" = the engine's own).
 
-    A rootless engine shows the user that runs it as root, who is nobody else outside. One with
-    userns-remap shows no user of the host at all: its containers that write for the host stand in
-    the host's namespace, as those of every other engine do, without capabilities.
+    A rootless engine maps its own user to root in containers. One with userns-remap maps no user of
+    the host: its containers that write for the host use the host's namespace, without capabilities,
+    as those of every other engine do.
     """
     options = {
         word.removeprefix("name=")
@@ -600,7 +601,7 @@ def _names_host(host: str) -> Iterator[None]:
 
 
 def _engine_error(host: str, error: Exception) -> EngineError:
-    """What went wrong, in words of the user's: the cause is read from types and errno."""
+    """Return the error for users: its cause is read from types and errno."""
     causes = tuple(_causes(error))
     if any(isinstance(cause, PermissionError) for cause in causes):
         hint = "use sudo, or join the group that owns the socket (`usermod -aG docker $USER`)"
@@ -621,7 +622,7 @@ def _engine_error(host: str, error: Exception) -> EngineError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it was made from: chained, or held as an argument by urllib3."""
+    """Yield the error and its causes: chained, or an argument by urllib3."""
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:

@@ -45,11 +45,11 @@ _SUBNETS = tuple(corner.format(254 - number) for number in range(4) for corner i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlace:
-    """Where an engine lives. Derived from `state`, so engines of two states never meet.
+    """Paths of an engine, derived from `state`, so that engines of two states never meet.
 
-    The socket lies below /run: it must fit in 107 bytes, and must not survive a reboot. What is in
-    the network is named by the folder itself: containers that share a network have folders of one
-    path, and each its own.
+    The socket is below /run: it must fit in 107 bytes, and must not survive a reboot. Network names
+    derive from the folder itself: containers that share a network have folders of one path, and
+    each its own.
     """
 
     state: Path
@@ -106,8 +106,8 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a running engine left about itself. `forwarding` tells whether we switched it on;
-    `network_key` is "" where an older warpfront named bridge and table by the path alone.
+    """A running engine's own record. `forwarding` is true if we switched it on; `network_key`
+    is "" if an older warpfront named bridge and table by the path alone.
     """
 
     process: Mapping[str, str]
@@ -118,7 +118,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """`stale`: the daemon is gone, and what it held (mounts, bridge, socket) is still there."""
+    """The state of an engine. `stale`: the daemon is gone, and its mounts, bridge or socket
+    remain.
+    """
 
     state: Literal["running", "stopped", "stale"]
     host: str
@@ -142,7 +144,7 @@ def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
 
 
 def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature with start and stop
-    """Whether the engine of `state` runs. Needs no rights and changes nothing."""
+    """Return the state of the engine of `state`. Needs no rights and changes nothing."""
     place = EnginePlace(state=state)
     record = _read_record(place)
     found = Status(state="stopped", host=place.host, log=place.log)
@@ -211,7 +213,7 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         place.runtime.chmod(0o700)
         # dockerd would give the bridge the addresses it had in an earlier run, on another subnet.
         (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
-        # A subnet is free until its bridge stands: two engines that begin at once take turns.
+        # A subnet is free until its bridge exists: two engines that start at once take turns.
         with exclusive(_RUNTIME, on_line):
             subnet = _free_subnet(tree)
             record = Record(
@@ -276,7 +278,7 @@ def _await_daemon(place: EnginePlace) -> dict[str, str]:
 
 
 def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
-    """The living dockerd that wrote the pid file, told from a stranger by its command line."""
+    """Return the living dockerd that wrote the pid file, identified by its command line."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))
         if str(place.state / "daemon.json").encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -285,7 +287,7 @@ def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
 
 
 def _answers(place: EnginePlace) -> bool:
-    """Whether someone answers `GET /_ping` on the socket."""
+    """Return true if `GET /_ping` is answered on the socket."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.settimeout(5.0)
         client.connect(str(place.socket))
@@ -295,7 +297,7 @@ def _answers(place: EnginePlace) -> bool:
 
 
 def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
-    """Whatever is left of an engine, running, killed or half started, is taken back."""
+    """Remove an engine, running, killed or half started."""
     record = _read_record(place)
     daemon = _daemon(place)
     if daemon is not None:

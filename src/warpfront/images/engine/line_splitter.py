@@ -8,10 +8,10 @@ LONGEST_LINE = 16_384
 
 
 class LineSplitter:
-    """Feeds on chunks cut anywhere, gives whole lines, in memory bounded by the longest line.
+    """A splitter of arbitrary chunks into whole lines, with memory bounded by the longest line.
 
-    Bytes that are not UTF-8 become U+FFFD; a line beyond `LONGEST_LINE` characters is cut, and says
-    how much is missing; `\\r` progress bars stay within their line.
+    Bytes that are not UTF-8 become U+FFFD. A line beyond `LONGEST_LINE` characters is cut, with the
+    number of missing ones. `\r` progress bars stay within their line.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Blobs linked into the store of an engine of our own, which then is sent none of them. Edge.
+"""Blobs linked into the store of an engine of our own, which then receives none of them. Edge.
 
-containerd has one file for a digest, whoever asks for it: a blob that somebody is about to write
-and whose file is there counts as written. So what is linked in is taken up when a build first
-stands on it, and swept away by the next collection if none does; then it is sent, as to any other.
+containerd has one file per digest: a blob whose file exists counts as written. A linked blob is
+adopted by the first build on it, and collected if no build uses it; later builds send it as to any
+other engine.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LINKS = 'umount --lazy "$0" 2>/dev/null; to=$1; shift; for one do ln "$one" "$t
 
 
 def link_blobs(blobs: Iterable[Path], folder: Path, *, mounted: Path) -> None:
-    """Link `blobs` into `folder`, which may lie below a mount of `mounted` on itself. Those that
-    are there, or cannot be, are left. Nobody hashes them again: their names have to be true.
+    """Link `blobs` into `folder`, which may be below a mount of `mounted` on itself. Existing
+    and impossible links are skipped. Their names are trusted: nothing hashes them again.
     """
     argv = ("unshare", "--mount", "sh", "-c", _LINKS, str(mounted), str(folder))
     with contextlib.suppress(CommandFailedError):  # no such program

@@ -1,6 +1,4 @@
-"""Which process was it, and does it still live: a pid alone may have been given to
-another one. Edge.
-"""
+"""Identity of a process and whether it lives: another process may have its pid now. Edge."""
 
 from __future__ import annotations
 
@@ -15,9 +13,9 @@ _STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, told apart from every other one: `started` in clock ticks since `boot`.
+    """A process, distinct from every other one: `started` in clock ticks since `boot`.
 
-    `namespace` is the pid namespace that `pid` counts in; `host` the machine's name.
+    `namespace` is the pid namespace of `pid`; `host` the machine's name.
     """
 
     pid: str
@@ -63,7 +61,7 @@ def identity(pid: int) -> ProcessIdentity | None:
 
 
 def read_identity(mapping: Mapping[str, str]) -> ProcessIdentity | None:
-    """What `as_mapping` gave, or None if a part is missing."""
+    """Return the identity in a mapping of `as_mapping`, or None if a part is missing."""
     names = ("pid", "started", "boot", "namespace", "host")
     if not all(mapping.get(name) for name in names):
         return None

@@ -39,8 +39,8 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinuxDistribution:
-    """What one distribution gets. `install` is what its administrator would type instead, where
-    the distribution's own Docker can build what we build.
+    """Packages of a distribution. `install` is the administrator's command instead, if the
+    distribution's own Docker can build what we build.
     """
 
     key: str
@@ -55,7 +55,7 @@ class LinuxDistribution:
 
     @property
     def docker_instead(self) -> str:
-        """How to have Docker rather than the embedded engine."""
+        """Return how to install Docker rather than the embedded engine."""
         return f"`{self.install}`, or {DOCKER_PAGE}" if self.install else DOCKER_PAGE
 
     def suites(self, name: PackageSet) -> tuple[Suite, ...]:
@@ -83,7 +83,9 @@ class PackageTree:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the tree's programs need to find each other, their libraries and Perl modules."""
+        """Return variables by which the tree's programs find each other, their libraries and
+        Perl modules.
+        """
         triplet = f"{platform.machine()}-linux-gnu"
         libraries = [str(self.root / "usr/lib" / triplet), str(self.root / "lib" / triplet)]
         programs = [str(self.root / folder) for folder in ("usr/sbin", "usr/bin", "sbin", "bin")]
@@ -125,7 +127,7 @@ def this_distribution() -> LinuxDistribution:
 
 
 def unpacked(name: PackageSet, cache: Path) -> PackageTree | None:
-    """The set as an earlier `unpack` left it, or None."""
+    """Return the set of an earlier `unpack`, or None."""
     try:
         distribution = this_distribution()
     except EngineError:
@@ -151,7 +153,7 @@ def unpack(name: PackageSet, cache: Path, on_line: Line) -> PackageTree:
 
 
 def machine_mirror(codename: str, public: str) -> str:
-    """Where this machine's own apt takes a suite from; `public` if it does not take it at all.
+    """Return the mirror of a suite in this machine's apt; `public` if it has none.
 
     Read from `apt-get update --print-uris`, which needs no network and no rights.
     """

@@ -1,4 +1,4 @@
-"""The container engine, as far as warpfront uses one: what it is asked and answers. Words."""
+"""The interface of a container engine, as far as warpfront uses one. Words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What the engine said it can do. `free_bytes` is the room below `root`, None if remote.
+    """Features of the engine. `free_bytes` is the space below `root`, None if remote.
 
     `named_contexts`: BuildKit's `--build-context`, which the chained build needs.
     """
@@ -36,9 +36,9 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image in the engine. `references` are its tags. `size_bytes` is the sum of its unpacked
-    layers where one image was asked for; listings give the engine's own count. `created` is RFC
-    3339, "" in listings.
+    """An image in the engine. `references` are its tags. `size_bytes` is the sum of its
+    unpacked layers for a single image; listings give the engine's own count. `created` is RFC 3339,
+    "" in listings.
     """
 
     id: str
@@ -50,7 +50,7 @@ class StoredImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """A host path inside a container, read-only unless said otherwise."""
+    """A host path inside a container, read-only by default."""
 
     source: Path
     target: str
@@ -81,7 +81,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a container ended. At most one of `timed_out` and `oom_killed` is true."""
+    """The end of a container. At most one of `timed_out` and `oom_killed` is true."""
 
     exit_code: int
     timed_out: bool
@@ -95,11 +95,11 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """Where it is, for messages: `unix:///var/run/docker.sock`."""
+        """Return the engine's address for messages: `unix:///var/run/docker.sock`."""
 
     @property
     def buildx(self) -> tuple[str, ...]:
-        """How buildx is called: the first words of the command."""
+        """Return the first words of the buildx command."""
 
     @property
     def machine(self) -> str:
@@ -107,12 +107,12 @@ class Engine(Protocol):
 
     @property
     def build_environment(self) -> Mapping[str, str]:
-        """What a buildx call needs in its environment to reach this engine."""
+        """Return the environment by which a buildx call reaches this engine."""
 
     @property
     def builds_elsewhere(self) -> bool:
-        """Whether buildx's builder is another BuildKit than this engine's own: it sees none of this
-        engine's images, and what it makes has to be brought here.
+        """Return true if buildx's builder is another BuildKit than this engine's own: it sees
+        none of this engine's images, and its results have to be loaded here.
         """
 
     def features(self) -> Features: ...
@@ -143,8 +143,8 @@ class Engine(Protocol):
         """
 
     def adopt(self, blobs: Iterable[Path]) -> None:
-        """Take blobs, each in a file that its digest names, without reading them: whoever offers
-        them has hashed them. An engine that cannot is sent them when a build stands on them.
+        """Take blobs, each in a file that its digest names, without reading them: the caller
+        has hashed them. An engine that cannot receives them when a build needs them.
         """
 
     def export(self, reference: str, folder: Path) -> str:

@@ -65,7 +65,9 @@ def image_archive(
 
 
 def _pack(tar: Path, packed: IO[bytes]) -> None:
-    """As gzip, because engines keep and push a layer as they got it; without a name or time."""
+    """Compress with gzip, because engines store and push a layer as received; without a name or
+    time.
+    """
     with tar.open("rb") as layer, gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
         shutil.copyfileobj(layer, stream, _PIECE)
 

@@ -1,5 +1,5 @@
-"""What the engine says of a push or a pull while it runs. Errors are events of a stream that ends
-as if all were well, and a registry that hangs is waited for without end, 20 events a second. Edge.
+"""Events of a push or a pull. Errors are events of a stream that ends normally, and a registry
+that hangs sends 20 events a second without end. Edge.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
 
 @dataclass(kw_only=True)
 class Transfer:
-    """One push or pull, event by event. `moved_bytes` counts what went over the wire by the
-    engine's own count; a layer that was mounted or there already counts nothing.
+    """A push or pull, event by event. `moved_bytes` is the engine's own count of the wire; a
+    layer that was mounted or already there counts nothing.
     """
 
     verb: str
@@ -60,8 +60,8 @@ class Transfer:
         return sum(done for done, _ in self._layers.values())
 
     def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """To the end of the stream. Raises `RegistryError` for what it says went wrong, and where
-        no byte moved for too long.
+        """Read to the end of the stream. Raises `RegistryError` for an error event, and if no
+        byte moved for too long.
         """
         moved = self.clock()
         for event in events:
@@ -75,7 +75,7 @@ class Transfer:
         self.on_progress(total, total)
 
     def _moves(self, event: Mapping[str, Any]) -> bool:
-        """Whether this event says anything that the last one of its layer did not."""
+        """Return true if this event differs from the last one of its layer."""
         layer, status = str(event.get("id", "")), str(event.get("status", ""))
         detail = event.get("progressDetail") or {}
         current, total = int(detail.get("current") or 0), int(detail.get("total") or 0)
@@ -89,7 +89,7 @@ class Transfer:
         return news
 
     def fault(self, said: str) -> RegistryError:
-        """What the engine said went wrong, in its stream or before there was one."""
+        """Return the engine's error, of its stream or before there was one."""
         for fault, words, hint in _FAULTS:
             if re.search(words, said, re.IGNORECASE):
                 return self._error(said, fault, hint)

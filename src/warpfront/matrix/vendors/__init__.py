@@ -1,7 +1,6 @@
-"""What differs between accelerator vendors: one module each, behind one Protocol and
-one dict. Pure.
+"""Differences between accelerator vendors: one module each, one Protocol and one dict. Pure.
 
-Nothing outside this package asks which vendor a cell has; it asks the vendor.
+Nothing outside this package compares vendors' names; it calls the vendor.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Cpu(Vendor):
         return "g++ is the compiler for the vendor cpu"
 
     def compiler_call(self, target: str) -> CompilerCall | None:
-        """For C++ only: g++ does not know what a kernel is."""
+        """Return the call for C++ only: g++ compiles no kernels."""
         del target
         return CompilerCall(
             argv=("g++", "-O2", "-fPIC", "-fno-diagnostics-show-caret"),

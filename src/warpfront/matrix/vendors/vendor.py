@@ -1,4 +1,4 @@
-"""What a vendor has to answer: the Protocol that each module beside this one fulfils. Pure."""
+"""The Protocol of a vendor, which each module of this package implements. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from warpfront.model import (
 
 
 class Vendor(Protocol):
-    """One vendor's facts and rules. Pure values: no clock, no environment, no device is touched.
-    What most vendors answer alike is answered here.
+    """Facts and rules of a vendor. Pure values: no clock, no environment, no device. Answers
+    that most vendors share are here.
     """
 
     # How matrix.yaml, ids and `--vendor` call it.
@@ -59,10 +59,12 @@ class Vendor(Protocol):
         return ()
 
     def accepts_target(self, target: str) -> bool:
-        """Whether `target` has this vendor's form (known hardware or not)."""
+        """Return true if `target` has this vendor's form (known hardware or not)."""
 
     def machine_of(self, target: str) -> str | None:
-        """The machine that `target` is, where it is one; None for a device that any may hold."""
+        """Return the machine of a `target` that is one; None for a device that any machine may
+        have.
+        """
         del target
         return None
 
@@ -82,16 +84,16 @@ class Vendor(Protocol):
         return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        """Whether the code of each target is in wheels of its own, so that a cell's wheels depend
-        on its targets.
+        """Return true if the code of each target has wheels of its own, so that a cell's wheels
+        depend on its targets.
         """
         del toolkit
         return False
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """What wheel variants may ask of this vendor's `target` under that toolkit, the preferred
-        features and values first, as the vendor's provider of the drafts would say it on a machine
-        with that device; none where no variants know this vendor. No machine is asked.
+        """Return the properties of wheel variants for this vendor's `target` under that
+        toolkit, preferred ones first, as the vendor's provider of the drafts gives them on a
+        machine with that device; none without variants of this vendor. Asks no machine.
         """
         del toolkit, target
         return ()
@@ -99,9 +101,8 @@ class Vendor(Protocol):
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | None:
-        """What builds extensions for `targets` with the compiler of that toolkit, on a base of the
-        Debian `suite` ("" where its suite is not said); None = there is none to be had, and
-        `no_compiler` says why.
+        """Return the compiler that builds extensions for `targets` with that toolkit, on a base
+        of the Debian `suite` ("" if unknown); None without one, and `no_compiler` has the reason.
         """
         del toolkit, targets, python, suite
         return None
@@ -110,16 +111,18 @@ class Vendor(Protocol):
         """Why `compiler` gives None, for a message."""
 
     def compiler_call(self, target: str) -> CompilerCall | None:
-        """How one source is compiled for `target`; None = there is no compiler to call."""
+        """Return the compile command of one source for `target`; None without a compiler."""
         del target
         return None
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
-        """How a container on `host` gets the device; None = this host has no such device."""
+        """Return the container's access to the device on `host`; None without such a device."""
 
 
 def cdi_access(host: HostDevices, kinds: str | tuple[str, ...]) -> DeviceAccess | None:
-    """By CDI, where the engine knows devices of these kinds: `all` if offered, else every one."""
+    """Return access by CDI, if the engine knows devices of these kinds: `all` if offered, else
+    every one.
+    """
     devices = tuple(sorted(name for name in host.cdi if name.startswith(kinds)))
     everything = tuple(name for name in devices if name.endswith("=all"))
     return DeviceAccess(cdi=everything[:1] or devices) if devices else None
