@@ -1,1 +1,1 @@
-"""Wheels: what goes into an image. Asked for, resolved, locked, fetched, kept by content. Words."""
+"""Wheels of images: required, resolved, locked, fetched, stored by content. Words."""

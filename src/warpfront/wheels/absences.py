@@ -43,7 +43,7 @@ _DEMAND = re.compile(rf"(?:depends? on|no versions? of) {_NAME}(?:\[[^\]]*\])?{_
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What one source has of a name: every version that this cell could install."""
+    """Versions of a name from one source that this cell could install."""
 
     source: str
     versions: tuple[Version, ...]
@@ -60,8 +60,8 @@ class _Offer:
 def explain_absences(
     explanation: str, inputs: LockInputs, site: Site, reach: Reach, tags: Iterable[Tag]
 ) -> Absences:
-    """Return the reason and the way out for each name that uv's explanation says has no candidate;
-    nothing where the requirements only exclude each other.
+    """Return the reason and the remedy for each name without a candidate in uv's explanation;
+    nothing if the requirements only exclude each other.
     """
     text = " ".join(explanation.split())
     found = [next(filter(None, match.groups())) for match in _ABSENT.finditer(text)]
@@ -83,7 +83,7 @@ def explain_absences(
 
 
 def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
-    """The ranges that the explanation says are demanded of a name; any version without one."""
+    """Return the ranges that the explanation demands of a name; any version without one."""
     found = []
     for match in _DEMAND.finditer(text):
         if canonicalize_name(match[1]) == name:
@@ -97,7 +97,7 @@ def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
 def _sources(
     name: str, inputs: LockInputs, site: Site, reach: Reach
 ) -> tuple[tuple[str, bool], ...]:
-    """Where a name may come from, in the order of a resolution, each with whether it is flat."""
+    """Yield the sources of a name in the order of a resolution, each with whether it is flat."""
     where = index_rule(name, inputs)
     own = ((where.url, False),) if where else ()
     if where and where.alone:

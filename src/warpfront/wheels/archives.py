@@ -1,8 +1,7 @@
-"""Sources as archives: a folder's or a commit's files as one tar whose bytes depend
-on nothing else. Edge.
+"""Sources as archives: the files of a folder or commit as a tar that depends on nothing else. Edge.
 
-Neither compression nor times, owners or the order of a file system go into it, so that its sha256
-says whether the files are the same.
+Compression, times, owners and the order of a file system do not go into it, so that its sha256
+shows whether the files are the same.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, Run
 from warpfront.system.store import storing
 
-# What builds, tests and version control leave beside sources; and our own locks, which change when
+# Results of builds, tests and version control among sources; and our own locks, which change when
 # what they lock does.
 LEFT_OUT = (
     *("__pycache__", "*.pyc", "*.egg-info", "build", "dist", "node_modules"),
@@ -106,7 +105,7 @@ def _write_archive(folder: Path, stream: IO[bytes] | _Hashing) -> None:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Every file and link below `folder` that is a source."""
+    """Return every file and link below `folder` that is a source."""
     for place, folders, names in os.walk(folder):
         below = Path(place).relative_to(folder)
         folders[:] = [name for name in folders if not _left_out(below / name)]
@@ -121,7 +120,7 @@ def _left_out(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
-    """One member: its bytes, its name, and whether it may be run."""
+    """Add a member: its bytes, its name, and whether it is executable."""
     status = file.lstat()
     member = tarfile.TarInfo(name)
     member.mtime = _EPOCH_SECONDS

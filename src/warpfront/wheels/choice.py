@@ -1,5 +1,5 @@
-"""Of what uv resolved, the one file of each distribution that a cell takes, with its size, its hash
-and the public index that has it. Edge.
+"""The best file of each resolved distribution for a cell, with its size, its hash and the
+public index that has it. Edge.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
-    """What may be installed, best first: CPython `python` (X.Y) on `machine` with C
-    library `glibc` (2.NN).
+    """Return installable tags, best first: CPython `python` (X.Y) on `machine` with C library
+    `glibc` (2.NN).
     """
     major, minor = (int(part) for part in python.split("."))
     platforms: list[str] = []
@@ -116,8 +116,8 @@ class WheelChoice:
         )
 
     def distribution(self, package: Package) -> Distribution:
-        """What the best file's metadata demands: from the file beside it where the index has one
-        (PEP 658), else from the wheel itself.
+        """Return the demands of the best file's metadata: from the index's own file (PEP 658),
+        else from the wheel.
         """
         given = self.given.get(package.name)
         if given is not None:

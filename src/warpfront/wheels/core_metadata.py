@@ -85,8 +85,8 @@ def accepts_python(metadata: WheelMetadata, python: str) -> bool:
 
 
 def info_folder(filename: str, members: Collection[str]) -> str:
-    """Return the name of the wheel's one dist-info folder. Raise `ValueError` where the members
-    would install another distribution beside it, or one that the file name does not name.
+    """Return the name of the wheel's one dist-info folder. Raise `ValueError` if the members
+    would install a second distribution, or one that the file name does not name.
     """
     tops = {installed_path(one).partition("/")[0] for one in members}
     infos = sorted(top for top in tops if top.casefold().endswith(_INFO))
@@ -111,8 +111,8 @@ def info_folder(filename: str, members: Collection[str]) -> str:
 
 
 def check_identity(filename: str, metadata: WheelMetadata, wheel_text: str) -> None:
-    """Raise `ValueError` where METADATA or WHEEL is of another distribution, version or platform
-    than the file name says.
+    """Raise `ValueError` if METADATA or WHEEL is of another distribution, version or platform
+    than the file name.
     """
     name, version, _, tags = parse_wheel_filename(filename)
     if canonicalize_name(metadata.name) != name:
@@ -143,8 +143,8 @@ def as_texts(found: Iterable[tuple[str, str, str]], first: str, second: str) -> 
 
 
 def _same_build(named: Tag, built: Tag) -> bool:
-    """Whether WHEEL's tag is that of the file name. Projects give a file that was built as `linux`
-    or `any` the name of a manylinux level, and leave WHEEL as it was (ray, playwright).
+    """Return true if WHEEL's tag is that of the file name. Projects give a file built as
+    `linux` or `any` the name of a manylinux level without changing WHEEL (ray, playwright).
     """
     same = (named.interpreter, named.abi) == (built.interpreter, built.abi)
     return same and (built.platform == "any" or _machine(named) == _machine(built))

@@ -1,7 +1,7 @@
-"""What packages demand of a cell's torch stack, and which demands do not hold there. Pure.
+"""Demands of packages on a cell's torch stack, and those that do not hold. Pure.
 
-Given distributions with their metadata, every demand on a distribution of the stack is held
-against the version that the cell has, and the packages that led to it are named.
+Every demand of a distribution's metadata on the stack is compared with the cell's version, and the
+packages that lead to it are named.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Need:
     requirers: tuple[str, ...]
 
     def accepts_some(self, specifier: SpecifierSet) -> bool:
-        """Whether a version may exist that meets both."""
+        """Return true if a version may exist that meets both."""
         return not self.specifier.is_disjoint(specifier)
 
     def text(self, name: str) -> str:
@@ -45,9 +45,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A cell's torch stack as packages may demand it: `held` name -> version, `answered` name ->
-    the version of the shim that answers for it, the names that must not come -> why, and what the
-    stack `needs` of other distributions.
+    """A cell's torch stack: `held` name -> version, `answered` name -> version of the shim in
+    its place, forbidden names -> reason, and `needs` of the stack on other distributions.
     """
 
     held: Mapping[str, str]
@@ -57,14 +56,16 @@ class Stack:
 
     @property
     def pins(self) -> tuple[str, ...]:
-        """What is held, as requirements that nothing but that version meets."""
+        """Return requirements that only the stack's versions meet."""
         return tuple(
             str(Pin(name=name, version=version)) for name, version in sorted(self.held.items())
         )
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """What must not come at a version that nobody has; what the shims answer for at theirs."""
+        """Return constraints: forbidden names at a version that does not exist, names of shims
+        at theirs.
+        """
         return (
             *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
             *(f"{pin.name}=={pin.version}" for pin in self.shims),
@@ -72,7 +73,7 @@ class Stack:
 
     @property
     def shims(self) -> tuple[Pin, ...]:
-        """What the shims answer for, at the versions that they say."""
+        """Return the names of the shims at their versions."""
         return tuple(
             Pin(name=name, version=Version(one).public)
             for name, one in sorted(self.answered.items())
@@ -80,13 +81,13 @@ class Stack:
 
     @property
     def excluded(self) -> tuple[str, ...]:
-        """What a resolution has to leave out so that the stack stays as it is."""
+        """Return the names that a resolution leaves out so that the stack does not change."""
         return tuple(sorted({*self.foreign, *self.answered}))
 
 
 def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
-    """The stack among `pins` (name -> version): what the matrix asks for, and what its vendor says
-    goes with it. Nothing of a stack that comes with the base is known, so that nothing may come.
+    """Return the stack of `pins` (name -> version), which are the matrix's and its vendor's. A
+    stack that comes with the base is unknown, so that no other may be added.
     """
     asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries)
@@ -109,8 +110,8 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
 
 
 def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
-    """Those of `names`, beyond what the matrix asks for, that belong to some torch stack: this
-    cell's or another's.
+    """Return those of `names`, beyond the matrix's, that belong to a torch stack: this cell's
+    or another's.
     """
     asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
@@ -130,9 +131,9 @@ def unmet_demands(
     machine: str,
     has_shims: bool = True,
 ) -> tuple[UnmetDemand, ...]:
-    """The demands on `stack` that do not hold, each once per package that has it, with the shortest
-    chain that leads to it from `requirements`, the image's own. Without shims, as outside of a
-    guarded image, a demand on a name that they answer for is unmet.
+    """Return the demands on `stack` that do not hold, each once per package, with the shortest
+    chain from `requirements`, the image's own. Without shims, as outside of a guarded image, a
+    demand on their names is unmet.
     """
     if not has_shims:
         others = dict.fromkeys(stack.answered, "this torch has another build of it")
@@ -157,7 +158,7 @@ def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
 def needs_of(
     distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
 ) -> Mapping[str, Need]:
-    """What these distributions of the stack demand, without extras, of others than the stack's."""
+    """Return the demands of these distributions, without extras, on others than the stack's."""
     own = {*stack.held, *stack.answered, *stack.foreign}
     environment = {**marker_environment(python, machine), "extra": ""}
     found: dict[str, Need] = {}
@@ -221,7 +222,7 @@ class _Walk:
                 yield from self._follow(text, node)
 
     def _follow(self, text: str, asker: _Node | None) -> Iterator[UnmetDemand]:
-        """What `asker` demands with `text`: unmet, or another node to visit, or neither."""
+        """Return what a demand of `asker` leads to: an unmet demand, another node, or nothing."""
         requirement = readable_requirement(text)
         if requirement is None or not self._applies(requirement, asker):
             return
@@ -235,8 +236,8 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Whether its marker holds here: for an extra's node, because of the extra;
-        else without one.
+        """Return true if its marker holds: for an extra's node because of the extra, else
+        without one.
         """
         if requirement.marker is None:
             return asker is None or asker[1] == ""
@@ -279,7 +280,7 @@ class _Walk:
 
 
 def marker_environment(python: str, machine: str) -> Mapping[str, str]:
-    """What markers are evaluated against: CPython `python` (X.Y) on Linux."""
+    """Return the environment of markers: CPython `python` (X.Y) on Linux."""
     return {
         "implementation_name": "cpython",
         "implementation_version": f"{python}.0",

@@ -1,9 +1,7 @@
-"""Which index a distribution comes from: the rule that a resolution keeps and a lock is read by.
-Words.
+"""The index of each distribution: the rule of a resolution and of reading a lock. Words.
 
-An index is a level of trust. Whoever can publish on one of them could publish any name
-there, so that a name which belongs to one index is never taken from another, whatever
-version that has: docs/security.md.
+An index is a level of trust. Any publisher on one of them could publish any name there, so a name
+of one index is never taken from another, whatever version that has: docs/security.md.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class IndexRule:
 
 
 def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
-    """Where a distribution belongs; None where any of the site's indexes will do."""
+    """Return the index of a distribution; None if any of the site's indexes will do."""
     if inputs.index is not None and (
         name in _stack_names(inputs) or _matches(name, inputs.protected)
     ):
@@ -46,20 +44,20 @@ def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
 
 
 def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
-    """Whether the matrix pins it."""
+    """Return true if the matrix pins it."""
     return name in _stack_names(inputs)
 
 
 def known_names(inputs: LockInputs) -> tuple[str, ...]:
-    """The names that belong to one index and can be said before anything is resolved."""
+    """Return names of one index that are known before resolving."""
     patterns = (*inputs.protected, *(one for own in inputs.own_indexes for one in own.packages))
     names = {*_stack_names(inputs), *(one for one in patterns if "*" not in one)}
     return tuple(sorted(one for one in names if index_rule(one, inputs)))
 
 
 def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
-    """The first wheel that its lock says came from an index where it does not belong, in words; ""
-    for none. Sources that the project itself names have no index.
+    """Return the first wheel of a lock from another index than its own, in words; "" for none.
+    Sources that the project names have no index.
     """
     for wheel in wheels:
         if wheel.source:
@@ -84,7 +82,7 @@ def _stack_names(inputs: LockInputs) -> frozenset[str]:
     return frozenset(map(_name_of, inputs.stack_requirements))
 
 
-@functools.cache  # asked for every wheel of every lock, of a handful of requirements
+@functools.cache  # called for every wheel of every lock, with a handful of requirements
 def _name_of(requirement: str) -> str:
     return canonicalize_name(Requirement(requirement).name)
 

@@ -1,7 +1,7 @@
-"""Which wheels share a layer. Pure.
+"""Sets of wheels that share a layer. Pure.
 
-A large wheel has its own: it is what makes an image large, and other images have it too. The small
-ones share one, since an image has 127 layers at most, and each costs a mount.
+A large wheel has its own layer: it makes an image large, and other images have it too. Small wheels
+share one, because an image has at most 127 layers, and each costs a mount.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
 
 
 def bytecode_sets(sets: Sequence[Wheels], sources_bytes: Sequence[int]) -> tuple[Wheels, ...]:
-    """Which wheels share a layer of byte code: the set with the most sources has its own (torch,
-    which a patch release changes), and the rest one. Most large wheels hold no Python to speak of.
+    """Return sets of wheels that share a layer of byte code: the set with the most sources has
+    its own (torch, which a patch release changes), the rest one. Most large wheels have little
+    Python.
     """
     sized = [(size, wheels) for size, wheels in zip(sources_bytes, sets, strict=True) if size]
     if not sized:

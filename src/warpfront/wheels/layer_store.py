@@ -1,13 +1,12 @@
 """The layer store: each wheel's layer, made once for all images that have it. Edge.
 
     <root>/blobs/sha256/<digest>     layers, bases and the manifests that join them
-    <root>/made/<key>.json           which layer came of which wheels
+    <root>/made/<key>.json           layer of each set of wheels
 
-It is an OCI image layout, so that a build can stand on what it holds; a blob that was written to
-since is made again. Each hash stands for one promise: the wheel's, read anew before a layer is made
-of it, that it is what was locked; a file's, that RECORD and the guard's manifest say what is there;
-the tar's, that it is what an image's diff id names; the blob's, that whoever adopts it by a link,
-and hashes nothing, has what the manifest names.
+It is an OCI image layout, so that a build can start from it; a blob that was changed since is made
+again. Each hash proves one thing: the wheel's, read again before its layer is made, that it is the
+locked one; a file's, that RECORD and the guard's manifest are true; the tar's, that it is the
+image's diff id; the blob's, that an engine that adopts it by a link has the manifest's content.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ _Stream = Callable[..., Streamed]  # `stream_wheels`, told what it is for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One blob of the store. `digest` and `diff_id` are `sha256:...`, of the packed tar and of the
-    tar; `wheels` are those that it holds (`torch==2.13.0`).
+    """A blob of the store. `digest` and `diff_id` are `sha256:...`, of the packed tar and of
+    the tar; `wheels` are those in it (`torch==2.13.0`).
     """
 
     digest: str
@@ -106,7 +105,7 @@ class LayerStore:
             raise WheelError(clash)
 
     def sources(self, wheels: Iterable[LockedWheel], *, slim: Iterable[str] = ()) -> dict[str, int]:
-        """What byte code is compiled from: path below site-packages -> bytes."""
+        """Return the sources of byte code: path below site-packages -> bytes."""
         found: dict[str, int] = {}
         for wheel in wheels:
             found |= sources(self._wheelhouse.present(wheel))
@@ -114,7 +113,7 @@ class LayerStore:
         return {path: size for path, size in found.items() if kept(path)}
 
     def kept(self, key: str) -> Layer | None:
-        """What was kept under a key of the caller's, if it is as it was then."""
+        """Return the stored layer of a caller's key, if it is unchanged."""
         return self._made(key)
 
     def keep(self, key: str, layer: Layer) -> Layer:
@@ -168,7 +167,7 @@ class LayerStore:
         return tuple(one for one in paths if one.name in self._hashed)
 
     def name(self, digest: str) -> str:
-        """What a build calls the manifest `digest`, as a named context."""
+        """Return the name of the manifest `digest` as a named context."""
         write_text(self.root / "oci-layout", _LAYOUT)
         write_json(self.root / "index.json", {"schemaVersion": 2, "manifests": []})
         return f"oci-layout://{self.root.resolve()}@{digest}"
@@ -249,8 +248,8 @@ class LayerStore:
         return self.keep(key, _layer(made, wheels))
 
     def _read(self, wheels: Sequence[LockedWheel]) -> list[Path]:
-        """Where they are, after all of their bytes were read: no installer looks at their hashes
-        once there is a layer, and a file's size and time say nothing of who wrote it.
+        """Return the paths of wheels after all bytes were read: no installer checks their
+        hashes once there is a layer, and size and time do not show who wrote a file.
         """
         paths = [self._wheelhouse.present(wheel) for wheel in wheels]
         for wheel, path in zip(wheels, paths, strict=True):
@@ -282,8 +281,8 @@ class LayerStore:
         return self.root / "made" / f"{key}.json"
 
     def _sweep(self) -> None:
-        """What a maker left that was killed: whoever holds the lock is the only one. A folder is
-        somebody's who takes layers out of BuildKit meanwhile, without the lock.
+        """Remove files of a killed maker: only the owner of the lock runs here. A folder may
+        belong to a process that takes layers out of BuildKit without the lock.
         """
         with storing(self.root):
             for left in self.root.glob(f"{_ASIDE}*"):

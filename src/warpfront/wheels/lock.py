@@ -1,8 +1,8 @@
-"""Locks: what a cell's wheels depend on, and the PEP 751 file that pins them. Pure.
+"""Locks: the inputs of a cell's wheels, and the PEP 751 file that pins them. Pure.
 
 A lock names wheels by index, file name, hash and size, never by a machine's path or mirror, so it
-is the same file wherever it was made. `path` of every wheel is its bare file name: a folder that
-holds the lock and the wheels can be installed from as it stands
+is the same file on every machine. `path` of every wheel is its bare file name: a folder with the
+lock and the wheels can be installed from
 (https://packaging.python.org/specifications/pylock-toml/).
 """
 
@@ -69,12 +69,12 @@ def lock_inputs(
     folders: Mapping[str, str] | None = None,
     unfit: tuple[str, ...] = (),
 ) -> LockInputs:
-    """What `cell`'s lock depends on.
+    """Return everything that `cell`'s lock depends on.
 
     The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
-    requirements and what its requirements file asks for (`asked`) come from PyPI.
-    `parent` is the lock of the cell whose image this one is built on; `folders` the sha256 of each
-    folder of sources that the file names; `unfit` which patches are not what the matrix says.
+    requirements and those of its file (`asked`) come from PyPI. `parent` is the lock of the parent
+    image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
+    that differ from the matrix.
     """
     asked = asked or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
@@ -105,7 +105,7 @@ def lock_inputs(
 
 
 def variant_rule(cell: Cell) -> VariantRule | None:
-    """What `cell` takes of wheel variants; None where matrix.yaml allows none."""
+    """Return the wheel variants that `cell` accepts; None if matrix.yaml allows none."""
     if not cell.allow_variants:
         return None
     vendor = VENDORS[cell.vendor]
@@ -130,7 +130,7 @@ def dump_lock(lock: WheelLock) -> str:
         tool={"warpfront": _own_document(lock)},
     ).to_dict()
     try:
-        Pylock.from_dict(document)  # what is wrong with it is said before it is written
+        Pylock.from_dict(document)  # errors are reported before it is written
     except PylockValidationError as error:
         raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
     variants = {wheel.name: wheel for wheel in lock.wheels if wheel.variant.label}
@@ -177,11 +177,11 @@ def read_lock(text: str, *, path: str) -> WheelLock:
 
 
 def read_written_lock(text: str, *, path: str) -> WheelLock:
-    """The same as `read_lock`, over ten times as fast where `text` is in the very form that
-    `dump_lock` writes; any other goes to `read_lock`, and is read or refused there.
+    """Return the result of `read_lock`, over ten times as fast for the form that `dump_lock`
+    writes; other forms go to `read_lock`.
 
-    For who reads every lock and builds from none. Nothing is kept between runs: a cache beside the
-    locks could be stale or poisoned, and call a lock fresh that is not.
+    For commands that read every lock and build from none. Nothing is cached: a cache could be stale
+    or poisoned, and call a lock fresh that is not.
     """
     _refuse_name(path)
     head, tail = _HEAD.match(text), _TAIL.search(text)
@@ -249,7 +249,7 @@ def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
 
 
 def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
-    """What has a lower version than it had, in words."""
+    """Return the names with a lower version than before, in words."""
     versions = {wheel.name: wheel.version for wheel in before.wheels}
     return tuple(
         f"{wheel.name} {versions[wheel.name]} -> {wheel.version}"
@@ -319,7 +319,7 @@ def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
 
 
 def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
-    """Of the packages that this image patches itself; the rest is its parents'."""
+    """Return differences of the packages that this image patches; parents patch the others."""
     locked = {patch for one in lock.patched for patch in one.patches}
     for patch in inputs.patches:
         if patch not in locked:
@@ -341,7 +341,7 @@ def _pins(lock: WheelLock) -> tuple[str, ...]:
 
 
 def _applies(requirement: str) -> bool:
-    """Without a marker; one with a marker may rightly be absent from a lock."""
+    """Return true without a marker; a wheel with a marker may be absent from a lock."""
     return Requirement(requirement).marker is None
 
 
@@ -365,8 +365,8 @@ def _package(wheel: LockedWheel, *, patched: bool) -> Package:
 
 
 def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
-    """Where a wheel comes from that no index has, and for which targets it was made. Our archives
-    of sources are no sdists in the sense of PEP 751, which have a version before they are built.
+    """Return the origin of a wheel that no index has, and its targets. Our archives of sources
+    are no sdists of PEP 751, which have a version before they are built.
     """
     document = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
     if wheel.source:
@@ -445,7 +445,7 @@ _TAIL = re.compile(
 
 
 def _written_wheel(one: re.Match[str]) -> LockedWheel | None:
-    """The wheel of one table; None where its file name says another name or version."""
+    """Return the wheel of a table; None if its file name has another name or version."""
     if _said_by_filename(one["filename"]) != (one["name"], one["version"]):
         return None
     return LockedWheel(
@@ -577,7 +577,7 @@ def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _without_label(package: Any) -> Any:
     try:
         wheels = [{**one, "path": split_label(one["path"])[0]} for one in package["wheels"]]
-    except (KeyError, TypeError):  # of another shape, which will be said
+    except (KeyError, TypeError):  # of another shape, which is reported
         return package
     return {**package, "wheels": wheels}
 
@@ -613,7 +613,7 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
 
 
 def _read_variant(filename: str, variants: object, where: str) -> Variant:
-    """Which variant its file name says, if the table beside it says what that stands for."""
+    """Return the variant of its file name, if the table explains that label."""
     _, label = split_label(filename)
     if not label and variants is None:
         return NO_VARIANT

@@ -1,4 +1,4 @@
-"""The metadata of a wheel that lies elsewhere, without the wheel. Edge.
+"""Metadata of a remote wheel, without the wheel. Edge.
 
 A wheel is a zip file, whose directory is at its end: a few ranges over HTTP give its METADATA.
 """
@@ -76,7 +76,9 @@ def _is_of_info(member: str, names: Collection[str]) -> bool:
 
 
 class _Remote(io.RawIOBase):
-    """A file over HTTP, read by ranges, one piece kept. Raises `OSError` where that fails."""
+    """A file over HTTP, read by ranges, with one piece cached. Raises `OSError` for a failed
+    request.
+    """
 
     def __init__(self, url: str, size_bytes: int, transport: Transport) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ class _Remote(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1, /) -> bytes:
-        """No more than a directory of a zip file is, whatever its end says of itself."""
+        """Read at most the size of a zip file's directory, whatever its end record claims."""
         left = self._size - self._at
         if (left if size < 0 else min(size, left)) > LONGEST_METADATA_BYTES:
             raise OSError(f"{self._url}: its directory is too long")
@@ -119,7 +121,7 @@ class _Remote(io.RawIOBase):
         return len(data)
 
     def _range(self, start: int, count: int) -> bytes:
-        """At least `count` bytes from `start`, out of the kept piece or a new one."""
+        """Return at least `count` bytes from `start`, from the cached piece or a new one."""
         offset = start - self._start
         if offset < 0 or offset + count > len(self._piece):
             first = max(0, min(start, self._size - _BUFFER_BYTES))
@@ -140,7 +142,7 @@ class _Remote(io.RawIOBase):
             answer.close()
 
     def _whole(self, answer: requests.Response, size_bytes: int) -> bytes:
-        """A range as it comes: no longer than was asked for, and not for ever."""
+        """Return a range: no longer than requested, and within a time limit."""
         from warpfront.wheels.transport import received  # noqa: PLC0415 - see `Site.transport`
 
         body, until = bytearray(), self._transport.deadline(size_bytes)

@@ -39,7 +39,7 @@ def refusal(name: str) -> str:
 
 
 def way_out(name: str, vendor: str = "") -> str:
-    """To build it, or why that is in vain: on `vendor`'s devices, or on whose it would be."""
+    """Return how to build it, or why a build is in vain: on `vendor`'s devices, or on another's."""
     builds = (
         f"`builds: {name}:` in an image on one with a compiler (docs/locks.md) builds it once, in "
         "a container"

@@ -1,10 +1,9 @@
-"""The shelf: pages of the names that belong to one index, which uv reads before any other source.
-Edge.
+"""Pages of the names that belong to one index, which uv reads before any other source. Edge.
 
-uv takes a name from the first index that has a page for it. So a name on the shelf comes from the
-files that its page lists, and an empty page means: not at all. What is on it demands nothing.
-Where the first source of a site has a name but not the version that an image below holds, its page
-lists the one file of that image's lock, from whichever source has it: by its hash it is the same.
+uv takes a name from the first index with a page for it. So an overlaid name comes from the files on
+its page, and an empty page forbids it. Overlaid stubs demand nothing. If the site's first source
+has a name without the version of a parent image, its page lists the one file of the parent's lock,
+from any source: its hash identifies it.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ class OverlayIndex:
         return tuple(dict.fromkeys((*stack, *own)))
 
     def holds(self, name: str) -> bool:
-        """Whether its index has the name."""
+        """Return true if its index has the name."""
         return bool(self._files.get(name))
 
     def missing(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of `names` that belong to one index and have not been put here yet."""
+        """Return those of `names` that belong to one index and have no page yet."""
         canonical = {str(canonicalize_name(name)) for name in names}
         return tuple(
             sorted(
@@ -89,8 +88,8 @@ class OverlayIndex:
         )
 
     def missing_of(self, text: str) -> tuple[str, ...]:
-        """The same for the names in an explanation of uv's; where one is held by the image below,
-        with all that are.
+        """Return the same for the names of uv's explanation; with all of a parent image's names
+        if it has one of them.
         """
         said = {canonicalize_name(name) for name in _NAME.findall(text)}
         held = self._held.keys() - self._files.keys()
@@ -169,9 +168,9 @@ class OverlayIndex:
     def _offered(
         self, name: str, where: IndexRule | None, transport: Transport
     ) -> tuple[Link, ...] | None:
-        """The files that the index has under the name, or what stands for it here has together;
-        none; or None, where the site's other indexes may have it. A name that belongs to no index
-        is on the shelf for its variants: then the first of the site's that has it.
+        """Return the files of a name in its index, or in the index's local mirrors together;
+        none; or None if the site's other indexes may have it. A name that belongs to no index is
+        overlaid for its variants: then the first index of the site that has it counts.
         """
         unanswered: list[NoAnswer] = []
         for sources in self._groups(where):
@@ -192,8 +191,8 @@ class OverlayIndex:
         return () if where is not None and where.alone else None
 
     def _groups(self, where: IndexRule | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
-        """Which sources are asked together, and after which: each with whether it is flat. An index
-        is asked if it is in reach.
+        """Return groups of sources that are read together, in order, each with whether it is
+        flat. An index is read if it is in reach.
         """
         if where is not None:
             reached = not self._site.no_index and where.url not in (self._reach.silent or {})
@@ -215,9 +214,9 @@ class OverlayIndex:
         return None
 
     def _mirrors(self, where: IndexRule) -> tuple[tuple[str, bool], ...]:
-        """What on this machine stands for the cell's index: folders of pip's find-links; for PyPI
-        also pip's `index-url`, and its extra indexes that are folders. Nothing stands for an index
-        that matrix.yaml gives its own names.
+        """Return this machine's mirrors of the cell's index: folders of pip's find-links; for
+        PyPI also pip's `index-url` and extra indexes that are folders. An index to which
+        matrix.yaml gives names has no mirror.
         """
         site = self._site
         if self._inputs.index is None or where.url != self._inputs.index.url:
@@ -230,8 +229,8 @@ class OverlayIndex:
 
 
 def _hashed(link: Link) -> Link:
-    """With the hash of a file that is here: for one without it, uv would unpack the whole wheel in
-    its cache, once for every shelf, to say it in the lock.
+    """Return the link with the hash of its local file: without one, uv would unpack the whole
+    wheel in its cache for every overlay to compute it.
     """
     path = None if link.sha256 else local_path(link.url)
     if path is None or not path.is_file():
@@ -246,14 +245,14 @@ def _sha256(path: Path, _size: int, _written_ns: int) -> str:
 
 
 def _stub(pin: Pin, folder: Path) -> Link:
-    """A wheel that demands nothing, and holds nothing."""
+    """Return a wheel without demands and content."""
     filename = f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl"
     path = write_stand_in(filename, folder)
     return Link(url=path.as_uri(), filename=path.name)
 
 
 def _names(filename: str, name: str) -> bool:
-    """Whether a file is one of the distribution `name`: folders hold those of others too."""
+    """Return true if a file is one of the distribution `name`: folders have those of others too."""
     if filename.endswith("-variants.json"):
         return canonicalize_name(filename.removesuffix("-variants.json").rpartition("-")[0]) == name
     stem = filename.removesuffix(".whl").removesuffix(".tar.gz").removesuffix(".zip")

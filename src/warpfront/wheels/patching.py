@@ -1,7 +1,7 @@
-"""Patches of somebody else's files, as `git apply` takes them: to the letter, or not at all. Edge.
+"""Patches of foreign files, as `git apply` takes them: exactly, or not at all. Edge.
 
-What a patch touches is asked of git itself, so that nothing is judged that git reads otherwise.
-Where it does not apply, the same question in weaker forms says why not.
+git itself lists the files of a patch, so that no patch is read in two ways. If it does not apply,
+weaker forms of the same command find the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warpfront.errors import LockError
 from warpfront.system.process import Command, Completed, Run
 
 LARGEST_BYTES = 1 << 20
-# git is asked several times about each file of a patch that does not fit.
+# git runs several times for each file of a patch that does not fit.
 MOST_FILES = 500
 _LONGEST_PATH, _LONGEST_NAME, _NAMED = 1000, 255, 5
 _GIT_SECONDS = 60.0
@@ -91,8 +91,8 @@ class PatchTool:
         )
 
     def _is_beside(self, path: str) -> bool:
-        """Whether a new file of a wheel would lie in site-packages itself, or in another's folder;
-        sources may have more folders.
+        """Return true if a new file of a wheel would be in site-packages itself or in another
+        package's folder; sources may have more folders.
         """
         is_wheel = any(self.tree.glob("*.dist-info"))
         return path.endswith(".pth") or (
@@ -122,7 +122,7 @@ class PatchTool:
         )
 
     def _fit(self, path: str) -> Fit:
-        """How the part of it that is about one file fits."""
+        """Return how the part for one file fits."""
         only = f"--include={_literal(path)}"
         if self._git("--check", only).returncode == 0:
             return "fits"

@@ -1,4 +1,4 @@
-"""Which indexes answer, and whether what does has a cell's stack. Edge."""
+"""Indexes that answer, and whether they have a cell's stack. Edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A wheel with patches in it, under a version that says so; the same bytes of the same. Edge."""
+"""A patched wheel under a version that names the patches; the same bytes from the same inputs.
+Edge.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Patching:
                 raise stale(patch, version)
 
     def apply(self, tree: Path) -> None:
-        """All of them to a tree of files, or an error."""
+        """Apply all patches to a tree of files, or raise an error."""
         for patch in self.patches:
             file = self.root / patch.file
             found = sha256_of(file) if file.is_file() else "no such file"
@@ -68,7 +70,7 @@ class Patching:
         return f"{version}{'.' if '+' in version else '+'}{LABEL}.p{label}"
 
     def note(self, origin: str) -> str:
-        """What the image itself can say of it."""
+        """Return the image's own note on the patches."""
         said = [
             {"file": one.file, "sha256": one.sha256, "reason": one.reason} for one in self.patches
         ]
@@ -87,15 +89,15 @@ def stale(patch: Patch, version: str) -> LockError:
 
 
 def patched_wheel(wheel: Path, patching: Patching, folder: Path) -> Path:
-    """The wheel with the patches in it, in `folder`. Raises `LockError`, and `WheelError` for a
-    wheel that is not what its own RECORD says.
+    """Write the patched wheel to `folder`. Raises `LockError`, and `WheelError` for a wheel
+    that contradicts its RECORD.
     """
     return _rebuilt(wheel, patching, folder, origin=sha256_of(wheel), patched=False)
 
 
 def relabelled_wheel(wheel: Path, patching: Patching, folder: Path, *, origin: str) -> Path:
-    """A wheel that was built of patched sources, whose sha256 is `origin`, under a version
-    that says so.
+    """Return a wheel built of patched sources, whose sha256 is `origin`, under a version that
+    names the patches.
     """
     return _rebuilt(wheel, patching, folder, origin=origin, patched=True)
 
@@ -162,7 +164,7 @@ def _pack(tree: Path, info: Path, target: Path) -> Path:
 
 
 def _ordered(tree: Path, info: Path) -> Iterator[Path]:
-    """Every file by its name, metadata last."""
+    """Return every file by its name, metadata last."""
     found = sorted(path for path in tree.rglob("*") if path.is_file())
     yield from sorted(found, key=lambda path: path.is_relative_to(info))
 

@@ -24,8 +24,8 @@ _PER_LINE_OPTION = re.compile(r"\s--?[a-z][\w-]*[=\s].*$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementLine:
-    """Lines `start` to `end` (1-based) as one: continuations joined, comments dropped. `source` is
-    the first of them as it stands, at the offset `at` of the text.
+    """Lines `start` to `end` (1-based) joined: continuations resolved, comments dropped.
+    `source` is the first of them unchanged, at the offset `at` of the text.
     """
 
     start: int
@@ -71,7 +71,7 @@ def foreign_requirement(text: str) -> Requirement:
 
 
 def readable_requirement(text: str) -> Requirement | None:
-    """None for what no tool can read: it demands nothing of anybody, pip and uv skip it too."""
+    """Return the requirement; None for text that pip and uv skip as well."""
     try:
         return foreign_requirement(text)
     except InvalidRequirement:
@@ -85,7 +85,9 @@ def requirement_name(text: str) -> str:
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
-    """Also of somebody else: what compares the incomparable holds nowhere, as uv takes it."""
+    """Return whether a foreign marker holds; one that compares incomparable values does not, as
+    in uv.
+    """
     try:
         return marker.evaluate(dict(environment))
     except UndefinedComparison:

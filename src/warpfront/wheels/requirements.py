@@ -1,7 +1,7 @@
-"""What the requirements file of an image asks for: distributions of an index, and sources. Pure.
+"""Requirements of an image's file: distributions of an index, and sources. Pure.
 
 A source is a folder of the project, a commit of a git repository, or one wheel by its address. Each
-is pinned by what it is (a hash, a commit), never by where it happens to be.
+is pinned by content (a hash, a commit), never by its place.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def read_requirements(
     inside: Callable[[str], bool],
     within: tuple[str, ...] = (),
 ) -> RequirementList:
-    """What a requirements file asks for, and those that it includes with `-r`, each in its place.
+    """Return the requirements of a file and of those that it includes with `-r`, each in its place.
 
-    `path` is below the project; `read` gives the text of such a path, and `inside` says whether it
-    is still in the project once its links are resolved; `within` are the files that include this
-    one. Nothing outside is read. `-e` means the same as the path after it: an image has no live
-    source tree. All other options (`-c`, `--index-url`, `--hash` ...) are refused: a lock has one
-    list of requirements and the matrix's indexes.
+    `path` is below the project; `read` returns the text of such a path, and `inside` whether it is
+    in the project once its links are resolved; `within` are the files that include this one.
+    Nothing outside is read. `-e` means the same as the path after it: an image has no live source
+    tree. All other options (`-c`, `--index-url`, `--hash` ...) are refused: a lock has one list of
+    requirements and the matrix's indexes.
     """
     if not within and not inside(path):
         raise _outside(path, "the file")
@@ -211,5 +211,5 @@ def _read_wheel_address(
 
 
 def without_query(url: str) -> str:
-    """`url` without what may hold a token."""
+    """Return `url` without the parts that may contain a token."""
     return url.partition("?")[0].partition("#")[0]

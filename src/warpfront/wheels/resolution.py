@@ -1,4 +1,4 @@
-"""What resolving is about: terms, what was found or why nothing was, and who finds it. Words."""
+"""Types of resolving: terms, results, reasons, and the resolver. Words."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from warpfront.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a resolution has to accept beyond the requirements: `overrides` replace every demand on
-    their names, `excludes` are names left out wherever they are demanded, `constraints` hold for
-    what is demanded anyway. `unread` are source archives that are taken without asking what they
-    demand, which only building them would tell. `answered` are pins of names that a shim of the
-    image answers for: no index is asked for them, and they are in no lock. `best_match` takes a
-    name's best version of all indexes, as pip does: for reading metadata, and never for a lock.
+    """Terms of a resolution beyond the requirements: `overrides` replace every demand on their
+    names, `excludes` are names left out wherever they are demanded, `constraints` limit what is
+    demanded anyway. `unread` are source archives whose demands only a build would show. `answered`
+    are pins of names that a shim of the image answers for: no index is read for them, and they are
+    in no lock. `best_match` takes a name's best version of all indexes, as pip does: for reading
+    metadata, and never for a lock.
     """
 
     overrides: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Absences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What uv found: the distributions, by normalized name, each with its version."""
+    """Distributions that uv resolved, by normalized name, each with its version."""
 
     pylock: Pylock
 
@@ -101,8 +101,8 @@ class Sdist:
 
 
 class Resolver(Protocol):
-    """Finds the distributions of one cell. Raises `BlockedError` when what would answer is out of
-    reach and nothing else here has what is asked for.
+    """A resolver of one cell's distributions. Raises `BlockedError` if their source is out of
+    reach and no other has them.
     """
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
@@ -125,16 +125,18 @@ class Resolver(Protocol):
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
     ) -> tuple[Distribution, ...]:
-        """What was found, with its metadata; not asked for the names in `without`."""
+        """Return the resolved distributions with their metadata, except the names in `without`."""
 
     def absences(self, found: Contradiction) -> Absences:
-        """Which names of a contradiction no source has, or only one that another hides."""
+        """Return the names of a contradiction that no source has, or only one that another
+        hides.
+        """
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
-        """One wheel per distribution, the best for the base's Python and C library."""
+        """Return one wheel per distribution, the best for the base's Python and C library."""
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
-        """That of one distribution."""
+        """Return the wheel of one distribution."""
 
 
 class Crafting(Protocol):

@@ -122,10 +122,9 @@ class UvResolver:
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
     ) -> Resolution | Contradiction:
-        """The distributions that meet `requirements` on `terms`.
+        """Return the distributions that meet `requirements` on `terms`.
 
-        Raises `BlockedError` when the index or PyPI is out of reach and nothing else here has what
-        is asked for.
+        Raises `BlockedError` if the index or PyPI is out of reach and no other source has them.
         """
         inputs, reach = self._inputs, self._reach
         found = self._compiled(requirements, terms)
@@ -150,13 +149,15 @@ class UvResolver:
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
     ) -> tuple[Distribution, ...]:
-        """What was found, with its metadata; not asked for the names in `without`."""
+        """Return the resolved distributions with their metadata, except the names in `without`."""
         asked = [one for one in resolution.pylock.packages if one.name not in without]
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             return tuple(pool.map(self._choice(transport).distribution, asked))
 
     def absences(self, found: Contradiction) -> Absences:
-        """Which names of a contradiction no source has, or only one that another hides."""
+        """Return the names of a contradiction that no source has, or only one that another
+        hides.
+        """
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
@@ -193,7 +194,7 @@ class UvResolver:
         return {canonicalize_name(name): version for name, version in lines}
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
-        """One wheel per distribution, the best for the base's Python and C library."""
+        """Return one wheel per distribution, the best for the base's Python and C library."""
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
             found = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
             wheels = tuple(sorted(found))
@@ -210,7 +211,7 @@ class UvResolver:
         return wheels
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
-        """That of one distribution."""
+        """Return the wheel of one distribution."""
         (package,) = resolution.only(name).pylock.packages
         with self._site.transport() as transport:
             return self._choice(transport).wheel(package)
@@ -268,8 +269,8 @@ class UvResolver:
     def _allowed(
         self, found: Resolution | Contradiction, *, without: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The archives that may be what was missing: of those uv is told the name and version and
-        nothing else. To say what they demand, it would run their code.
+        """Return archives that may be missing ones: uv gets only their name and version,
+        because their demands would need their code to run.
         """
         if isinstance(found, Resolution):
             return ()
@@ -389,7 +390,9 @@ def _read_pylock(text: str, cell_id: str) -> Pylock:
 
 
 def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
-    """The stack is what was asked for, and a cell whose torch is in its base gets no second one."""
+    """Check that the stack is the requested one, and that a cell with its base's torch gets no
+    second.
+    """
     versions = {wheel.name: wheel.version for wheel in wheels}
     for text in inputs.stack_requirements:
         wanted = Requirement(text)

@@ -1,9 +1,9 @@
-"""One cell's lock: resolved against the cell's own torch, or refused with the packages that asked
-for another. Pure.
+"""A cell's lock: resolved against the cell's own torch, or refused with the packages that
+demand another. Pure.
 
-uv says that requirements contradict each other, not in every case who began. So what would have
-moved torch is resolved again with the torch stack held as it is, and the metadata of everything
-that was found says whose demands do not hold there.
+uv reports that requirements contradict each other, not always which one began. So requirements that
+would move torch are resolved again with the stack fixed, and the metadata of the result shows whose
+demands do not hold.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def resolve(
     parent: WheelLock | None = None,
     crafting: Crafting | None = None,
 ) -> WheelLock:
-    """The lock that answers `inputs`: one wheel per distribution, the best for the base's Python
-    and glibc. `parent` is the lock whose pins `inputs` hold; `crafting` builds what no index has
+    """Return the lock for `inputs`: one wheel per distribution, the best for the base's Python
+    and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
     as a wheel.
 
-    Raises `LockError` when the requirements contradict each other or the torch stack, naming who
-    asked for what; `BlockedError` when the index or PyPI is out of reach and nothing else here has
-    what is asked for.
+    Raises `LockError` if the requirements contradict each other or the torch stack, with the
+    demands' chains; `BlockedError` if the index or PyPI is out of reach and no other source has
+    them.
     """
     if inputs.unfit:
         raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
@@ -98,7 +98,7 @@ def resolve(
 
 
 def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
-    """Those of a lock that no index has."""
+    """Return the wheels of a lock that no index has."""
     if lock is None:
         return ()
     built = {one.package for one in lock.builds}
@@ -107,7 +107,7 @@ def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """What uv found with the stack held, and whose demands do not hold."""
+    """A resolution with the stack fixed, and demands that do not hold."""
 
     resolution: Resolution
     distributions: tuple[Distribution, ...]
@@ -126,7 +126,7 @@ class _Resolving:
     patched: tuple[PatchedWheel, ...]
 
     def with_sources(self, crafting: Crafting) -> _Resolving:
-        """With the wheels of its folders, commits and addresses."""
+        """Add the wheels of its folders, commits and addresses."""
         given, builds = list(self.given), list(self.builds)
         for source in self.inputs.sources:
             if source.kind == "wheel":
@@ -140,9 +140,7 @@ class _Resolving:
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
     def with_builds(self, crafting: Crafting) -> _Resolving:
-        """With the wheels built of an index's source archives, at the versions that
-        the rest allows.
-        """
+        """Add the wheels built of an index's source archives, at versions that the rest allows."""
         built = {one.package for one in self.builds}
         recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
         if not recipes:
@@ -163,7 +161,7 @@ class _Resolving:
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
-        """What everything comes to with the stack held as it is, whoever wants another."""
+        """Resolve everything with the stack fixed, whichever package demands another."""
         stack = self._stack()
         terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=unread)
         found = self.resolver.resolution((*self._everything, *stack.pins), terms)
@@ -172,7 +170,7 @@ class _Resolving:
         return found
 
     def with_patches(self, crafting: Crafting) -> _Resolving:
-        """With the wheels that this image changes; what is built of patched sources is here."""
+        """Add the wheels that this image changes, and builds of patched sources."""
         if not self.inputs.patches:
             return self
         self._check_patchable()
@@ -194,7 +192,7 @@ class _Resolving:
         return dataclasses.replace(self, given=tuple(given), patched=tuple(patched))
 
     def _patches(self) -> dict[str, tuple[Patch, ...]]:
-        """By package, in the order of the matrix."""
+        """Return patches by package, in the order of the matrix."""
         names = dict.fromkeys(one.package for one in self.inputs.patches)
         return {
             name: tuple(one for one in self.inputs.patches if one.package == name) for name in names
@@ -217,8 +215,8 @@ class _Resolving:
                 )
 
     def with_allowed_builds(self, crafting: Crafting) -> _Resolving:
-        """With the wheels of what its index has as a source archive only and matrix.yaml allows to
-        be built. What they demand is known once they are built, and may bring more of them.
+        """Add the wheels that their index has as a source archive only and that matrix.yaml
+        allows to build. Their demands are known once they are built, and may add more of them.
         """
         if not self.inputs.allow_builds:
             return self
@@ -280,7 +278,7 @@ class _Resolving:
         return stack_of(inputs, alone.versions)
 
     def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
-        """What the requirements come to with the stack held as it is, whoever wants another."""
+        """Resolve the requirements with the stack fixed, whichever package demands another."""
         terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
         found = self.resolver.resolution((*self._everything, *stack.pins), terms)
         return found if isinstance(found, Contradiction) else self._judge(found, stack)
@@ -297,8 +295,8 @@ class _Resolving:
         return _Judged(resolution=found, distributions=distributions, demands=demands)
 
     def _relaxed_lock(self, stack: Stack) -> WheelLock:
-        """With the stack held: what is relaxed may ask in vain, the rest gives way to another
-        of its versions.
+        """Resolve with the stack fixed: demands of relaxed packages are waived, others take
+        another of their versions.
         """
         reasons: dict[str, str] = {
             canonicalize_name(name): reason for name, reason in self.inputs.relax
@@ -361,7 +359,9 @@ class _Resolving:
         )
 
     def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
-        """Who wants another torch stack, if that is what the contradiction is about."""
+        """Return the lock, or the packages that demand another torch stack, if that is the
+        contradiction.
+        """
         judged = self._held(stack)
         if isinstance(judged, Contradiction):  # something else contradicts too
             raise self._contradiction(found)
@@ -382,7 +382,7 @@ class _Resolving:
         )
 
     def _is_about_the_stack(self, found: Contradiction) -> bool:
-        """Whether the explanation names a distribution whose version matrix.yaml fixes."""
+        """Return true if the explanation names a distribution that matrix.yaml pins."""
         inputs = self.inputs
         names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
         text = found.explanation.replace(inputs.cell_id, "")
@@ -440,8 +440,8 @@ class _Resolving:
         return not isinstance(found, Contradiction)
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
-        """Versions of the image's own requirements that would leave the stack as it is, if uv finds
-        some when theirs are left open; else "".
+        """Return versions of the image's own requirements that fit the stack, if uv finds some
+        when theirs are open; else "".
         """
         inputs = self.inputs
         roots = {canonicalize_name(_READ_NAME.split(one.chain[0])[0]) for one in demands}

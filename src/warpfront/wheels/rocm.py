@@ -1,12 +1,12 @@
-"""AMD's `rocm`, which its index has as a source archive only (from ROCm 7.14): its wheel for the
-targets of a cell, made without running anything of it. Edge.
+"""AMD's `rocm`, which its index has as a source archive only (from ROCm 7.14): its wheel for
+the targets of a cell, made without running its code. Edge.
 
 Its setup.py writes other metadata on other machines: the extra `device` names the family in
-`ROCM_SDK_TARGET_FAMILY`, else of the GPU that `offload-arch` on PATH finds, else a default. The
-archive also holds what came of it where AMD packed it, in PKG-INFO, and that is what the wheel
-gets here. Two of its extras are the cell's to answer: `device-all`, which torch's wheels of
-pytorch.org demand and which names the code of 25 GPUs, names that of the cell's targets; `device`,
-which asks what the machine is, is left out. AMD narrows releases in the same way.
+`ROCM_SDK_TARGET_FAMILY`, else of the GPU that `offload-arch` on PATH reports, else a default. The
+archive also has the result of AMD's own machine, in PKG-INFO, which the wheel gets here. The cell
+answers two of its extras: `device-all`, which torch's wheels of pytorch.org demand and which names
+the code of 25 GPUs, names that of the cell's targets; `device`, which asks for the machine, is left
+out. AMD narrows releases in the same way.
 
 Sources: ROCm/TheRock @89553ce, build_tools/packaging/python/templates/rocm/setup.py and
 src/rocm_sdk/_dist_info.py (`build_per_target_extras`, `determine_target_family`), and
@@ -60,7 +60,7 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
 
 
 def _metadata(root: Path, name: str) -> Metadata:
-    """What the archive says of itself where it was packed."""
+    """Return the archive's own metadata, of the machine that packed it."""
     try:
         told = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
         if told.name == ROCM and told.requires_dist:
@@ -74,7 +74,7 @@ def _metadata(root: Path, name: str) -> Metadata:
 
 
 def _packages(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file of the packages in `source`, by its path in the wheel."""
+    """Return every file of the packages in `source`, by its path in the wheel."""
     for path in sorted(source.rglob("*")):
         below = path.relative_to(source)
         if path.is_file() and not below.parts[0].endswith(".egg-info"):
@@ -103,13 +103,13 @@ def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
 
 
 def _is_for(demand: Requirement, extra: str) -> bool:
-    """Whether `extra` alone asks for it, on Linux."""
+    """Return true if only `extra` demands it, on Linux."""
     marker = demand.marker
     try:
         if marker is None or marker.evaluate({**_LINUX, "extra": ""}):
             return False
         return marker.evaluate({**_LINUX, "extra": extra})
-    except UndefinedComparison:  # of a system's name and a number: it holds nowhere
+    except UndefinedComparison:  # of a system's name and a number: it is false everywhere
         return False
 
 

@@ -52,8 +52,8 @@ def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) ->
 
 
 def pure_builder(site: Site, run: Run) -> Build:
-    """Builds a wheel of Python code alone from sources in isolation. Raises `LockError` for one
-    that needs torch to build, or holds compiled code: those need the cell's own container.
+    """Build a wheel of pure Python from sources in isolation. Raises `LockError` for one that
+    needs torch to build, or contains compiled code: those need the cell's own container.
     """
     build = sdist_builder(site, run, constraints=NO_TORCH)
 

@@ -1,4 +1,6 @@
-"""What this machine's pip and environment say of indexes, certificate and proxies. Edge."""
+"""This machine's indexes, certificate and proxies, from pip's configuration and the
+environment. Edge.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,14 @@ from warpfront.system.process import Command, Run
 from warpfront.wheels.index_rules import PYPI
 from warpfront.wheels.sources import Site
 
-# A segment of a path that nobody would choose as a name: long, with letters and digits mixed.
+# A segment of a path that is no plain name: long, with letters and digits mixed.
 _TOKEN = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_.~%+-]{16,}")
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 def read_site(run: Run) -> Site:
-    """What pip, asked with `pip config list`, and the environment say of indexes,
-    certificate and proxies.
-    """
+    """Return indexes, certificate and proxies from `pip config list` and the environment."""
     argv = (*_pip(), "--disable-pip-version-check", "config", "list")
     completed = run(Command(argv=argv)).check(hint="is pip installed here?")
     values = read_pip_configuration(completed.stdout)
@@ -90,7 +90,7 @@ def _keep_secrets_of(url: str) -> None:
 
 
 def _root(url: str) -> str:
-    """What an index's credentials are for: its pages, and the files that lie beside them."""
+    """Return the scope of an index's credentials: its pages, and the files in the same folder."""
     above, _, last = url.rstrip("/").rpartition("/")
     return above if last in {"simple", "+simple"} else url.rstrip("/")
 

@@ -1,9 +1,8 @@
-"""Where this machine gets wheels from: the site's sources, what they offer, and how to
-reach them. Edge.
+"""This machine's sources of wheels, their files, and how to reach them. Edge.
 
 A source is a folder or page of links (pip's find-links) or a package index (PEP 503 pages, PEP 691
-JSON), local (`file://`) or over HTTP. What cannot be reached is a value (`NoAnswer`), because
-another source may do.
+JSON), local (`file://`) or over HTTP. An unreachable one is a value (`NoAnswer`), because another
+source may do.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _SAID = ("data-requires-python", "data-core-metadata", "data-dist-info-metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What pip's own configuration and environment say of this machine. URLs carry no credentials.
+    """pip's configuration and environment on this machine. URLs have no credentials.
 
     `credentials` maps the start of an address (`https://host/company`) to (user, password).
     `proxies` are environment variables (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
-    `answers` remembers what indexes answered, so that one run asks once; `patience_seconds` is how
-    long one may be silent then.
+    `answers` caches the answers of indexes for one run; `patience_seconds` is how long one may be
+    silent.
     """
 
     index_url: str = field(default=PYPI, repr=False)
@@ -62,7 +61,7 @@ class Site:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """Every index of the site, the mirrors first; none with `no-index`."""
+        """Return every index of the site, mirrors first; none with `no-index`."""
         return () if self.no_index else (*self.extra_index_urls, self.index_url)
 
     def credentials_for(self, url: str) -> tuple[str, str] | None:
@@ -71,8 +70,8 @@ class Site:
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
-        """A way to ask it over HTTP. Loads `requests`, which takes longer than planning
-        that asks nobody.
+        """Return a session for HTTP. Loads `requests`, which takes longer than planning without
+        it.
         """
         from warpfront.wheels.transport import Transport  # noqa: PLC0415 - see above
 
@@ -81,8 +80,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One file that a source offers. `sha256` and `size_bytes` are empty/None where it
-    does not say. `attributes` are what an index says of it beyond, as a page writes it.
+    """A file of a source. `sha256` and `size_bytes` are empty/None if the source lacks them.
+    `attributes` are the index's further data, as a page writes it.
     """
 
     url: str
@@ -94,8 +93,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """Why a URL gave nothing. `lasting` = asking again will not help; `after_seconds` = when it
-    asked us to.
+    """The reason for an unanswered URL. `lasting`: a retry will not help; `after_seconds`: the
+    server's own wait.
     """
 
     url: str
@@ -111,8 +110,8 @@ class NoAnswer:
 def links(
     source: str, name: str, transport: Transport, *, flat: bool
 ) -> tuple[Link, ...] | NoAnswer:
-    """What `source` offers of the distribution `name`. `flat`: a folder or page of links,
-    not an index.
+    """Return the files of the distribution `name` in `source`. `flat`: a folder or page of
+    links, not an index.
     """
     local = local_path(source)
     if local is not None:
@@ -174,7 +173,7 @@ def local_path(source: str) -> Path | None:
 
 
 def _is_below(url: str, prefix: str) -> bool:
-    """Whether an address is at or below another, on the same host."""
+    """Return true if an address is at or below another, on the same host."""
     return url == prefix or url.startswith(f"{prefix.rstrip('/')}/")
 
 
@@ -199,7 +198,7 @@ def _probed(site: Site, index_url: str, name: str) -> str:
 
 
 def _has_wheels(found: tuple[Link, ...] | NoAnswer) -> bool:
-    """Whether a page that should list projects lists wheels."""
+    """Return true if a page that should list projects lists wheels."""
     return not isinstance(found, NoAnswer) and any(one.filename.endswith(".whl") for one in found)
 
 
@@ -242,7 +241,7 @@ def _json_link(url: str, file: Mapping[str, Any]) -> Link:
 
 
 def _json_attributes(file: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What PEP 691 says of a file, in the words of PEP 503."""
+    """Return PEP 691's data of a file under PEP 503's names."""
     if python := file.get("requires-python"):
         yield "data-requires-python", str(python)
     metadata = file.get("core-metadata", file.get("dist-info-metadata"))
@@ -269,7 +268,7 @@ def _anchor(link: Link) -> str:
 
 
 def _is_distribution(filename: str) -> bool:
-    """Or what an index says of the variants of one (PEP 825, a draft)."""
+    """Return true for a distribution, or for an index's table of variants (PEP 825, a draft)."""
     return "/" not in filename and filename.endswith((".whl", ".tar.gz", ".zip", "-variants.json"))
 
 

@@ -33,8 +33,8 @@ class FoundMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFiles:
-    """Where the metadata of torch stacks may be: the wheelhouse, a stack's own index, the site's
-    sources. Offline, only files of this machine are read. What was read is kept, for all stacks.
+    """Sources of a torch stack's metadata: the wheelhouse, the stack's own index, the site's
+    sources. Offline, only files of this machine are read. Results are cached for all stacks.
     """
 
     site: Site

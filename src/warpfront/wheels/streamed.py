@@ -62,8 +62,8 @@ _HINT = "the file is damaged or forged: have its publisher make it anew, or lock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streamed:
-    """What came of it: the digests of the tar and of its packed form (hex), their sizes, and of
-    each wheel's members what they measure (wheel's file name -> member -> size and sha256).
+    """A written layer: the digests of the tar and of its packed form (hex), their sizes, and
+    size and sha256 of each wheel's members (wheel's file name -> member).
     """
 
     diff_id: str
@@ -82,9 +82,8 @@ def stream_wheels(
     slim: Sequence[str] = (),
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` is told now and then how much of the tar is done; `slim` are globs of what is left
-    out. Raises `WheelError` for a wheel
-    that is damaged, or writes what another has already written otherwise.
+    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raises
+    `WheelError` for a damaged wheel, or one that writes another's file with other content.
     """
     packed = _Packed(file, on_bytes)
     tree, measured = _LayerTree(packed), {}
@@ -110,7 +109,7 @@ def stream_wheels(
 
 @contextlib.contextmanager
 def _opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
-    """Raises `WheelError` for what is no wheel: its hash says whose it is, not what."""
+    """Raise `WheelError` for a file that is no wheel: its hash identifies it, not its form."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -119,13 +118,13 @@ def _opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def has_headers(wheel: Path) -> bool:
-    """Whether some of it comes to lie in a folder that Python's version is a part of."""
+    """Return true if some of it goes to a folder with Python's version in its path."""
     with _opened(wheel) as archive:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
 def sources(wheel: Path) -> dict[str, int]:
-    """What byte code is compiled from: path below site-packages -> bytes."""
+    """Return the sources of byte code: path below site-packages -> bytes."""
     found = {}
     with _opened(wheel) as archive:
         for member in archive.infolist():
@@ -152,8 +151,8 @@ def first_clash(wheels: Iterable[Path]) -> str:
 
 
 def _shown(member: str, wheel: Path) -> str:
-    """Where a member comes to lie, by a path that is one for one place: below site-packages, else
-    below the environment. Each distribution has headers of its own.
+    """Return a member's unique place: below site-packages, else below the environment. Each
+    distribution has headers of its own.
     """
     scheme = _scheme_of(member)
     inside = _inside(member) if scheme else member
@@ -176,7 +175,7 @@ def _scheme_of(member: str) -> str:
 
 
 def _placed(member: str) -> str:
-    """Where it comes to lie below site-packages; "" for what lies elsewhere."""
+    """Return a member's place below site-packages; "" for another place."""
     scheme = _scheme_of(member)
     if not scheme:
         return member
@@ -260,7 +259,7 @@ class _LayerTree:
 
 @dataclass(frozen=True, slots=True)
 class _Destination(WheelDestination):
-    """Where `installer` puts the files of one wheel."""
+    """The destination of one wheel's files for `installer`."""
 
     tree: _LayerTree
     distribution: str
@@ -382,7 +381,7 @@ class _Inflated:
 
 
 class _Content(io.RawIOBase):
-    """The bytes of one file, measured on their way; `size_bytes` is what it says of itself."""
+    """The bytes of a file, measured in passing; `size_bytes` is its own claim."""
 
     def __init__(self, stream: object, size_bytes: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""The toolbox: what runs the checks inside images and is in none of them, nox and what it needs.
-Pinned by hash in our own data (`tools/lock-toolbox`), brought by the wheelhouse, and made once
-for every Python and machine: its wheels hold Python code alone. Edge.
+"""The toolbox: nox and its dependencies, which run the checks inside images without being in
+them. Pinned by hash in our own data (`tools/lock-toolbox`), fetched by the wheelhouse, and made
+once for every Python and machine: its wheels are pure Python. Edge.
 """
 
 from __future__ import annotations

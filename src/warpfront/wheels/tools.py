@@ -1,4 +1,4 @@
-"""Folders of what programs in an image need and the image does not hold. Edge."""
+"""Folders of packages for programs in an image that the image lacks. Edge."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def install_tools(
     run: Run,
     hint: str,
 ) -> Path:
-    """Requirements that programs in an image need and the image does not hold, below `folder`,
-    for Python `python` (X.Y) on `machine`. Made once, aside, and moved into place. torch is
-    never among them.
+    """Install requirements that the image lacks below `folder`, for Python `python` (X.Y) on
+    `machine`. Made once in another folder and moved into place. torch is never among them.
     """
     text, mark = " ".join(wanted), folder / ".made-of"
     if mark.is_file() and mark.read_bytes() == text.encode():

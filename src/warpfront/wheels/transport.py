@@ -155,10 +155,10 @@ class Transport:
 
 
 def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]:
-    """The body as it arrives, however small the pieces: what came before a cut is not lost.
+    """Return the body as it arrives, in pieces of any size: bytes before a cut are not lost.
 
-    (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does.
-    A body in chunks may end in lines without end, which bring no byte: `stall_seconds` hold there.
+    (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does. A
+    chunked body may end in endless lines without bytes: `stall_seconds` apply there.
     """
     read = partial(answer.raw.read1, _PIECE_BYTES, decode_content=False)
     chunked = getattr(answer.raw, "chunked", False)
@@ -172,7 +172,7 @@ def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]
 
 
 def _decoded(body: bytes, encoding: str) -> str:
-    """By the encoding that the page claims, where there is such a one."""
+    """Decode by the page's own encoding, if there is such an encoding."""
     try:
         return body.decode(encoding, errors="replace")
     except (LookupError, ValueError):

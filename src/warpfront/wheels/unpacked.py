@@ -1,8 +1,7 @@
-"""What a wheel leaves in site-packages: size and sha256 of each file, from the wheel's own bytes.
-Edge.
+"""Files of a wheel in site-packages: size and sha256 of each, from the wheel's own bytes. Edge.
 
-A wheel's RECORD says the same, and whoever makes a wheel writes it as they like: the bytes are
-read once for each wheel, held against RECORD, and what they came to is kept beside the wheel.
+A wheel's RECORD claims the same, but its author may write anything: the bytes are read once for
+each wheel and compared with RECORD, and the result is stored with the wheel.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ _HINT = "the file is damaged or forged: have its publisher make it anew, or lock
 
 
 def stays(globs: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a path below site-packages stays in an image without what these globs name."""
+    """Return a test for paths below site-packages that remain in an image without these globs."""
     every = tuple(globs)
     return lambda path: not any(fnmatchcase(path, one) for one in every)
 
 
 def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
-    """Path below site-packages -> size and sha256, without what installers write anew. Read once
-    for each wheel. Raises `WheelError` where RECORD says something else than the wheel holds.
+    """Return path below site-packages -> size and sha256, without files that installers write
+    anew. Read once for each wheel. Raises `WheelError` if RECORD contradicts the wheel.
     """
     path = wheelhouse.present(wheel)
     known = _kept(_note(path))
@@ -54,8 +53,8 @@ def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, M
 
 
 def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """The same from what the members of the wheel at `path` measure; kept beside it. Raises
-    `WheelError` where RECORD says something else.
+    """Return the same from measured members of the wheel at `path`, and store it. Raises
+    `WheelError` if RECORD contradicts them.
     """
     found = _placed(path, measured)
     text = json.dumps(found, separators=(",", ":"), sort_keys=True)
@@ -74,7 +73,7 @@ def read_unpacked(path: Path) -> dict[str, Measured]:
 
 
 def read_members(path: Path) -> dict[str, Measured]:
-    """What each member of a wheel measures. Raises `WheelError`."""
+    """Return the size and digest of each member of a wheel. Raises `WheelError`."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
@@ -88,7 +87,7 @@ def read_members(path: Path) -> dict[str, Measured]:
 
 
 def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """What is left below site-packages, if RECORD says the same of every member."""
+    """Return the files below site-packages, if RECORD agrees on every member."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
@@ -107,7 +106,7 @@ def _digest(text: str) -> str:
 
 
 def _kept(path: Path) -> dict[str, Measured] | None:
-    """What was kept of it before; None where that is missing or damaged."""
+    """Return the stored result; None if missing or damaged."""
     try:
         digest, _, text = path.read_text("utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
@@ -116,7 +115,7 @@ def _kept(path: Path) -> dict[str, Measured] | None:
 
 
 def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Of two members of one name, installers differ on which they take."""
+    """Refuse two members of one name: installers differ on which they take."""
     name, times = Counter(member.filename for member in members).most_common(1)[0]
     if times > 1:
         raise WheelError(f"{path.name}: holds {name} {times} times", hint=_HINT)

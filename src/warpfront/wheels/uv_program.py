@@ -44,12 +44,13 @@ def uv_command(
     answered: tuple[Pin, ...] = (),
     public_first: bool = False,
 ) -> Command:
-    """uv, in `folder`, with this site's sources and no settings of this machine's.
+    """Return a command of uv, in `folder`, with this site's sources and no settings of this
+    machine.
 
-    uv takes a name from the first source that has it (its `first-index`): the shelf, find-links,
-    the site's `indexes`, in this order. `public_first` turns it round, for names that are known to
-    be public, at versions that a site's own sources need not have. `unread` are distributions whose
-    demands are not asked for, `answered` those that are only said to exist.
+    uv takes a name from the first source that has it (its `first-index`): the overlay, find-links,
+    the site's `indexes`, in this order. `public_first` reverses it, for names that are known to be
+    public, at versions that a site's own sources need not have. `unread` are distributions whose
+    demands are not read, `answered` those that shims answer for.
     """
     if shelf is not None:
         shelf.write(folder / "shelf", answered)
@@ -78,7 +79,7 @@ def uv_command(
 
 
 def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
-    """What pip's configuration gives, as uv's `[[index]]` tables."""
+    """Return pip's configuration as uv's `[[index]]` tables."""
     given: list[dict[str, object]] = [
         {"name": f"find-{number}", "url": _as_url(url), "format": "flat"}
         for number, url in enumerate(site.find_links)
@@ -96,7 +97,7 @@ def _sources(
     ours: list[dict[str, object]] = []
     if shelf is not None:
         ours.append({"name": "shelf", "url": (folder / "shelf").as_uri()})
-        # Only asked for the files that the shelf names; here for the sake of their credentials.
+        # Only for files of the overlay's pages; listed for their credentials.
         ours += [
             {"name": f"own-{number}", "url": url, "explicit": True}
             for number, url in enumerate(shelf.indexes)

@@ -1,10 +1,10 @@
-"""The variants of a name as a resolver can read them: of each version the one wheel that the cell
-takes, under a name without label. Edge.
+"""Variants of a name in a form that resolvers read: for each version the one wheel that the
+cell takes, under a name without label. Edge.
 
-pip reads no such names, and uv only where a preview is on, by what it finds on the machine. So what
-uv resolves with are stand-ins that hold nothing but metadata; what is locked is the variant itself.
-What a variant demands is read once uv has taken its version, until then it demands nothing: what
-contradicts itself then would do so with its demands too.
+pip reads no such names, and uv only in a preview, by what it detects on the machine. So uv resolves
+stand-ins with metadata only; the lock has the variant itself. A variant's demands are read once uv
+has taken its version; until then it has none: demands that contradict each other would do so
+anyway.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class VariantPages:
         return self._taken.get((name, version)) if version is not None else None
 
     def stood_for(self, filename: str) -> TakenVariant | None:
-        """What a stand-in stands for, by its file name."""
+        """Return the wheel of a stand-in, by its file name."""
         return next((one for one in self._taken.values() if one.plain == filename), None)
 
     def why_not(self, name: str) -> tuple[str, ...]:
@@ -89,8 +89,8 @@ class VariantPages:
         return tuple(self._why_not.get(name, ()))
 
     def page(self, name: str, files: tuple[Link, ...], transport: Transport) -> tuple[Link, ...]:
-        """What is offered of a name, with one stand-in for each version that has a variant for this
-        cell, in the place of its other wheels. Versions without one keep those that are none.
+        """Return the files of a name, with one stand-in for each version that has a variant for
+        this cell, in place of its other wheels. Versions without one are unchanged.
         """
         kept = [one for one in files if one.filename.endswith((".tar.gz", ".zip", ".whl"))]
         kept = [one for one in kept if not split_label(one.filename)[1]]
@@ -118,7 +118,7 @@ class VariantPages:
         return new
 
     def _by_version(self, files: Iterable[Link]) -> dict[Version, list[Link]]:
-        """Those of the variants that this Python, machine and C library can load."""
+        """Return the variants that this Python, machine and C library can load, by version."""
         found: dict[Version, list[Link]] = {}
         for link in files:
             plain, label = split_label(link.filename)
@@ -182,7 +182,9 @@ class VariantPages:
         self._why_not.setdefault(name, []).append(line)
 
     def _with_requires(self, name: str, found: TakenVariant, transport: Transport) -> TakenVariant:
-        """With the demands of the wheel itself, if it says that it is the variant of the table."""
+        """Return the page with the demands of the wheel itself, if it confirms the table's
+        variant.
+        """
         where, label = found.link.filename, found.variant.label
         members = self._members(name, found, transport)
         metadata, told = members.get("METADATA"), members.get("variant.json")
@@ -261,7 +263,7 @@ def _version_of(filename: str) -> Version | None:
 def _table_of(
     name: str, version: Version, files: Iterable[Link], transport: Transport
 ) -> VariantTable:
-    """What the index says of the variants of one version. Raises `LockError`."""
+    """Return the index's table of the variants of one version. Raises `LockError`."""
     for link in files:
         said, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
         if not link.filename.endswith(_TABLE) or canonicalize_name(said) != name:

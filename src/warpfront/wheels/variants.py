@@ -1,9 +1,9 @@
-"""Wheel variants: several builds of one version, told apart by a label that stands for properties
-(drafts PEP 825 and 817). Which of them a cell takes follows from its target. Words.
+"""Wheel variants: several builds of one version, distinguished by a label that stands for
+properties (drafts PEP 825 and 817). A cell's target decides. Words.
 
-An index says what labels stand for in `<name>-<version>-variants.json`, a wheel in its own
-variant.json. The drafts let providers, which are programs, say what a machine supports. Here none
-is run, and no machine is asked: a cell supports what its vendor's would say of its target.
+An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json. In
+the drafts, providers, which are programs, detect a machine's properties. Here none runs, and no
+machine is examined: a cell has the properties that its vendor's provider would give its target.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def asks_by_variant(requires: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantTable:
-    """What the labels of one version stand for, and the order in which they are preferred. `static`
-    is what anybody supports, by the file's own word.
+    """The meaning of one version's labels, and their order of preference. `static` are
+    properties of every machine, by the file's own word.
     """
 
     schema: str
@@ -107,9 +107,9 @@ def variants_of(document: object, where: str) -> VariantTable:
 def best_label(
     table: VariantTable, labels: Iterable[str], rule: VariantRule, *, of_the_stack: bool
 ) -> str | None:
-    """The label that the cell takes, in the order of PEP 825's "Variant ordering"; None where it
-    supports none. Of the stack, those of the vendor only, and where some name the row's toolkit,
-    those: no property says what a wheel was built with.
+    """Return the label that the cell takes, in the order of PEP 825's "Variant ordering"; None
+    if it supports none. Of the stack, only the vendor's, and among them those with the row's
+    toolkit if any has it: no property names the toolkit of a wheel's build.
     """
     offered = list(labels)
     if of_the_stack:
@@ -122,8 +122,8 @@ def best_label(
 
 
 def supports(rule: VariantRule, variant: Variant) -> bool:
-    """Whether a locked variant's properties are of a cell, as far as the cell itself says it: what
-    an index calls static is not in a lock.
+    """Return true if a locked variant's properties are the cell's, as far as the cell decides:
+    static ones of an index are not in a lock.
     """
     return all(
         set(values) & set(_values(supported, namespace, feature))
@@ -150,8 +150,8 @@ def variant_document(variant: Variant) -> dict[str, Any]:
 def _keys(
     table: VariantTable, label: str, rule: VariantRule
 ) -> tuple[tuple[tuple[int, ...], ...], ...] | None:
-    """For each target the sort key of PEP 825's steps 4 to 7; None where one does not support it.
-    More keys go before fewer: what follows the last is larger than any.
+    """Return for each target the sort key of PEP 825's steps 4 to 7; None if a target lacks
+    support. More keys go before fewer: the end sorts after any key.
     """
     every = []
     for supported in rule.supported:
@@ -189,7 +189,7 @@ def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, .
 
 
 def _ordered(first: Iterable[str], known: Iterable[str]) -> list[str]:
-    """What is known, with what is preferred before the rest."""
+    """Return the known labels, preferred ones first."""
     there = list(dict.fromkeys(known))
     return [*(one for one in first if one in there), *(one for one in there if one not in first)]
 
@@ -263,7 +263,7 @@ def _check(table: VariantTable) -> None:
 
 
 def _static(document: Mapping[str, Any]) -> Properties:
-    """What needs no provider where it is installed: of what is no machine's."""
+    """Return properties that need no provider at installation: those of no machine."""
     providers = _mapping(document.get("providers", {}), "providers")
     static = {
         name
@@ -287,7 +287,7 @@ def _properties(value: object, where: str) -> Properties:
 
 
 def _sorted(properties: Properties) -> Properties:
-    """A set: the same text for the same, whoever wrote it."""
+    """Return a set in a fixed order, whatever its source."""
     return tuple(
         (namespace, tuple((feature, tuple(sorted(values))) for feature, values in sorted(features)))
         for namespace, features in sorted(properties)
