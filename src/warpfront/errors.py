@@ -62,8 +62,8 @@ class WarpfrontError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Problem:
-    """A problem in a file: its place (`path:line`, 1-based; 0 = the whole file), the problem, and
-    the remedy.
+    """A problem in a file: its place (`path:line`, 1-based; 0 = the whole file), the problem,
+    and the remedy.
     """
 
     path: str
@@ -159,8 +159,8 @@ class WheelError(WarpfrontError):
 
 
 class StoreError(WarpfrontError):
-    """A file or folder of ours cannot be read or written: permissions, a full disk, or the lock of
-    another run.
+    """A file or folder of ours cannot be read or written: permissions, a full disk, or the lock
+    of another run.
     """
 
     exit_code = 13

@@ -49,9 +49,9 @@ class BaseSource(StrEnum):
 class Bootstrap:
     """Arguments of mmdebstrap for a base where no registry answers.
 
-    `updates` is true if the suite has updates and security fixes: releases do, unstable does not.
-    `release_may_be_old` accepts a suite whose Release file has expired, which only a declared base
-    may.
+    `updates` is true if the suite has updates and security fixes: releases do, unstable does
+    not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
+    declared base may.
     """
 
     suite: str
@@ -199,9 +199,9 @@ class SourceTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A build of a package against a cell's own torch, in a container of the cell's image: `tools`
-    are requirements of the build, `apt` Debian packages, `extensions` the modules that have to
-    import afterwards.
+    """A build of a package against a cell's own torch, in a container of the cell's image:
+    `tools` are requirements of the build, `apt` Debian packages, `extensions` the modules
+    that have to import afterwards.
     """
 
     package: str
@@ -234,10 +234,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoke:
-    """A trial of a package in an image: a described one (`uses`), or modules and a command. `needs`
-    a device or none; `prints` is a pattern; `vendors` limits the images, none means all; `starts`
-    are .pth files that are meant to run code, `optional` patterns of compiled files that need not
-    load.
+    """A trial of a package in an image: a described one (`uses`), or modules and a command.
+    `needs` a device or none; `prints` is a pattern; `vendors` limits the images, none means
+    all; `starts` are .pth files that are meant to run code, `optional` patterns of compiled
+    files that need not load.
     """
 
     name: str
@@ -567,10 +567,10 @@ class Distribution:
 class UnmetDemand:
     """A demand on the torch stack that does not hold in a cell.
 
-    `chain` are the packages from the image's own requirement to the one that demands (`vllm
-    0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it. `asker` is the
-    name of the last. `wanted` is the demand, `instead` the state of the cell (`holds torch
-    2.13.0+cpu`).
+    `chain` are the packages from the image's own requirement to the one that demands
+    (`vllm 0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it.
+    `asker` is the name of the last. `wanted` is the demand, `instead` the state of the
+    cell (`holds torch 2.13.0+cpu`).
     """
 
     asker: str
@@ -647,10 +647,10 @@ class PatchedWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
-    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at the
-    time of locking. `relaxed` are the packages with waived demands on the torch stack, `builds`
-    those built against it, `patched` those that differ from their authors'; those of the parents
-    included.
+    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
+    the time of locking. `relaxed` are the packages with waived demands on the torch stack,
+    `builds` those built against it, `patched` those that differ from their authors'; those
+    of the parents included.
     """
 
     cell_id: str

@@ -420,8 +420,8 @@ class _NormParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Scaled dot-product attention over (batch, length, heads*width) inputs; split into heads
-    inside.
+    """Scaled dot-product attention over (batch, length, heads*width) inputs; split
+    into heads inside.
 
     Fused kernels round the softmax weights P and the score gradients dS to the inputs' dtype before
     the next product, and read the output back, rounded, for the row sums of the backward pass. The

@@ -73,8 +73,8 @@ def precision_settings() -> dict[str, object]:
 
 
 def probe(dtype: torch.dtype, device: str) -> str:
-    """Empty if the device computes a small product in this dtype, forward and backward, else what
-    it said.
+    """Empty if the device computes a small product in this dtype, forward and backward, else
+    what it said.
 
     Small integers are exact in every dtype, so the answer must be exact.
     """

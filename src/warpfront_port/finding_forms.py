@@ -167,7 +167,8 @@ def findings_markdown(
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
-    """GitHub's workflow commands, errors first, as many as it shows
+    """GitHub's workflow commands, errors first, as
+    many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
     ordered = sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding))

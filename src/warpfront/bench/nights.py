@@ -1,5 +1,5 @@
-"""Benches of many nights, a line each in a file that only grows, and where their times changed for
-good. Pure.
+"""Benches of many nights, a line each in a file that only grows, and where their times changed
+for good. Pure.
 
 Nights are independent of each other, so where a time changed is asked of permutations of all of
 them: ranks before and after each night, the largest difference weighted by how many stand on either

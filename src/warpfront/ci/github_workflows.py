@@ -326,8 +326,8 @@ def _of_github(flow: Flow) -> bool:
 
 
 def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
-    """A called workflow sees no secret that its caller does not name, not even those of its own
-    environment: https://github.com/actions/runner/issues/1490.
+    """A called workflow sees no secret that its caller does not name, not even those of its
+    own environment: https://github.com/actions/runner/issues/1490.
     """
     names = _secrets(flow, job)
     return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}

@@ -1,8 +1,8 @@
 """The CI run that this process is part of, as SLSA provenance names it. Pure.
 
 `builder` and `invocation` have the forms that GitHub's own attestations have
-(https://docs.github.com/actions/reference/workflows-and-actions/variables) and that GitLab's have
-(https://docs.gitlab.com/ci/pipeline_security/slsa/provenance_v1).
+(https://docs.github.com/actions/reference/workflows-and-actions/variables) and that
+GitLab's have (https://docs.gitlab.com/ci/pipeline_security/slsa/provenance_v1).
 """
 
 from __future__ import annotations

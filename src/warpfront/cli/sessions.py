@@ -144,8 +144,8 @@ def _try_library(session: nox.Session, claims: Path, results: Path, asked: Libra
 def _folder_here(
     session: nox.Session, target: str, name: str, stale: Sequence[str]
 ) -> tuple[Path, Path]:
-    """Return an empty folder for checks of the current Python, and its file of claims for a
-    target.
+    """Return an empty folder for checks of the current Python, and its file of claims
+    for a target.
     """
     try:
         claims = claims_for_target(target)
@@ -317,8 +317,8 @@ def claims_for_target(target: str) -> Claims:
 def _conclude(
     folder: Path, target: str, endings: dict[str, str], seconds: float
 ) -> tuple[str, str]:
-    """Write verify.json and junit.xml from the results of the sessions; return the outcome and a
-    table.
+    """Write verify.json and junit.xml from the results of the sessions; return the outcome
+    and a table.
     """
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
@@ -426,8 +426,8 @@ def _run_checks(
     results: Path,
     effort: CheckOptions | BenchEffort | Library,
 ) -> str:
-    """Run sessions of checks in a child of this Python; return nothing if all passed, else its
-    ending.
+    """Run sessions of checks in a child of this Python; return nothing if all passed,
+    else its ending.
 
     The child starts in the results folder, which has nothing importable, and finds only our
     packages by PYTHONPATH: everything else is the image's own.
@@ -470,8 +470,8 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
 
 
 def _python_path() -> str:
-    """Return PYTHONPATH with the folder of our packages in front; unchanged if they are
-    installed.
+    """Return PYTHONPATH with the folder of our packages in front; unchanged if
+    they are installed.
     """
     already = os.environ.get("PYTHONPATH", "")
     if SOURCE.name in {"site-packages", "dist-packages"}:

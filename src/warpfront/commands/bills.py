@@ -24,8 +24,8 @@ _FOLDER = "bill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """Documents of one image: their paths, the number of packages, and the number without a known
-    licence.
+    """Documents of one image: their paths, the number of packages, and the number without
+    a known licence.
     """
 
     cell_id: str

@@ -28,8 +28,8 @@ ROOM_BYTES = 20 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE` some cells
-    only.
+    """An observation of this machine. `FAILED` prevents every build; `UNAVAILABLE`
+    some cells only.
     """
 
     subject: str

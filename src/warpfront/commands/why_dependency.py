@@ -20,8 +20,8 @@ Asked = tuple[tuple[str, str, str], ...]
 
 
 def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked | Blocked | Failed]:
-    """Return by cell (dependent or "" for the image, name, requirement), from locks and metadata of
-    wheels.
+    """Return by cell (dependent or "" for the image, name, requirement), from locks and
+    metadata of wheels.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     cells = select(matrix.cells, selection)

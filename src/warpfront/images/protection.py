@@ -1,7 +1,7 @@
 """The policy of an image's guard, and the files that install it. Pure.
 
-The policy is one type on both sides: written here, read in the image
-(`warpfront_checks.guard.policy`).
+The policy is one type on both sides: written here, read in
+the image (`warpfront_checks.guard.policy`).
 """
 
 from __future__ import annotations

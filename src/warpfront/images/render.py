@@ -1,5 +1,5 @@
-"""The build context of an image, from a cell and its lock: text in, text out, always the same
-bytes. Pure.
+"""The build context of an image, from a cell and its lock: text in, text out, always the
+same bytes. Pure.
 """
 
 from __future__ import annotations

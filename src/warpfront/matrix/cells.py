@@ -104,8 +104,8 @@ class CellMaker:
 
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
-        """Return all images, parents first, else in the order of matrix.yaml; also checks
-        `parent:`.
+        """Return all images, parents first, else in the order of matrix.yaml;
+        also checks `parent:`.
         """
         ordered = [link for name in self.text.images for link in reversed(self._chain(name))]
         return tuple(dict.fromkeys(ordered))
@@ -119,8 +119,8 @@ class CellMaker:
         return chain
 
     def check_images(self) -> None:
-        """Check that `parent:` names an image without a circle, and that each unpinned base has
-        a reason.
+        """Check that `parent:` names an image without a circle, and that each unpinned base
+        has a reason.
         """
         for name, image in self.text.images.items():
             where = ("images", name, "parent")
@@ -539,8 +539,8 @@ _OFFICIAL = re.compile(r"(?:.*/)?python:(3\.[0-9]{1,2})(?![0-9])(?:.*-([a-z]+)\Z
 
 
 def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python", "glibc"], str]]:
-    """Return the Python and C library in each part of a base's name; the build asks the image
-    itself (images/_shared/wheels.j2).
+    """Return the Python and C library in each part of a base's name; the build asks the
+    image itself (images/_shared/wheels.j2).
     """
     if found := _NAMED_PYTHON.search(base.interpreter):
         yield ("interpreter",), "python", found[1]

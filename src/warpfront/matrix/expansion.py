@@ -1,7 +1,7 @@
 """Points from rows: every combination of the matrix, without images. Pure.
 
-The order is rows, `exclude`, patches of `include`, rows of `include`: the last are there whatever
-was excluded.
+The order is rows, `exclude`, patches of `include`, rows of `include`: the last are there
+whatever was excluded.
 """
 
 from __future__ import annotations

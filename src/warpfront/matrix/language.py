@@ -243,8 +243,8 @@ class SourceTreeText:
 
 @strict_dataclass
 class CompilerText:
-    """An entry of `compilers:`, a compiler without torch, from a bootstrap of Debian and the
-    vendor's wheels.
+    """An entry of `compilers:`, a compiler without torch, from a bootstrap of Debian and
+    the vendor's wheels.
     """
 
     vendor: VendorName

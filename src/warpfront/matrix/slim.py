@@ -1,5 +1,5 @@
-"""Files that images omit from their wheels: the recipes of `slim:`, as globs below
-site-packages. Pure.
+"""Files that images omit from their wheels: the recipes of `slim:`, as globs
+below site-packages. Pure.
 
 They are data (`data/slim.toml`), each with the reason why nothing in an image uses its files.
 """

@@ -57,9 +57,9 @@ class ReportRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """Results of one cell: its lock's state ("" = fresh) or the error of the last `lock`, what it
-    relaxes, its build, its verifications by target, its publication, and by target why a job
-    verified nothing.
+    """Results of one cell: its lock's state ("" = fresh) or the error of the last `lock`, what
+    it relaxes, its build, its verifications by target, its publication, and by target why a
+    job verified nothing.
     """
 
     cell: Cell

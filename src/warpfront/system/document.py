@@ -271,8 +271,8 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
 
 
 def _known_instead(key: str, known: tuple[dataclasses.Field[Any], ...]) -> str:
-    """Return what to write for the unknown `key`. A field's metadata may have the name it had
-    `formerly`.
+    """Return what to write for the unknown `key`. A field's metadata may have the name
+    it had `formerly`.
     """
     for one in known:
         if one.metadata.get("formerly") == key:

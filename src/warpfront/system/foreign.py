@@ -77,8 +77,8 @@ def kind_of(mode: int) -> str:
 
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
-    """Return a JSON value of another program, cleaned by `clean_json`; None if there is no file.
-    Raises `StoreError`.
+    """Return a JSON value of another program, cleaned by `clean_json`; None if there is no
+    file. Raises `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
@@ -112,8 +112,8 @@ def clean_json(value: object, depth: int = 0) -> object:
 
 
 def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
-    """Return the regular files below `folder`, sorted by path, at most `most`; links are not
-    followed.
+    """Return the regular files below `folder`, sorted by path, at most `most`; links
+    are not followed.
     """
     left = most
     for where, folders, names in os.walk(folder, followlinks=False):

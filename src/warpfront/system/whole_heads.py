@@ -1,5 +1,5 @@
-"""HTTP connections whose answers have to begin within the time-out, whole, and whose lines can be
-cut. Edge.
+"""HTTP connections whose answers have to begin within the time-out, whole, and whose lines can
+be cut. Edge.
 
 A read time-out is about the next byte: who sends one of the head, or of what ends a body, now and
 then is never late.

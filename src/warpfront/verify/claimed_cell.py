@@ -1,5 +1,5 @@
-"""The cell of an external image, from its labels and provenance. The checks have to confirm all of
-it. Pure.
+"""The cell of an external image, from its labels and provenance. The checks have to confirm all
+of it. Pure.
 """
 
 from __future__ import annotations

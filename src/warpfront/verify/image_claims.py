@@ -1,5 +1,5 @@
-"""Claims of an image from its matrix and lock, which the checks inside compare with what is there.
-Pure.
+"""Claims of an image from its matrix and lock, which the checks inside compare with what
+is there. Pure.
 
 The document has one type on both sides: `warpfront_checks.claims` writes and reads it.
 """

@@ -36,8 +36,8 @@ _LEGACY_LEVELS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
-    """Return installable tags, best first: CPython `python` (X.Y) on `machine` with C library
-    `glibc` (2.NN).
+    """Return installable tags, best first: CPython `python` (X.Y) on `machine` with C
+    library `glibc` (2.NN).
     """
     major, minor = (int(part) for part in python.split("."))
     platforms: list[str] = []

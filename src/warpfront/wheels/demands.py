@@ -63,8 +63,8 @@ class Stack:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """Return constraints: forbidden names at a version that does not exist, names of shims
-        at theirs.
+        """Return constraints: forbidden names at a version that does not exist, names of
+        shims at theirs.
         """
         return (
             *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
@@ -110,8 +110,8 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
 
 
 def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names`, beyond the matrix's, that belong to a torch stack: this cell's
-    or another's.
+    """Return those of `names`, beyond the matrix's, that belong to a torch stack: this
+    cell's or another's.
     """
     asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
@@ -236,8 +236,8 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Return true if its marker holds: for an extra's node because of the extra, else
-        without one.
+        """Return true if its marker holds: for an extra's node because of the extra,
+        else without one.
         """
         if requirement.marker is None:
             return asker is None or asker[1] == ""

@@ -1,9 +1,9 @@
 """Locks: the inputs of a cell's wheels, and the PEP 751 file that pins them. Pure.
 
-A lock names wheels by index, file name, hash and size, never by a machine's path or mirror, so it
-is the same file on every machine. `path` of every wheel is its bare file name: a folder with the
-lock and the wheels can be installed from
-(https://packaging.python.org/specifications/pylock-toml/).
+A lock names wheels by index, file name, hash and size, never by a machine's
+path or mirror, so it is the same file on every machine. `path` of every
+wheel is its bare file name: a folder with the lock and the wheels can be
+installed from (https://packaging.python.org/specifications/pylock-toml/).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A patched wheel under a version that names the patches; the same bytes from the same inputs.
-Edge.
+"""A patched wheel under a version that names the patches; the same bytes from the
+same inputs. Edge.
 """
 
 from __future__ import annotations

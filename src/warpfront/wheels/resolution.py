@@ -128,8 +128,8 @@ class Resolver(Protocol):
         """Return the resolved distributions with their metadata, except the names in `without`."""
 
     def absences(self, found: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one that another
-        hides.
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
         """
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:

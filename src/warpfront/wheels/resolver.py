@@ -155,8 +155,8 @@ class UvResolver:
             return tuple(pool.map(self._choice(transport).distribution, asked))
 
     def absences(self, found: Contradiction) -> Absences:
-        """Return the names of a contradiction that no source has, or only one that another
-        hides.
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
         """
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
@@ -390,8 +390,8 @@ def _read_pylock(text: str, cell_id: str) -> Pylock:
 
 
 def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
-    """Check that the stack is the requested one, and that a cell with its base's torch gets no
-    second.
+    """Check that the stack is the requested one, and that a cell with its base's torch
+    gets no second.
     """
     versions = {wheel.name: wheel.version for wheel in wheels}
     for text in inputs.stack_requirements:

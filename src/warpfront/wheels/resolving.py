@@ -75,9 +75,9 @@ def resolve(
     and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
     as a wheel.
 
-    Raises `LockError` if the requirements contradict each other or the torch stack, with the
-    demands' chains; `BlockedError` if the index or PyPI is out of reach and no other source has
-    them.
+    Raises `LockError` if the requirements contradict each other or the torch stack, with
+    the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
+    source has them.
     """
     if inputs.unfit:
         raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
@@ -359,8 +359,8 @@ class _Resolving:
         )
 
     def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
-        """Return the lock, or the packages that demand another torch stack, if that is the
-        contradiction.
+        """Return the lock, or the packages that demand another torch stack, if that
+        is the contradiction.
         """
         judged = self._held(stack)
         if isinstance(judged, Contradiction):  # something else contradicts too

@@ -1,5 +1,5 @@
-"""This machine's indexes, certificate and proxies, from pip's configuration and the
-environment. Edge.
+"""This machine's indexes, certificate and proxies, from pip's configuration and
+the environment. Edge.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class Site:
     """pip's configuration and environment on this machine. URLs have no credentials.
 
     `credentials` maps the start of an address (`https://host/company`) to (user, password).
-    `proxies` are environment variables (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
-    `answers` caches the answers of indexes for one run; `patience_seconds` is how long one may be
-    silent.
+    `proxies` are environment variables (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
+    `NO_PROXY`). `answers` caches the answers of indexes for one run; `patience_seconds` is
+    how long one may be silent.
     """
 
     index_url: str = field(default=PYPI, repr=False)
@@ -70,8 +70,8 @@ class Site:
         return self.credentials[max(fitting, key=len)] if fitting else None
 
     def transport(self, *, connect_seconds: float = 8.0, stall_seconds: float = 30.0) -> Transport:
-        """Return a session for HTTP. Loads `requests`, which takes longer than planning without
-        it.
+        """Return a session for HTTP. Loads `requests`, which takes longer than
+        planning without it.
         """
         from warpfront.wheels.transport import Transport  # noqa: PLC0415 - see above
 

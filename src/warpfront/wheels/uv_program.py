@@ -44,8 +44,8 @@ def uv_command(
     answered: tuple[Pin, ...] = (),
     public_first: bool = False,
 ) -> Command:
-    """Return a command of uv, in `folder`, with this site's sources and no settings of this
-    machine.
+    """Return a command of uv, in `folder`, with this site's sources and no settings
+    of this machine.
 
     uv takes a name from the first source that has it (its `first-index`): the overlay, find-links,
     the site's `indexes`, in this order. `public_first` reverses it, for names that are known to be

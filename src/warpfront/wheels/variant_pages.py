@@ -1,10 +1,10 @@
 """Variants of a name in a form that resolvers read: for each version the one wheel that the
 cell takes, under a name without label. Edge.
 
-pip reads no such names, and uv only in a preview, by what it detects on the machine. So uv resolves
-stand-ins with metadata only; the lock has the variant itself. A variant's demands are read once uv
-has taken its version; until then it has none: demands that contradict each other would do so
-anyway.
+pip reads no such names, and uv only in a preview, by what it detects on the machine. So uv
+resolves stand-ins with metadata only; the lock has the variant itself. A variant's demands are
+read once uv has taken its version; until then it has none: demands that contradict each other
+would do so anyway.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ class VariantPages:
         self._why_not.setdefault(name, []).append(line)
 
     def _with_requires(self, name: str, found: TakenVariant, transport: Transport) -> TakenVariant:
-        """Return the page with the demands of the wheel itself, if it confirms the table's
-        variant.
+        """Return the page with the demands of the wheel itself, if it confirms
+        the table's variant.
         """
         where, label = found.link.filename, found.variant.label
         members = self._members(name, found, transport)

@@ -1,7 +1,7 @@
 """The kernel's own traces of a vendor's devices: nodes, drivers, boards; by plain file reads.
 
-`main` prints them as JSON: a second process, started without preloaded libraries, is compared with
-this one.
+`main` prints them as JSON: a second process, started without preloaded libraries, is compared
+with this one.
 
 Places: Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c; NVIDIA's driver README, "/proc interface";
 drivers/accel; WSL2 serves GPUs by /dev/dxg (drivers/hv/dxgkrnl), and Jetson by /dev/nvhost-*.

@@ -1,5 +1,5 @@
-"""Edits of scripts and Dockerfiles that give AMD another command and leave NVIDIA the one that it
-has. Pure.
+"""Edits of scripts and Dockerfiles that give AMD another command and leave NVIDIA the one that
+it has. Pure.
 
 `pip install .` takes the project's requirements with it, and with them PyPI's torch, which is the
 one for CUDA. Where torch is ROCm's the project alone is installed. What is installed from a list

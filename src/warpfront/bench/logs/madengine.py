@@ -1,5 +1,5 @@
-"""madengine's perf.csv, read and written: a row a result, its figure and the figure's unit in two
-columns. Pure.
+"""madengine's perf.csv, read and written: a row a result, its figure and the figure's unit in
+two columns. Pure.
 
 A row is a run with one figure, so only several rows of one model say how much it varies.
 """

@@ -101,15 +101,15 @@ def command(*, name: str) -> Callable[[Callable[..., None]], Task[Any]]: ...
 def command(
     body: Callable[..., None] | None = None, *, name: str | None = None
 ) -> Task[Any] | Callable[[Callable[..., None]], Task[Any]]:
-    """Make a task of a function with annotated parameters; `name` is for names that no function can
-    have.
+    """Make a task of a function with annotated parameters; `name` is for names that no
+    function can have.
     """
     return functools.partial(_task, name=name) if body is None else _task(body, name=name)
 
 
 def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
-    """Make the task: SIGTERM becomes an exception, and errors are printed and become exit codes
-    here only.
+    """Make the task: SIGTERM becomes an exception, and errors are printed and become exit
+    codes here only.
     """
     groups = _option_groups(body)
     is_told = "display" in inspect.signature(body).parameters
@@ -131,9 +131,9 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
 
 def _signature(every: Mapping[str, tuple[Any, Option]]) -> inspect.Signature:
-    """Return the signature that invoke reads options from. Numbers are texts for it, because its
-    own reading of them ends in a traceback. A list's default is None; a parameter without a default
-    is positional.
+    """Return the signature that invoke reads options from. Numbers are texts for it, because
+    its own reading of them ends in a traceback. A list's default is None; a parameter
+    without a default is positional.
     """
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_as_text(default))

@@ -1,5 +1,5 @@
-"""BuildKit through `docker buildx bake`: one bake for everything, single bakes after a failure.
-Edge.
+"""BuildKit through `docker buildx bake`: one bake for everything, single bakes after
+a failure. Edge.
 
 buildx prints `--progress=rawjson`: JSON lines of vertexes, statuses and logs, then plain text if it
 fails. Lines that are not JSON are stored as text.
@@ -369,8 +369,8 @@ class ProgressReader:
         )
 
     def _failure(self, digest: str, error: str) -> str:
-        """Return the step and the last output of its program; "" for a step that was only
-        stopped.
+        """Return the step and the last output of its program; "" for a step that
+        was only stopped.
         """
         cause, is_program = _PROCESS_FAILED.subn("", error)
         if "context canceled" in error or not is_program:

@@ -1,8 +1,8 @@
 """Blobs linked into the store of an engine of our own, which then receives none of them. Edge.
 
 containerd has one file per digest: a blob whose file exists counts as written. A linked blob is
-adopted by the first build on it, and collected if no build uses it; later builds send it as to any
-other engine.
+adopted by the first build on it, and collected if no build uses it; later builds send it as to
+any other engine.
 """
 
 from __future__ import annotations

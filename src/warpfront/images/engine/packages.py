@@ -83,8 +83,8 @@ class PackageTree:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return variables by which the tree's programs find each other, their libraries and
-        Perl modules.
+        """Return variables by which the tree's programs find each other, their libraries
+        and Perl modules.
         """
         triplet = f"{platform.machine()}-linux-gnu"
         libraries = [str(self.root / "usr/lib" / triplet), str(self.root / "lib" / triplet)]

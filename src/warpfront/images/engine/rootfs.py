@@ -1,5 +1,5 @@
-"""A root file system as an image that engines load: the same tar, the same image on every engine.
-Edge.
+"""A root file system as an image that engines load: the same tar, the same image on
+every engine. Edge.
 
 An import would do, but for the moment that the engine writes into it.
 """
@@ -65,8 +65,8 @@ def image_archive(
 
 
 def _pack(tar: Path, packed: IO[bytes]) -> None:
-    """Compress with gzip, because engines store and push a layer as received; without a name or
-    time.
+    """Compress with gzip, because engines store and push a layer as received; without a
+    name or time.
     """
     with tar.open("rb") as layer, gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
         shutil.copyfileobj(layer, stream, _PIECE)

@@ -62,8 +62,8 @@ class Vendor(Protocol):
         """Return true if `target` has this vendor's form (known hardware or not)."""
 
     def machine_of(self, target: str) -> str | None:
-        """Return the machine of a `target` that is one; None for a device that any machine may
-        have.
+        """Return the machine of a `target` that is one; None for a device that any
+        machine may have.
         """
         del target
         return None
@@ -120,8 +120,8 @@ class Vendor(Protocol):
 
 
 def cdi_access(host: HostDevices, kinds: str | tuple[str, ...]) -> DeviceAccess | None:
-    """Return access by CDI, if the engine knows devices of these kinds: `all` if offered, else
-    every one.
+    """Return access by CDI, if the engine knows devices of these kinds: `all` if offered,
+    else every one.
     """
     devices = tuple(sorted(name for name in host.cdi if name.startswith(kinds)))
     everything = tuple(name for name in devices if name.endswith("=all"))

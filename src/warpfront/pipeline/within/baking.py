@@ -244,8 +244,8 @@ class _Building:
         return bool(damaged)
 
     def _bring_toolbox(self) -> None:
-        """Fetch what `verify` needs while the network serves the wheels. Images do not depend on
-        it.
+        """Fetch what `verify` needs while the network serves the wheels. Images do not
+        depend on it.
         """
         try:
             install_toolbox(

@@ -19,8 +19,8 @@ _NAME = "weights"
 def within_budget(
     cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
 ) -> BuiltImage | Failed:
-    """Return the image if it is within its budget, else a failure with what grew since the last one
-    that was.
+    """Return the image if it is within its budget, else a failure with what grew since the last
+    one that was.
     """
     if cell.budget_bytes is None:
         return built

@@ -1,5 +1,5 @@
-"""Images to build wheels in: a cell's parent, with Debian packages if a recipe has any. Built on
-first use.
+"""Images to build wheels in: a cell's parent, with Debian packages if a recipe has any. Built
+on first use.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Deletion of images: by the registry's own DELETE, or where it answers 405, by the API of its
-operator. Edge.
+"""Deletion of images: by the registry's own DELETE, or where it answers 405, by the API of
+its operator. Edge.
 
 GHCR answers DELETE with 405, and its packages are deleted by
-https://docs.github.com/rest/packages/packages. Docker Hub's tags are deleted by its own API:
-https://docs.docker.com/reference/api/hub/latest/ (`POST /v2/auth/token`) and `DeleteTagURL` of
-https://github.com/docker/hub-tool.
+https://docs.github.com/rest/packages/packages. Docker Hub's tags are deleted by its own
+API: https://docs.docker.com/reference/api/hub/latest/ (`POST /v2/auth/token`) and
+`DeleteTagURL` of https://github.com/docker/hub-tool.
 """
 
 from __future__ import annotations

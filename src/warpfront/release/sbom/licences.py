@@ -1,5 +1,5 @@
-"""Which licence something is under, by its own words, and what that asks of whoever passes it on.
-Pure.
+"""Which licence something is under, by its own words, and what that asks of whoever passes
+it on. Pure.
 
 Words are data (`data/licences.toml`). What they do not say for certain is unknown, never guessed.
 """

@@ -1,5 +1,5 @@
-"""A bill of materials as SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/): the same bill, the same
-bytes. Pure.
+"""A bill of materials as SPDX 2.3 (https://spdx.github.io/spdx-spec/v2.3/): the same bill, the
+same bytes. Pure.
 
 Written here: of the libraries, the one that writes it brings rdflib and a dozen more, for what is
 three lists. The tests have it validate what is written.
