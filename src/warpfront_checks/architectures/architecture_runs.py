@@ -39,8 +39,8 @@ class FedModel:
 
 @dataclass
 class PassJudgement:
-    """What a pass on the device came to. `left_out` are layers that were run and not judged, with
-    the reason of each.
+    """The result of a pass on the device. `left_out` are layers that ran unjudged, with the
+    reason of each.
     """
 
     rows: list[JudgedTensor] = field(default_factory=list)
@@ -51,12 +51,12 @@ class PassJudgement:
 
 
 def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> FedModel:
-    """The first small model and the first inputs that the CPU computes forward and backward.
+    """Return the first small model and the first inputs that the CPU computes forward and backward.
 
-    Raises `NotBuiltError` with what the library said to the others.
+    Raises `NotBuiltError` with the library's messages on the others.
     """
     said: dict[str, int] = {}
-    # Of the processor, not of the wall: on a loaded machine a wall says nothing of a model.
+    # Processor seconds: wall time on a loaded machine does not measure a model.
     until = time.process_time() + patience
     for built in ways_to_build(architecture, seed):
         if isinstance(built, Exception):
@@ -120,7 +120,9 @@ def judge_pass(tried: FedModel, device: str, dtype: torch.dtype = torch.float32)
 
 
 def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
-    """In 16 bits a choice by number may fall either way, and what is around it with it."""
+    """Return true if a layer can be judged: in 16 bits a choice by number may fall either way,
+    and so does everything around it.
+    """
     return dtype == torch.float32 or name not in layers.choosing
 
 
@@ -163,7 +165,7 @@ def _whole_rows(
     try:
         with PreserveFloat64():
             _ = specimen.exact, specimen.same_dtype
-    except Exception as error:  # noqa: BLE001 - what a model refuses in float64 is said
+    except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
         judged.whole = f"not computed in float64: {_first_line(error)}"
         return
     yield from judge_ends(found, specimen, PreserveFloat64)
@@ -182,7 +184,7 @@ def _first_line(error: Exception) -> str:
 
 
 def document_of(tried: FedModel, judged: PassJudgement) -> dict[str, Any]:
-    """What a results file has of a pass."""
+    """Return the part of a results file for a pass."""
     first = next((row for row in judged.rows if row.fault), None)
     used = [row.used for row in judged.rows]
     return {

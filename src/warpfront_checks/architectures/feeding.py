@@ -1,5 +1,5 @@
-"""What a model of an unknown kind is fed: by the names that its forward pass takes, and by what its
-configuration says of images and sound. Several ways, best first. Pure.
+"""Inputs for a model of an unknown kind: by the parameters of its forward pass, and by its
+configuration of images and sound. Several ways, best first. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 BATCH, LENGTH, SHORT, FRAMES, SAMPLES = 2, 17, 9, 64, 4000
-# Below the numbers that are kept for tokens with a meaning, and above those of most libraries.
+# Below the numbers of special tokens, and above those of most libraries.
 FIRST_TOKEN, LAST_TOKEN = 5, 96
 
 Feed = Mapping[str, Tensor]
@@ -26,7 +26,9 @@ _BANDS = (
 
 
 def feeds(model: nn.Module, config: Any, seed: int) -> Iterator[Feed]:
-    """By what the model's `forward` names: the same numbers for the same seed, on every machine."""
+    """Yield inputs for the parameters of the model's `forward`: the same numbers for the same
+    seed, on every machine.
+    """
     names = tuple(inspect.signature(model.forward).parameters)
     main = str(getattr(model, "main_input_name", "input_ids"))
     for shape in _shapes(names, main, config):
@@ -120,7 +122,7 @@ def _first_value(config: Any, names: tuple[str, ...], default: Any) -> Any:
 
 
 def _value(config: Any, name: str, default: Any) -> Any:
-    """What a configuration or a part of it says, its own word first."""
+    """Return a value of a configuration or a part of it, its own value first."""
     own = getattr(config, name, None)
     if own is not None and not isinstance(own, (str, bool)):
         return own

@@ -1,5 +1,5 @@
-"""A library's code in float64 where it was asked for float64: models cast to float32 in the middle,
-make float32 numbers of their own, and call kernels that have no float64.
+"""A mode in which a library's code stays in float64: models cast to float32 in the middle, make
+float32 numbers of their own, and call kernels without float64.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _GROUPED -= {None}
 
 
 class PreserveFloat64(TorchFunctionMode):
-    """What is float64 stays so; nothing else is touched, so that the same code in float32 is
-    the library's own. What refuses float64 beside float32 gets all of it in float64.
+    """A torch function mode that preserves float64. Nothing else changes, so that the same code
+    in float32 is the library's own. Calls that refuse float64 together with float32 get all
+    of it in float64.
     """
 
     def __torch_function__(
@@ -120,7 +121,7 @@ def _widened(value: Any) -> Any:
 
 
 def _grouped(rows: Tensor, weights: Tensor, *, offs: Tensor, **_: Any) -> Tensor:
-    """Groups of rows, each by its own matrix: `offs` says where each group ends."""
+    """Multiply groups of rows, each by its own matrix: `offs` are the ends of the groups."""
     ends = [0, *(int(end) for end in offs)]
     parts = [rows[a:b] @ weights[n] for n, (a, b) in enumerate(itertools.pairwise(ends))]
     rest = rows.new_zeros(len(rows) - ends[-1], weights.shape[-1])

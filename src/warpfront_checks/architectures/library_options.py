@@ -1,4 +1,4 @@
-"""What is asked of a library's architectures, as every door has it. Needs no torch."""
+"""Options of a library's architectures, for every command line. Needs no torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryOption:
-    """One option, as every door has it."""
+    """An option, for every command line."""
 
     name: str
     help: str
@@ -69,7 +69,7 @@ class Library:
         return dict(vars(self))
 
     def arguments(self) -> tuple[str, ...]:
-        """As options of a command line."""
+        """Return the options of a command line."""
         said = {
             "library": self.library,
             "architectures": ",".join(self.architectures),
@@ -87,14 +87,16 @@ def add_library_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
-    """Of a command line to which `add_library_options` gave its options. Raises `ValueError`."""
+    """Return the options of a command line that `add_library_options`
+    extended. Raises `ValueError`.
+    """
     return read_library(
         **{name: getattr(options, name) for name in (o.attribute for o in LIBRARY_OPTIONS)}
     )
 
 
 def read_library(**said: str) -> Library:
-    """From options by their names. Raises `ValueError` with what is wrong with one of them."""
+    """Return options by their names. Raises `ValueError` with the fault of one of them."""
     names = _listed(said["architectures"]) or ("all",)
     modes = _some("modes", said["modes"], (*MODES, "all")) or USUAL_MODES
     return Library(

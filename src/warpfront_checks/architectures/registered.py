@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
 def _is_here(claims: Claims, recorder: Recorder) -> bool:
     """The claimed device, found as every session finds it: else nothing is run in its place."""
-    import torch  # noqa: PLC0415 - what is asked wrongly is said without waiting for it
+    import torch  # noqa: PLC0415 - wrong options are refused without waiting for it
 
     from warpfront_checks.claimed_device import find_device  # noqa: PLC0415
     from warpfront_checks.hardware import Machine, read_hardware  # noqa: PLC0415
@@ -89,8 +89,9 @@ def _is_here(claims: Claims, recorder: Recorder) -> bool:
 def begin_usual(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> tuple[list[Check], Callable[[], None]]:
-    """In `verify`: the types that most use, where the image has the library. Children have them
-    from now on, each check waits for its own; and what waits until the children have ended.
+    """Start the most used types in `verify`, if the image has the library. Children run
+    them from now on; each check waits for its own. Return a function that waits for the
+    end of the children.
     """
     if find_spec("transformers") is None:
         return [], lambda: None
@@ -103,7 +104,7 @@ def begin_usual(
 
 
 def record_architectures(claims: Claims, recorder: Recorder, asked: Library, seed: int = 0) -> None:
-    """One check a type; where all are asked for, one more a kind, that as many ran as ever did."""
+    """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
     before = _children_seconds()
     checks, waiting = _begin(claims, recorder, asked, seed)
     recorder.run(checks)
@@ -133,7 +134,7 @@ def _begin(
 
 
 def _children_seconds() -> float:
-    """What ended children took of processors: on a machine with other work, a wall says little."""
+    """Return processor seconds of ended children: wall time on a loaded machine measures little."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -170,7 +171,7 @@ class _Waiting:
             self._threads[-1].start()
 
     def end(self) -> None:
-        """Until the children have ended: what they took is told by then."""
+        """Wait until the children have ended, and report their time."""
         for thread in self._threads:
             thread.join()
 
@@ -180,7 +181,7 @@ class _Waiting:
             for returned in each_in_a_child(WORKER, share, seconds=seconds, environment=quiet):
                 self._answers[_key(returned.item)].put(returned)
         finally:
-            # Who waits for what will not come is told so.
+            # Wakes the checks that wait for results that will not come.
             for place, item in enumerate(share):
                 ended = Returned(item=item, place=place, how="lost", seconds=0.0, document={})
                 with contextlib.suppress(queue.Full):
@@ -206,7 +207,7 @@ def finding_of_child(returned: Returned) -> CheckFinding:
 
 
 def _praise(document: Mapping[str, Any]) -> str:
-    """Of a type that passed: how many layers were judged, and which parameters nothing used."""
+    """Return the text of a type that passed: the number of judged layers, and unused parameters."""
     modes: Mapping[str, Any] = document["modes"]
     first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
     unused = first.get("unused", [])
@@ -236,7 +237,9 @@ def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Chec
 
 
 def floor_of(kind: str, version: str) -> tuple[int, str]:
-    """How many of a kind have run with the newest release that is not newer than this one."""
+    """Return how many of a kind have run with the newest release that is not newer
+    than this one.
+    """
     own = _release(version)
     known = [
         (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))

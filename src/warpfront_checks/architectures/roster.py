@@ -1,5 +1,5 @@
-"""Which architectures the installed library has, by what they do: read from its own tables of
-automatic classes, which every release has had. Edge.
+"""Architectures of the installed library by task: read from its own tables of automatic
+classes, which every release has had. Edge.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class Architecture:
 
 
 def library_version() -> str:
-    """Raises `LibraryError` where the library is not here, or says no version."""
+    """Return the library's version. Raises `LibraryError` without the library or its version."""
     return str(_assigned("__init__.py", "__version__")["__version__"])
 
 
 def architectures() -> tuple[Architecture, ...]:
-    """All of them, in the order of the kinds and then of the library's tables.
+    """Return all architectures, in the order of the kinds and then of the library's tables.
 
     The tables are read without importing their module, which imports half of the library (2 to 10
-    s). Raises `LibraryError` where they are not there, or not as every release has had them.
+    s). Raises `LibraryError` for missing tables, or tables of another form.
     """
     tables = _assigned("models/auto/modeling_auto.py", _SUFFIX)
     return tuple(
@@ -87,8 +87,8 @@ def architectures() -> tuple[Architecture, ...]:
 
 
 def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
-    """What a module of the library assigns to names that end so, at its top level and by literals,
-    each other's tables and `OrderedDict` alone.
+    """Return top-level assignments of a module to names with such an ending: literals, each
+    other's tables and `OrderedDict` only.
     """
     spec = find_spec("transformers")
     if spec is None or spec.origin is None:
@@ -116,7 +116,7 @@ def _target(node: ast.stmt) -> str:
 def chosen(
     known: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> tuple[tuple[Architecture, ...], tuple[str, ...]]:
-    """Those asked for by type, `all` for all, and which names the library does not have."""
+    """Return the requested types, `all` for all, and names that the library lacks."""
     of_kind = tuple(one for one in known if one.kind in (kinds or KINDS))
     if names == ("all",):
         return of_kind, ()

@@ -1,10 +1,10 @@
-"""A configuration of `transformers` to a small one of the same shape. Knows no architecture by
-name, and needs neither torch nor a network. Pure.
+"""A small configuration of the same shape from one of `transformers`. Has no names of
+architectures, and needs neither torch nor a network. Pure.
 
-What an attribute is, is read from its name, its value and its neighbours: one layer of each kind
-stays, heads go on dividing widths, grouped heads stay grouped, and a token's number stays below the
-vocabulary's size. There are several ways to say how small (`MANNERS`): whoever builds takes the
-first that the library accepts.
+An attribute's meaning follows from its name, its value and its neighbours: one layer of each kind
+stays, heads go on dividing widths, grouped heads stay grouped, and a token's number stays below
+the vocabulary's size. There are several ways to shrink (`MANNERS`): the caller takes the first
+that the library accepts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
 
 @dataclass(frozen=True)
 class Manner:
-    """How small. `exact` divides all widths by one number and all heads by another, so that every
-    product of them holds; else each name has its size. `filled` gives what is None a size as well.
-    `of_each_kind` is how many layers of a kind stay. `wide` false leaves widths alone: only depth
-    and vocabulary are cut.
+    """A way to shrink. `exact` divides all widths by one number and all heads by another, so
+    that every product of them holds; else each name has its size. `filled` gives None a size as
+    well. `of_each_kind` is the number of layers of a kind that remain. `wide` false keeps widths:
+    only depth and vocabulary are cut.
     """
 
     name: str
@@ -83,7 +83,7 @@ _POINTS_AT_LAYERS = re.compile(
 )
 _WIDE = re.compile(r"intermediate|ffn|d_ff|inner|mlp|feed_?forward|ff_dim")
 _WIDTH = re.compile(r"size|dim|width|d_model|n_embd|channels|embed|hidden|features|planes|filters")
-# By the order in which they are asked: what a number of such a name becomes.
+# In this order: the new number of an attribute with such a name.
 _LIMITS: tuple[tuple[re.Pattern[str], int], ...] = tuple(
     (re.compile(pattern), limit)
     for pattern, limit in (
@@ -123,8 +123,8 @@ _FILLED: Mapping[str, Callable[[Manner], int]] = {
 def small_values(
     config: Any, manner: Manner, tokens: dict[int, int] | None = None
 ) -> dict[str, Any]:
-    """What to build the class of `config` with, to get a small one of its shape. `tokens` says what
-    became of token numbers past the vocabulary, which parts of one model have to agree on.
+    """Return arguments of `config`'s class for a small one of its shape. `tokens` are new
+    numbers of tokens past the vocabulary, on which parts of one model have to agree.
     """
     own = {k: v for k, v in vars(config).items() if not k.startswith("_") and k not in _NOT_ASKED}
     shrink = _Shrinking(own, manner, {} if tokens is None else tokens)
@@ -137,7 +137,7 @@ _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "arc
 
 @dataclass
 class _Shrinking:
-    """One configuration's own values, and what they say of each other."""
+    """One configuration's values and their relations."""
 
     own: Mapping[str, Any]
     manner: Manner
@@ -195,7 +195,7 @@ class _Shrinking:
         return [self._entry(name, one) for one in value]
 
     def _entry(self, name: str, value: Any) -> Any:
-        """An entry of a list, which is left alone where it is no size."""
+        """Return an entry of a list, unchanged if it is no size."""
         small = self._size(name, value) if _is_size(value) else _SAME
         return value if small is _SAME else small
 
@@ -233,7 +233,7 @@ class _Shrinking:
         return min(value, (2 if _WIDE.search(name) else 1) * self.manner.width)
 
     def _count(self, name: str, value: int) -> int:
-        """Of heads: as many as the manner says, grouped ones half of it."""
+        """Return the number of heads: the manner's, half of it for grouped ones."""
         if self.manner.exact and self._heads:
             return max(1, value * min(self.manner.heads, self._heads) // self._heads)
         if _GROUPED.search(name) and self._heads > value > 1:

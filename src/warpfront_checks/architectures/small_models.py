@@ -44,7 +44,7 @@ def exceptions() -> Mapping[str, Any]:
 
 
 def ways_to_build(architecture: Architecture, seed: int) -> Iterator[Built | Exception]:
-    """A model for each manner in which the library accepts the sizes, else what it said."""
+    """Return a model for each manner in which the library accepts the sizes, else its message."""
     for manner in MANNERS:
         yield _attempted(architecture, manner, seed)
 
@@ -102,7 +102,7 @@ def small_config(architecture: Architecture, model_class: Any, manner: Manner) -
 
 
 def _exceptional(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What its default configuration is made with, and what of the small one is changed."""
+    """Return arguments of its default configuration, and changes to the small one."""
     for entry in exceptions()["values"]:
         if entry["name"] == name:
             return entry.get("default", {}), entry.get("values", {})

@@ -1,5 +1,5 @@
-"""What else is done with a model: trained, generating, spread over devices, with each attention
-that the library can choose, compiled. Each judged against float64 on the CPU.
+"""Uses of a model beyond one pass: training, generating, spreading over devices, each attention
+of the library, compiling. Each is judged against float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OTHER_ORDER = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class ModeOutcome:
-    """Of one mode: passed, failed or unavailable, with a reason and small values."""
+    """The outcome of one mode: passed, failed or unavailable, with a reason and small values."""
 
     outcome: str
     reason: str = ""
@@ -213,7 +213,9 @@ def _same_answer(found: Tensor, reference: Tensor, count: int) -> str:
 
 
 def attend(tried: FedModel, device: str) -> ModeOutcome:
-    """By each implementation of attention: computed, refused with the library's reason, wrong."""
+    """Run each implementation of attention: computed, refused with the library's
+    reason, or wrong.
+    """
     said: dict[str, str] = {}
     wrong = ""
     with PreserveFloat64():
@@ -240,7 +242,7 @@ def attend(tried: FedModel, device: str) -> ModeOutcome:
 
 
 def compiled(tried: FedModel, device: str) -> ModeOutcome:
-    """By `torch.compile`, with whatever breaks of the graph the library's code makes."""
+    """Run with `torch.compile`, with any graph breaks of the library's code."""
     from warpfront_checks.models.wrapped import (  # noqa: PLC0415
         missing_compiler,
         run_compiled,

@@ -22,8 +22,9 @@ _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Si
 
 
 class Answering(nn.Module):
-    """All floating outputs that have a gradient, flat in a row; the loss is their mean squared
-    distance from fixed numbers, so that no gradient is the same everywhere and nothing cancels.
+    """All floating outputs that have a gradient, flattened in a row; the loss is their
+    mean squared distance from fixed numbers, so that no gradient is the same everywhere
+    and nothing cancels.
     """
 
     def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
@@ -55,9 +56,9 @@ def floating(found: Any) -> Iterator[Tensor]:
 
 @dataclass
 class Layers:
-    """Those that can be judged by themselves, and of the others why not. `choosing` choose by
-    number inside; `random` says that the whole model draws numbers. `borrowed` are parameters, each
-    with the layers that were at work when it was used by none of its own.
+    """Layers that can be judged by themselves, and reasons for the others. `choosing` choose by
+    number inside; `random` is true if the whole model draws numbers. `borrowed` are parameters,
+    each with the layers that ran when none of its own used it.
     """
 
     judged: dict[str, nn.Module] = field(default_factory=dict)
@@ -67,14 +68,14 @@ class Layers:
     borrowed: dict[str, list[frozenset[str]]] = field(default_factory=dict)
 
     def is_lent(self, layer: str, parameter: str) -> bool:
-        """Whether a layer's parameter is used outside of it too, a table of words as a head say:
-        its gradient is then more than what came back through the layer, and the whole's business.
+        """Return true if a layer's parameter is used outside of it too, such as a table of
+        words as a head: its gradient is then more than that of the layer.
         """
         return any(layer not in inside for inside in self.borrowed.get(f"{layer}.{parameter}", ()))
 
 
 def observed_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Layers:
-    """What a pass on the CPU shows of each module."""
+    """Return each module's inputs and outputs in a pass on the CPU."""
     observer = _Observer(model)
     before = torch.get_rng_state()
     try:

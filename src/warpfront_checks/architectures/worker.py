@@ -1,4 +1,4 @@
-"""The child of the architectures: one type of model after the other, in every mode asked for.
+"""The child of the architectures: one type of model after the other, in every requested mode.
 
 `python -m warpfront_checks.architectures.worker JOB`
 """
@@ -37,7 +37,7 @@ QUIET = {
 
 
 def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What came of one architecture: an outcome for each mode, or why there is none."""
+    """Return an outcome for each mode of one architecture, or why there is none."""
     own = {name: item[name] for name in ("name", "kind", "model")}
     began = time.monotonic()
     try:

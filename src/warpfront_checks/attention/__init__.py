@@ -1,1 +1,1 @@
-"""Which ways to compute attention a device has, and what each does with each kind of case."""
+"""Attention backends of a device, and each one's result for each kind of case."""

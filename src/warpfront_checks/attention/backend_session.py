@@ -60,7 +60,7 @@ BAD = (WRONG, "crashed", "hung", ANOTHER)
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """One case of a tier: what it was, and what came of it."""
+    """A case of a backend and its result."""
 
     case: Mapping[str, Any]
     outcome: str
@@ -80,7 +80,7 @@ class Ran:
 def record_attention(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """One check a tier that is present, and one for the order in which they are fast."""
+    """Record one check for each backend that is present, and one for the order of their speed."""
     effort = effort or CheckOptions()
     record_tiers(claims, recorder, effort, tuple(TIERS.values()))
 
@@ -115,7 +115,7 @@ def record_tiers(
     ]
     folder = recorder.path.parent
     time_tiers = partial(_time_tiers, claims.device, effort, seconds or COMPILED_SECONDS)
-    # Quickly, beside the cases: the start and the compiler are most of what it waits for.
+    # With --quick, in parallel with the cases: most of the time is start-up and compiling.
     early = time_tiers(present) if effort.quick else None
 
     def timings(right: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
@@ -145,8 +145,8 @@ def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str
 
 
 def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Of the product of all axes so many that any two values of two axes meet: each time the row
-    in which most meet that have not, the first of these.
+    """Return so many rows of the product of all axes that any two values of two axes meet: each
+    time the first row with the most new pairs.
     """
     rows = [
         (row, {(i, j, row[i], row[j]) for i in range(len(row)) for j in range(i)})
@@ -222,7 +222,7 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
 def _time_tiers(
     device: str, effort: CheckOptions, seconds: float, tiers: Sequence[Tier]
 ) -> Iterator[tuple[Tier, Returned]]:
-    """One child for all: one after the other, and it starts once."""
+    """Time all backends one after the other in one child, which starts once."""
     asked = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
     items = [_item(tier, device, effort, **asked) for tier in tiers]
     return zip(tiers, _children(device, items, seconds), strict=True)
@@ -235,7 +235,9 @@ def _find_order(
     found: Mapping[str, Sequence[Ran]],
     folder: Path,
 ) -> CheckFinding:
-    """What each tier takes that was right wherever it computed; the example is written from it."""
+    """Return the time of each backend that was right wherever it computed; the example is
+    written from it.
+    """
     right = [tier for tier in present if _is_right(found.get(tier.name, ()))]
     took = {tier.name: float(one.document.get("seconds", 0)) for tier, one in timings(right)}
     measured = [(tier.name, took[tier.name]) for tier in right if took[tier.name]]
@@ -253,7 +255,7 @@ def _is_right(runs: Sequence[Ran]) -> bool:
 
 
 def _table(found: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
-    """Every case of every tier, for who wants more than the checks say."""
+    """Return every case of every backend, for readers who need more than the checks."""
     return [
         {"tier": tier, "case": run.title, "outcome": run.outcome, "reason": run.reason}
         for tier, runs in found.items()

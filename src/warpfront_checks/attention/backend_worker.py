@@ -150,8 +150,8 @@ def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
 def _profiled(
     work: Callable[[], tuple[Tensor, ...]], device: str
 ) -> tuple[list[str], tuple[Tensor, ...]]:
-    """What ran, by name and what took longest first: kernels of a device that torch can profile,
-    and operators elsewhere.
+    """Return what ran, by name, slowest first: kernels of a device that torch can
+    profile, else operators.
     """
     activity = torch.profiler.ProfilerActivity
     on_device = device in _ACTIVITIES

@@ -1,6 +1,6 @@
-"""The ways to compute attention, fastest hoped for first. Each takes (batch, heads, length, width)
-tensors; `present` says why one is not here, `kernels` and `operators` by what names its work is
-known, on a device and on the CPU.
+"""Attention backends, in the expected order of speed. Each takes (batch, heads, length, width)
+tensors; `present` is the reason for a missing one, `kernels` and `operators` are names of its work
+on a device and on the CPU.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """`compute` is `module:function` of (q, k, v, kind of mask, mask), so that a child can find it.
-    `compiled` ones are asked less: each new shape is compiled. `lanes` children have its cases, of
-    which each new one takes long to begin, where there are cores for them.
+    """A backend. `compute` is `module:function` of (q, k, v, kind of mask, mask), so that a
+    child can find it. `compiled` ones get fewer cases: each new shape is compiled. `lanes` children
+    run its cases, each of which starts slowly, if there are cores for them.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _dot_product(backend: str) -> Callable[..., Tensor]:
 
 
 def _why(said: list[warnings.WarningMessage]) -> str:
-    """torch says why it takes no kernel in warnings: the last that is about this one."""
+    """Return torch's reason against a kernel: the last warning on this one."""
     texts = [re.sub(r"\s*\(Triggered internally.*", "", str(one.message)) for one in said]
     own = [text for text in texts if "kernel not used because" not in text]
     return "; ".join(dict.fromkeys(own))[:300]

@@ -14,7 +14,7 @@ SESSION = "compile"
 
 
 def main(arguments: list[str]) -> int:
-    """Compile what the job names; the results folder gets `compile.json` and what was kept."""
+    """Compile the sources of a job; the results folder gets `compile.json` and stored files."""
     parser = argparse.ArgumentParser(prog="python -m warpfront_checks.compiling")
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)

@@ -32,8 +32,8 @@ class CopyError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Hipified:
-    """What became of the copy: the tool's name, files that went wrong with the reason, and by path
-    in the tree those that now have another name.
+    """The result of the copy: the tool's name, failed files with the reason, and by path in the
+    tree those with a new name.
     """
 
     tool: str
@@ -54,9 +54,9 @@ def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
 
 
 def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
-    """hipify over `job.hipified` in the copy; what it made is also left in `results/hipified`.
+    """Run hipify over `job.hipified` in the copy; its output is also in `results/hipified`.
 
-    torch's tool, where torch is: it knows torch's own names too.
+    torch's tool, if torch is there: it knows torch's own names too.
     """
     done = _with_torch(job) if torch else _with_perl(job)
     for name in job.hipified:

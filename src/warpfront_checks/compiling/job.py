@@ -13,8 +13,8 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class JobUnit:
-    """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its own;
-    it is empty where this vendor's compiler does not take such a source.
+    """One source. `argv` has `{source}`, `{output}`, `{work}` and `{torch}` as words of its
+    own; it is empty if this vendor's compiler does not take such a source.
     """
 
     path: str
@@ -34,7 +34,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileJob:
-    """What is to be compiled, for which target, within which bounds."""
+    """Sources to compile, their target and limits."""
 
     target: str
     source: Path
@@ -54,7 +54,7 @@ class CompileJob:
 
     @property
     def root(self) -> Path:
-        """Where the sources are read: the copy, once hipify changed it."""
+        """Return the folder of the sources: the copy, once hipify changed it."""
         return self.copy if self.hipified else self.source
 
     def document(self) -> dict[str, object]:

@@ -26,7 +26,7 @@ from warpfront_checks.results import (
 COMPILER = "compiler"
 HIPIFY = "hipify"
 KEPT_LIMIT_BYTES = 4 << 20
-# The standard is the one that torch builds extensions with: nobody else says what its headers need.
+# The standard that torch builds extensions with, which its headers need.
 _TORCH_FACTS = """
 import inspect, json, re, sysconfig, torch
 from torch.utils import cpp_extension
@@ -51,7 +51,7 @@ for file in files:
 
 @dataclass(kw_only=True)
 class CompileJobRun:
-    """One job. `torch` are the options of this Python's torch, None where there is none."""
+    """One job. `torch` are the options of this Python's torch, None without one."""
 
     job: CompileJob
     results: Path
@@ -94,7 +94,7 @@ class CompileJobRun:
         self.torch = (facts["standard"], *self.job.torch_defines, *options)
 
     def _find_compiler(self) -> CheckFinding:
-        """What it calls itself, and whether it compiles a line for the target at all."""
+        """Return the compiler's version, and whether it compiles a line for the target at all."""
         version = self._ran(self.job.version, "version")
         self.facts["compiler"] = version.output.strip()
         if version.missing:
@@ -217,8 +217,8 @@ class CompileJobRun:
         environment: dict[str, str] | None = None,
         bounded: bool = True,
     ) -> Ended:
-        """In a folder of its own. torch maps more address space than it uses, so what loads it is
-        bounded by the container alone.
+        """Run in a folder of its own. torch maps more address space than it uses, so a program
+        that loads it is bounded by the container alone.
         """
         folder = self.job.scratch / name
         folder.mkdir(parents=True, exist_ok=True)

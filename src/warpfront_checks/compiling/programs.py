@@ -1,4 +1,4 @@
-"""One program of somebody else's at work, within bounds: its time, its memory, what it prints."""
+"""One foreign program within limits: its time, its memory, its output."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _OUT_OF_MEMORY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a program ended. `returncode` is None where it is not there, or was stopped at its time;
-    `output` is what it printed, the middle left out where that is long. `left` are the processes
-    that outlived it by more than its grace.
+    """The end of a program. `returncode` is None if it is missing, or was stopped at its limit;
+    `output` is its output, without the middle if that is long. `left` are processes that outlived
+    it by more than its grace.
     """
 
     argv: tuple[str, ...]
@@ -59,10 +59,10 @@ def ran(
     hears: Sequence[int] = (),
     grace_seconds: float | None = None,
 ) -> Ended:
-    """Run to its end or its limit; then nothing of its process group is left. Without
-    `memory_bytes` its memory is the container's, as for what maps a device's. It reads what is
-    `given` and has the files `hears`. With a grace nothing that it began is left, in whatever
-    group, and what lived on is named: only where nobody else here starts processes meanwhile.
+    """Run to its end or its limit; then nothing of its process group remains. Without
+    `memory_bytes` its memory is the container's, as for programs that map a device's. It reads
+    `given` and has the files `hears`. With a grace, no process that it started remains, in any
+    group, and survivors are named: only if no other code here starts processes meanwhile.
     """
     if shutil.which(argv[0]) is None:
         return Ended(argv=tuple(argv), returncode=None, output="", seconds=0.0, missing=True)
@@ -103,7 +103,7 @@ def _limits(memory_bytes: int | None) -> tuple[str, ...]:
 
 
 def _waited(child: subprocess.Popen[bytes], given: bytes, seconds: float) -> int | None:
-    """How it ended; None where it did not in its time."""
+    """Return how it ended; None if it did not in its time."""
     if child.stdin is not None:
         with contextlib.suppress(BrokenPipeError), child.stdin as words:
             words.write(given)

@@ -1,1 +1,1 @@
-"""Every visible device, and what devices say to each other."""
+"""Checks of every visible device, and of collectives between devices."""

@@ -16,20 +16,20 @@ from pathlib import Path
 from warpfront_checks.devices.worker import OPERATIONS
 from warpfront_checks.results import ERROR, CheckFinding, failed, passed
 
-# NCCL answers for RCCL as well; gloo on the CPU only tests that this code does what it says.
+# NCCL answers for RCCL as well; gloo on the CPU only tests this code.
 BACKENDS = {"cuda": "nccl", "hpu": "hccl", "xpu": "xccl", "cpu": "gloo"}
 TIME_LIMIT_SECONDS = 150.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What all ranks said: per rank its results, or how it ended without any."""
+    """Results of all ranks: per rank its results, or its ending without any."""
 
     results: tuple[Mapping[str, Mapping[str, str]], ...]
     endings: tuple[str, ...]
 
     def finding(self, operation: str, backend: str) -> CheckFinding:
-        """One operation's outcome over all ranks."""
+        """Return one operation's outcome over all ranks."""
         details: dict[str, object] = {"ranks": len(self.results), "backend": backend}
         said = [result.get(operation) for result in self.results]
         for rank, (answer, ending) in enumerate(zip(said, self.endings, strict=True)):
@@ -44,7 +44,7 @@ class Told:
         return passed(f"{len(said)} ranks over {backend}", **details)
 
     def unsupported(self, operation: str) -> str:
-        """What the backend said that lacks the operation, or nothing."""
+        """Return the message of a backend that lacks the operation, or nothing."""
         said = (result.get(operation, {}).get("unsupported", "") for result in self.results)
         return next(filter(None, said), "")
 
@@ -87,7 +87,7 @@ def _start(device: str, rank: int, world: int, folder: Path, fault: str) -> subp
 
 
 def _wait(children: list[subprocess.Popen[str]]) -> list[str]:
-    """How each ended, empty if well; all are ended when the time is up."""
+    """Return how each ended, empty for success; all are ended when the time is up."""
     deadline = time.monotonic() + TIME_LIMIT_SECONDS
     endings = []
     for child in children:

@@ -57,8 +57,8 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions | No
 
 
 def _withheld(place: str, recorder: Recorder) -> bool:
-    """Whether it is a Gaudi beside the first that this process, which has that, may not use: what
-    ran on it is the collectives, each rank of which has its own.
+    """Return true for a second Gaudi, which this process cannot use: its first is in use. The
+    collectives run on it, each rank with its own.
     """
     if not place.startswith("hpu:") or place == "hpu:0":
         return False

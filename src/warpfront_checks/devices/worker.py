@@ -1,7 +1,7 @@
 """One rank of the collectives: `python -m warpfront_checks.devices.worker` with a rank each.
 
-Every rank knows what every other sends, so each judges what it got by itself: integers exactly,
-sums of floating numbers by what rounding each addition allows.
+Every rank knows what every other sends, so each judges its own result: integers exactly, sums of
+floating numbers by the rounding of each addition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 60
 SIZES = (1, 33, 1025, 65537)  # no multiple of a warp, a wavefront or a transfer's unit
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "bfloat16", "float16")
-# What a backend says that does not have an operation.
+# Messages of backends that lack an operation.
 _UNSUPPORTED = ("not supported", "not implemented", "does not support", "no support", "unsupported")
 
 
@@ -62,7 +62,7 @@ class Group:
         return list(got.unbind())
 
     def pass_on(self, x: Tensor) -> Tensor:
-        """To the next rank, from the one before."""
+        """Send to the next rank and receive from the one before."""
         y = torch.zeros_like(x)
         ahead, behind = (self.rank + 1) % self.world, (self.rank - 1) % self.world
         pair = [
@@ -124,7 +124,9 @@ FAULTS: dict[str, tuple[type[Group], tuple[str, ...]]] = {
 
 
 def part_of(rank: int, dtype: str, size: int, number: int = 0) -> Tensor:
-    """What a rank sends: the same on every machine. Integers below 50, so that sums stay exact."""
+    """Return a rank's data: the same on every machine. Integers below 50, so that
+    sums stay exact.
+    """
     seed = 1000 * rank + 10 * size + number
     generator = torch.Generator().manual_seed(seed)
     if dtype in INTEGERS:
@@ -133,7 +135,7 @@ def part_of(rank: int, dtype: str, size: int, number: int = 0) -> Tensor:
 
 
 def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
-    """What is wrong with one operation in one dtype, or nothing.
+    """Return the fault of one operation in one dtype, or nothing.
 
     Goes on after a fault: a rank that stops early leaves the others waiting.
     """

@@ -34,8 +34,8 @@ class Way:
 def check_case(
     golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
 ) -> CheckFinding:
-    """One case of a golden file on this device. Raises `GoldenError` where the file has a case that
-    this suite does not know, or lacks one of its tensors.
+    """Judge one case of a golden file on this device. Raises `GoldenError` for a case that this
+    suite does not know, or a missing tensor.
     """
     case = BY_NAME.get(case_name)
     if case is None:

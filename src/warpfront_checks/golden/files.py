@@ -1,6 +1,6 @@
-"""Golden files: what one maker computed, with its inputs, hashes and where it comes from.
+"""Golden files: one maker's results, with inputs, hashes and origin.
 
-`NAME.safetensors` holds tensors, `NAME.json` beside it the manifest. Inputs travel as tensors: two
+`NAME.safetensors` has the tensors, `NAME.json` the manifest. Inputs travel as tensors: two
 machines' generators differ, and so might two versions of one.
 """
 
@@ -40,7 +40,7 @@ class GoldenError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Golden:
-    """A golden file that is what its manifest says. `device` is the maker's torch device type."""
+    """A golden file that agrees with its manifest. `device` is the maker's torch device type."""
 
     name: str
     vendor: str
@@ -158,13 +158,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _hash(tensor: Tensor) -> str:
-    """Of dtype, shape and numbers."""
+    """Return the digest of dtype, shape and numbers."""
     head = f"{tensor.dtype} {list(tensor.shape)} ".encode()
     return hashlib.sha256(head + raw(tensor)).hexdigest()
 
 
 def _provenance(hardware: Hardware) -> dict[str, object]:
-    """What decides about numbers, and when they were made. No host names, no paths."""
+    """Return everything that decides about numbers, and the time. No host names, no paths."""
     facts = read_facts(torch)
     version: Any = torch.version
     names = ("cuda", "hip", "rocm", "xpu", "git_version")

@@ -1,7 +1,7 @@
 """The golden suite: single operations on small tensors, forward and backward.
 
-Single operations, because two devices can only be held against each other where both were given
-the same numbers: then the difference of two correct answers is at most the sum of their budgets.
+Single operations, because two devices can only be compared on the same numbers: then the difference
+of two correct answers is at most the sum of their budgets.
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ Compute = Callable[[Operation, tuple[Tensor, ...], Tensor, str], Mapping[str, Te
 def compute(
     operation: Operation, inputs: tuple[Tensor, ...], cotangent: Tensor, device: str
 ) -> Mapping[str, Tensor]:
-    """`out` and `grad/N` as a device computes them, left where they are. Tests put
-    faulty ones here.
-    """
+    """Return `out` and `grad/N` of a device, where they are. Tests put faulty ones here."""
     leaves = [x.to(device).detach().requires_grad_() for x in inputs]
     output = operation(*leaves)
     gradients = torch.autograd.grad(output, leaves, cotangent.to(device))

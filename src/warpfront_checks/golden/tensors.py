@@ -1,8 +1,8 @@
 """Tensors in one file, in the safetensors format: written and read with the standard library.
 
-The images hold no safetensors, and nothing may be installed into them to be verified. The format is
+The images have no safetensors, and nothing may be installed into them to be verified. The format is
 small enough to be read strictly (https://github.com/huggingface/safetensors, "Format"): 8 bytes of
-header length, a JSON header, then the numbers. Our tests hold this against the library itself.
+header length, a JSON header, then the numbers. Our tests compare this with the library itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_HEADER = 100_000_000
 
 
 class TensorsError(Exception):
-    """A file is not what the format says; the message says what is wrong with it."""
+    """A file of another form; the message names the difference."""
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:

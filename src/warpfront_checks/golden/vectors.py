@@ -152,7 +152,9 @@ def _check_file(path: Path, claims: Claims) -> int:
 
 
 def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
-    """What one case came to; a device that runs out of memory or breaks down is an error."""
+    """Return the result of one case; a device that runs out of memory or breaks down
+    is an error.
+    """
     try:
         return check_case(golden, case, dtype, device)
     except RuntimeError as error:

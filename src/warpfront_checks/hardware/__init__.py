@@ -1,4 +1,4 @@
-"""The machine without torch: what accelerators it has, by every source that can be asked.
+"""The machine without torch: its accelerators, from every available source.
 
 `read_hardware(Machine())` is this machine; `read_hardware(Recorded(folder))` a recorded one.
 """
@@ -29,7 +29,9 @@ _VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel"
 
 
 def read_hardware(reader: MachineReader) -> Hardware:
-    """One answer about a machine. Nothing raises: what cannot be read is missing, or a problem."""
+    """Return the hardware of a machine. Nothing raises: unreadable values are missing,
+    or a problem.
+    """
     noting = RecordingReader(reader)
     found = {vendor: read(noting) for vendor, read in _VENDORS.items()}
     present = {vendor: one for vendor, one in found.items() if one.accelerators}

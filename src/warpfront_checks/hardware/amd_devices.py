@@ -1,8 +1,8 @@
 """AMD without torch: the kernel's KFD topology, then amd-smi, rocm-smi and rocminfo for names.
 
-KFD is asked first: it needs no program and no permission, and it is what the runtime itself reads
-(Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c). It is visible in containers that were given no
-device, so whether the nodes may be opened is a question of its own. rocm-smi is gone from ROCm 10.
+KFD is read first: it needs no program and no permission, and it is what the runtime itself reads
+(Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c). Containers without a device see it too, so
+access to the nodes is tested separately. rocm-smi is gone from ROCm 10.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def decode_gfx(version: int) -> str:
 
 
 def read_properties(text: str) -> dict[str, int]:
-    """The numbers of a KFD `properties` file: one `key value` a line; other lines are left out."""
+    """Return the numbers of a KFD `properties` file: one `key value` a line; other
+    lines are skipped.
+    """
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
@@ -119,7 +121,9 @@ def _locked_out(reader: MachineReader) -> str:
 
 
 def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
-    """The first tool that lists devices. They are slow: no more are asked than needed."""
+    """Return the devices of the first tool that lists any. The tools are slow: later ones
+    do not run.
+    """
     source = ""
     devices: tuple[Accelerator, ...] = ()
     for argv, read in _TOOLS.items():
@@ -130,7 +134,7 @@ def _ask_tools(reader: MachineReader) -> tuple[str, tuple[Accelerator, ...]]:
     return source, devices
 
 
-# Of a device: architecture, name, bytes of memory, compute units; what is not told is empty or 0.
+# Of a device: architecture, name, bytes of memory, compute units; unknown values are empty or 0.
 _Row = tuple[str, str, int, int]
 
 

@@ -1,9 +1,9 @@
-"""What went wrong with a machine's devices while something ran on them: a device that is gone, an
-Xid, an uncorrected error. A check that fails beside one says nothing of the image.
+"""Errors of a machine's devices during a check: a lost device, an Xid, an uncorrected error. A
+check that fails with one proves nothing of the image.
 
 Xids are NVIDIA's, in the kernel's log (https://docs.nvidia.com/deploy/xid-errors/); only those that
-no program can bring about count: a wrong kernel has 13, 31 and 43 of its own. AMD's kernel module
-counts errors for each block of a device (RAS; Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c).
+no program can cause count: a wrong kernel has 13, 31 and 43 of its own. AMD's kernel module counts
+errors for each block of a device (RAS; Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNCORRECTED = re.compile(r"(?m)^ue: *([0-9]+)$")
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceHealth:
-    """How many devices answer; lines of the kernel's log, with their time where it has one; and
+    """The number of devices that answer; lines of the kernel's log, with their time if any; and
     the uncorrected errors of each block.
     """
 
@@ -35,7 +35,7 @@ class DeviceHealth:
 
 
 def read_health(reader: MachineReader, vendor: str) -> DeviceHealth | None:
-    """Of the devices of a vendor; None for one whose drivers do not tell."""
+    """Return the health of a vendor's devices; None if their driver does not report it."""
     read = _READERS.get(vendor)
     if read is None:
         return None
@@ -51,7 +51,7 @@ def read_health(reader: MachineReader, vendor: str) -> DeviceHealth | None:
 
 
 def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[str, ...]:
-    """What happened in between."""
+    """Return the errors between two readings."""
     if before is None or after is None:
         return ()
     found = []

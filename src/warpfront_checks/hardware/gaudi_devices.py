@@ -47,7 +47,7 @@ def gaudi_arch(name: str) -> str:
 
 
 def _read_query(text: str) -> list[tuple[str, str, int | None]]:
-    """(name, driver, memory) of each row; the header and other lines are left out."""
+    """Return (name, driver, memory) of each row; the header and other lines are skipped."""
     rows: list[tuple[str, str, int | None]] = []
     for fields in csv.reader(text.splitlines(), skipinitialspace=True):
         if len(fields) != _COLUMNS or not fields[0].isdecimal():

@@ -1,7 +1,7 @@
 """Intel's discrete GPUs without torch: the kernel's DRM devices with Intel's PCI vendor number.
 
-Untested on real hardware. GPUs that are part of a processor are left out: beside every other
-vendor's cards there is one, and nobody means it.
+Untested on real hardware. GPUs inside a processor are left out: many machines with another vendor's
+card have one that no row means.
 """
 
 from __future__ import annotations

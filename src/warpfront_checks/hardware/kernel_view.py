@@ -26,10 +26,10 @@ _PCI_CLASSES = ("0x03", "0x12")
 
 @dataclass(frozen=True, kw_only=True)
 class KernelView:
-    """What files show. `nodes` are device nodes of the vendor's own kernel driver, `shared` those
-    of another system's (WSL2), `drivers` files of a loaded driver, `boards` one line a device with
-    its arch or PCI id; `unseen` are the places that this process cannot read at all, `lists_pci`
-    is whether PCI devices of any vendor are listed.
+    """The kernel's files. `nodes` are device nodes of the vendor's own kernel driver, `shared`
+    those of another system's (WSL2), `drivers` files of a loaded driver, `boards` one line a device
+    with its arch or PCI id. `unseen` are places that this process cannot read, `lists_pci` is true
+    if PCI devices of any vendor are listed.
     """
 
     nodes: tuple[str, ...] = ()

@@ -22,8 +22,8 @@ _OWN_PROGRAMS = {"warpfront-nvml": (sys.executable, str(Path(__file__).with_name
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramOutput:
-    """What a program came to. `status` is None if it could not be run or did not end in time, and
-    `complaint` then says which.
+    """The output of a program. `status` is None if it did not run or end in time, and
+    `complaint` is the reason.
     """
 
     status: int | None
@@ -32,7 +32,7 @@ class ProgramOutput:
 
     @property
     def text(self) -> str:
-        """What it printed, if it says that it succeeded; else nothing."""
+        """Return the output of a program that succeeded; else ""."""
         return self.output if self.status == 0 else ""
 
 
@@ -51,11 +51,11 @@ class MachineReader(Protocol):
         ...
 
     def access(self, path: str) -> bool | None:
-        """Whether we may read and write a device node; None where there is none."""
+        """Return whether this process may read and write a device node; None without one."""
         ...
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        """What a program prints."""
+        """Return the output of a program."""
         ...
 
 
@@ -79,8 +79,8 @@ class Machine:
             return ()
 
     def access(self, path: str) -> bool | None:
-        """By permission bits only: opening a Gaudi's node would take it from another process. A
-        file that is no character device is no node.
+        """Return access by permission bits only: opening a Gaudi's node would take it from
+        another process. A file that is no character device is no node.
         """
         place = Path(path)
         return os.access(path, os.R_OK | os.W_OK) if place.is_char_device() else None
@@ -110,14 +110,14 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRecord:
-    """One source that was asked, and the beginning of what it said."""
+    """A source of detection and the beginning of its answer."""
 
     source: str
     said: str
 
 
 class RecordingReader:
-    """A reader that keeps what every source said, for the report."""
+    """A reader that stores every answer for the report."""
 
     def __init__(self, reader: MachineReader) -> None:
         self._reader = reader

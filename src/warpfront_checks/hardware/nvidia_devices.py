@@ -55,7 +55,7 @@ def read_nvidia(reader: MachineReader) -> Detected:
 
 
 def _read_query(text: str) -> list[dict[str, Any]]:
-    """Rows of `nvidia-smi --query-gpu`. Lines that are no rows (warnings) are left out."""
+    """Return rows of `nvidia-smi --query-gpu`. Lines that are no rows (warnings) are skipped."""
     rows = []
     for fields in csv.reader(text.splitlines(), skipinitialspace=True):
         if len(fields) != 5 or not fields[0].isdecimal():
@@ -83,7 +83,9 @@ def _read_nvml(text: str) -> dict[str, Any]:
 
 
 def _boards(reader: MachineReader) -> list[dict[str, Any]]:
-    """One per GPU below /proc: `Model: NVIDIA H100 80GB HBM3` and no architecture."""
+    """Return one line per GPU below /proc: `Model: NVIDIA H100 80GB HBM3`,
+    without an architecture.
+    """
     boards: list[dict[str, Any]] = []
     for place in reader.names(f"{_PROC}/gpus"):
         text = reader.text(f"{_PROC}/gpus/{place}/information") or ""

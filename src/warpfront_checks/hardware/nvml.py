@@ -1,8 +1,8 @@
-"""NVIDIA's management library, asked by a child process: `python nvml.py` prints JSON, or fails.
+"""NVIDIA's management library in a child process: `python nvml.py` prints JSON, or fails.
 
-In a child because a broken driver can take down the process that loads its library, and so that the
-answer can be recorded. It knows two things that nvidia-smi does not print: the CUDA version that
-the driver serves, and the number of CUDA cores. https://docs.nvidia.com/deploy/nvml-api/
+A child, because a broken driver can take down the process that loads its library, and so that the
+answer can be recorded. It has two values that nvidia-smi does not print: the CUDA version of the
+driver, and the number of CUDA cores. https://docs.nvidia.com/deploy/nvml-api/
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def read_processor(reader: MachineReader) -> Processor:
 
 
 def _threads(reader: MachineReader, cpuinfo: str) -> int:
-    """Those listed, no more than this process is bound to, no more than its quota in whole ones."""
+    """Return the number of listed threads, at most those this process is bound to and its quota."""
     listed = len(re.findall(r"(?m)^processor\s*:", cpuinfo))
     bound = _length(reader.text("/proc/self/status") or "")
     quota = (reader.text("/sys/fs/cgroup/cpu.max") or "max 1").split()
@@ -46,7 +46,7 @@ def _memory_bytes(reader: MachineReader) -> int | None:
 
 
 def _length(status: str) -> int:
-    """How many CPUs `Cpus_allowed_list: 0-3,8` names."""
+    """Return the number of CPUs in `Cpus_allowed_list: 0-3,8`."""
     found = re.search(r"(?m)^Cpus_allowed_list:\s*([0-9,-]+)$", status)
     spans = [span.split("-") for span in found[1].split(",")] if found else []
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)

@@ -1,9 +1,10 @@
-"""A machine on disk: what detection reads of it, so that detection can be tested without it.
+"""A machine on disk: everything that detection reads, so that detection can be tested
+without the machine.
 
 A recording is a folder: `recording.json` (source, whether it is a stand-in, environment, device
-nodes, and which file holds what each program printed), `files/` (copies of what was read, by
-absolute path) and `output/` (what programs printed). `python -m warpfront_checks detect
---record FOLDER` makes one; serial numbers are blanked.
+nodes, and the file of each program's output), `files/` (copies of files, by absolute path) and
+`output/` (output of programs). `python -m warpfront_checks detect --record FOLDER` makes one;
+serial numbers are blanked.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Recorded:
 
 
 class Recording:
-    """A reader that keeps everything it is asked, to be saved as a recording."""
+    """A reader that stores all its answers, to be saved as a recording."""
 
     def __init__(self, reader: MachineReader) -> None:
         self._reader = reader
@@ -123,7 +124,7 @@ class Recording:
         return answer
 
     def save(self, folder: Path, source: str) -> None:
-        """Write what was asked so far. Of the environment only what decides about devices."""
+        """Write all answers so far. Only variables that decide about devices are written."""
         programs: dict[str, dict[str, object]] = {}
         for number, (line, answer) in enumerate(self._programs.items()):
             if answer.status is None and answer.complaint == "not found":
@@ -158,7 +159,7 @@ def _shortened(path: str, text: str) -> str:
 
 
 def _blanked(text: str) -> str:
-    """Without serial numbers: they identify a machine and decide nothing."""
+    """Return the text without serial numbers: they identify a machine and decide nothing."""
     return _SERIAL.sub(r"\1 0", _UUID.sub("00000000-0000-0000-0000-000000000000", text))
 
 

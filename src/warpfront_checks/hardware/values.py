@@ -1,4 +1,4 @@
-"""What detection found: values only."""
+"""Values of detection."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warpfront_checks.hardware.machine_reader import ProbeRecord
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """One device. None and empty text mean that no source said it.
+    """A device. None and empty text are unknown values.
 
     `units` are multiprocessors (NVIDIA), compute units (AMD) or TPCs (Gaudi), `cores` their fp32
     lanes in all, `wave` the threads that run in step. An MI250X is two of these: each of its dies
-    is a device of its own. `usable` is False where this user may not open the device's nodes.
+    is a device of its own. `usable` is False if this user may not open the device's nodes.
     """
 
     vendor: str
@@ -49,9 +49,9 @@ class Processor:
 
 @dataclass(frozen=True, kw_only=True)
 class Visibility:
-    """Which variables decide which devices a process sees, and which of them won.
+    """Variables that limit the devices of a process, and which of them won.
 
-    `visible` are positions in the machine's list of devices, None where only the driver can tell.
+    `visible` are positions in the machine's list of devices, None if only the driver knows.
     `problems` are settings that drivers reject or that contradict each other.
     """
 
@@ -64,7 +64,7 @@ class Visibility:
 
 @dataclass(frozen=True, kw_only=True)
 class Detected:
-    """What one vendor's sources came to."""
+    """The devices of one vendor's sources."""
 
     accelerators: tuple[Accelerator, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class Detected:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """The machine without torch. `problems` are contradictions between sources and things that
-    stand in a device's way; `evidence` is every source that was asked; `kernel` is what plain files
-    show of each vendor's devices.
+    """The machine without torch. `problems` are contradictions between sources and obstacles
+    to a device; `evidence` is every source that was read; `kernel` are plain files of
+    each vendor's devices.
     """
 
     accelerators: tuple[Accelerator, ...]
@@ -97,7 +97,7 @@ class Hardware:
 
 @functools.lru_cache(maxsize=1)
 def device_table() -> Mapping[str, Any]:
-    """What sources do not say of a device and its architecture decides: devices.json."""
+    """Return facts that an architecture decides and sources lack: devices.json."""
     text = Path(__file__).with_name("devices.json").read_text(encoding="utf-8")
     table: Mapping[str, Any] = json.loads(text)
     return table

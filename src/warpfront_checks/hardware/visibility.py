@@ -1,11 +1,11 @@
-"""Which devices a process is allowed to see, from the variables that vendors' drivers read.
+"""Devices that a process may see, from the variables that vendors' drivers read.
 
-AMD: ROCR_VISIBLE_DEVICES filters first, HIP_VISIBLE_DEVICES indexes into what is left,
+AMD: ROCR_VISIBLE_DEVICES filters first, HIP_VISIBLE_DEVICES indexes into the result,
 CUDA_VISIBLE_DEVICES counts only without it, and ROCm is giving it up
-(https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html; pytorch
-torch/cuda/__init__.py, _parse_visible_devices). NVIDIA: CUDA C++ Programming Guide, "CUDA
-environment variables". Gaudi: docs.habana.ai, "HABANA_VISIBLE_MODULES". Intel: Level Zero's
-programming guide, "Affinity Mask"; of `0.1`, a tile, only the driver can tell the position.
+(https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html; pytorch torch/cuda/__init__.py,
+_parse_visible_devices). NVIDIA: CUDA C++ Programming Guide, "CUDA environment variables". Gaudi:
+docs.habana.ai, "HABANA_VISIBLE_MODULES". Intel: Level Zero's programming guide, "Affinity Mask"; of
+`0.1`, a tile, only the driver can tell the position.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VARIABLES = {
 
 
 def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) -> Visibility:
-    """What of `count` devices of a vendor a process with this environment sees."""
+    """Return the devices that a process with this environment sees among `count` of a vendor."""
     if vendor == "amd":
         return _of_amd(environment, count)
     name, *runtime = _VARIABLES[vendor]

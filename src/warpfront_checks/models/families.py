@@ -98,7 +98,7 @@ class ResNet(nn.Module):
 
 
 class ProjectedAttention(nn.Module):
-    """Projections around `Attend`, rotary positions where asked for. Keys have no bias: its
+    """Projections around `Attend`, with rotary positions on request. Keys have no bias: its
     gradient is zero but for rounding.
     """
 

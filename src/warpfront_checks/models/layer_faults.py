@@ -88,8 +88,8 @@ class Fault:
 
 
 def faults_of(family: Family) -> Iterator[Fault]:
-    """One forward and one backward fault for every layer without children. A loss is one number: it
-    has no lanes, and is larger or not.
+    """Return one forward and one backward fault for every layer without children. A loss is one
+    number: it has no lanes, and is larger or not.
     """
     layers = layers_of(family.build())
     forward, backward = itertools.cycle(FORWARD.items()), itertools.cycle(BACKWARD.items())
@@ -112,7 +112,7 @@ def faults_of(family: Family) -> Iterator[Fault]:
 
 
 def missed_faults(family: Family, faults: Iterable[Fault], device: str) -> tuple[int, list[str]]:
-    """How many faults were seeded, and which were not caught, or named another layer first."""
+    """Return the number of seeded faults, and those not caught, or attributed to another layer."""
     specimen = make_specimen(family, Precision(dtype=torch.float32))
     missed, count = [], 0
     for fault in faults:
@@ -128,7 +128,7 @@ def missed_faults(family: Family, faults: Iterable[Fault], device: str) -> tuple
 def record_model_faults(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """One check per family, passed when every fault was caught and named where it was seeded."""
+    """Record one check per family, passed if every fault was caught and attributed to its layer."""
     seeded = SEEDED[1:2] if effort and effort.quick else SEEDED
     names = [family.name for family in FAMILIES if family.name in seeded]
 
@@ -148,7 +148,7 @@ def record_model_faults(
 def seed_pass_faults(
     network: Family, dtype: str, device: str, seed: int, ledger: MutationTally
 ) -> None:
-    """Every fault in a network. A clean run that is refused is missed, too: as `clean`."""
+    """Seed every fault in a network. A refused clean run is missed, too: as `clean`."""
     specimen = make_specimen(network, Precision(dtype=DTYPES[dtype], derived=device), seed)
     _, clean = run_eager(specimen, Proving(device=device))
     first = first_over(judge_found(specimen, clean, device))
@@ -185,7 +185,7 @@ def _in_results(clean: Pass, ledger: MutationTally) -> Iterator[tuple[str, str, 
 
 
 def _with_gradient(clean: Pass, name: str, gradient: Tensor | None) -> Pass:
-    """One parameter's gradient is another, or none."""
+    """Replace or remove one parameter's gradient."""
     calls = tuple(call for call in clean.calls if call.layer == name.rpartition(".")[0])
     others = {key: value for key, value in clean.gradients.items() if key != name}
     changed = others if gradient is None else {**others, name: gradient}
@@ -212,7 +212,7 @@ def _in_runs(network: Family, own: Specimen, device: str) -> Iterator[tuple[str,
 
 
 class _Narrowly(TorchFunctionMode):
-    """What layers compute is computed in bfloat16, and handed out as it was asked for."""
+    """A mode that computes layers in bfloat16 and returns their usual dtype."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -37,7 +37,7 @@ class Multiply(nn.Module):
 class Attend(nn.Module):
     """Scaled dot-product attention of (batch, length, heads*width), split into heads inside.
 
-    `bias` as a parameter, where asked for, holds one number per head and distance, as in T5.
+    `bias` as a parameter, on request, has one number per head and distance, as in T5.
     """
 
     def __init__(self, heads: int, *, causal: bool = False, distances: int = 0) -> None:
@@ -123,11 +123,11 @@ class Mean(nn.Module):
 
 
 class Pick(nn.Module):
-    """Which tokens each expert takes, in their order, as int64 (experts, capacity).
+    """Tokens of each expert, in their order, as int64 (experts, capacity).
 
-    Each expert chooses its tokens, so that shapes do not depend on numbers
-    (Zhou et al., "Mixture-of-Experts with Expert Choice Routing"). Not in the order of their
-    scores: equal tokens have equal scores, and who comes first among them is no question.
+    Each expert chooses its tokens, so that shapes do not depend on numbers (Zhou et al.,
+    "Mixture-of-Experts with Expert Choice Routing"). Not in the order of their scores: equal tokens
+    have equal scores, and no rule orders them.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -151,7 +151,7 @@ class Gather(nn.Module):
 
 
 class Return(nn.Module):
-    """One expert's rows, weighted by its sigmoid score, added back to where they came from."""
+    """Rows of one expert, weighted by its sigmoid score, added back to their places."""
 
     def __init__(self, expert: int) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class Loss(nn.Module):
 
 
 class Weighted(nn.Module):
-    """One and the mean of products with given numbers, which come back as the gradient; near one,
+    """One plus the mean of products with fixed numbers, which return as the gradient; near one,
     so that nothing of it cancels. In float32 at least.
     """
 

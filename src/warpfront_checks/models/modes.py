@@ -67,7 +67,7 @@ def leave_alone(_: nn.Module) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Proving:
-    """Where models run, and what is done to them there: tests put faults in."""
+    """Where models run, and what changes them there: tests seed faults in it."""
 
     device: str
     seed: int = 0
@@ -116,7 +116,9 @@ def record_models(
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
-    """Why each dtype is not computed here, or nothing; said in the results, as is the precision."""
+    """Return why each dtype is not computed here, or nothing; part of the results, as
+    is the precision.
+    """
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     found = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
@@ -137,13 +139,13 @@ def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> Ch
 
 
 def judge_eager(specimen: Specimen, bench: Proving) -> list[JudgedTensor]:
-    """Every layer from its own inputs, then logits, loss and gradients from end to end."""
+    """Judge every layer from its own inputs, then logits, loss and gradients from end to end."""
     model, found = run_eager(specimen, bench)
     return _unchanged(model, specimen.model) + judge_found(specimen, found, bench.device)
 
 
 def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
-    """A watched pass on the device, and the model that it left there."""
+    """Return a watched pass on the device, and the model there."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     with specimen.how.autocast(bench.device):
@@ -151,7 +153,7 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
 
 
 def judge_found(specimen: Specimen, found: Pass, device: str) -> list[JudgedTensor]:
-    """One pass, wherever it was computed, as one of the device."""
+    """Judge a pass of any origin as one of the device."""
     rows = _placed(found, device)
     rows += judge_layers(found.calls, layers_of(specimen.model), found, specimen.how)
     return rows + judge_ends(found, specimen)
@@ -173,7 +175,9 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[JudgedT
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[JudgedTensor]:
-    """One family in one mode: a dtype's name, `mixed` and one, `training`, or a wrapper's name."""
+    """Judge one family in one mode: a dtype's name, `mixed` and one, `training`, or
+    a wrapper's name.
+    """
     kind, _, dtype = mode.rpartition(" ")
     if mode in DTYPES or kind == "mixed":
         derived = bench.device if family in NETWORKS else ""
@@ -217,7 +221,9 @@ def _checks(
 
 
 def _record_compiled(recorder: Recorder, benches: Sequence[Proving], profile: str) -> None:
-    """Without a compiler nothing is claimed of compiled models: a runtime image has none."""
+    """Record compiled models. Without a compiler nothing is claimed of them: a runtime
+    image has none.
+    """
     device = benches[0].device
     obstacle = missing_compiler(device)
     known = {family.name: family for family in FAMILIES}

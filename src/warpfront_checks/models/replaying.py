@@ -51,7 +51,7 @@ LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
 @dataclass(frozen=True, kw_only=True)
 class JudgedTensor:
     """One tensor of one layer. `used` is the larger share of its two budgets (1 = all of it).
-    `said` is what each profile says of it: nothing where there are no numbers to compare.
+    `said` is each profile's verdict: nothing without numbers to compare.
     """
 
     layer: str
@@ -62,7 +62,7 @@ class JudgedTensor:
     said: Mapping[str, bool | None] = field(default_factory=dict)
 
     def fault_by(self, profile: str) -> str:
-        """What is wrong by a profile's tolerances. What has no numbers to compare is
+        """Return the fault by a profile's tolerances. A tensor without numbers to compare is
         judged by ours.
         """
         if profile == STRICT or not self.said:
@@ -78,8 +78,8 @@ class JudgedTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How a pass was computed: `dtype` of tensors (pure), or of the autocast region (`mixed`).
-    `derived` is the device type whose derived bounds its layers have to keep, if any has.
+    """The precision of a pass: `dtype` of tensors (pure), or of the autocast region (`mixed`).
+    `derived` is the device type whose derived bounds its layers have to meet, if any has.
     """
 
     dtype: torch.dtype
@@ -100,9 +100,9 @@ class Precision:
 def judge_layers(
     calls: tuple[Call, ...], sent: Mapping[str, nn.Module], passed: Pass, how: Precision
 ) -> list[JudgedTensor]:
-    """One row a tensor: outputs in the order of execution, then gradients in the order of the
-    backward pass. `sent` are the layers as they were sent to the device, on the CPU in float32 or
-    the tested dtype.
+    """Return one row a tensor: outputs in the order of execution, then gradients in the order
+    of the backward pass. `sent` are the layers as sent to the device, on the CPU in float32
+    or the tested dtype.
     """
     forward, backward = [], []
     owners = Counter(id(p) for layer in sent.values() for p in layer.parameters(recurse=False))
@@ -244,8 +244,8 @@ def _replay(
 
 
 def _ends(found: Pass, exact: Pass, same_dtype: Pass) -> Iterator[tuple[str, _Tensors]]:
-    """From end to end errors grow as the model lets them, on the CPU as well: it is the only
-    yardstick, and single elements are the layers' business.
+    """Judge from end to end, where errors grow as the model lets them, on the CPU as well: it
+    is the only yardstick, and single elements are judged in their layers.
     """
 
     def tensors(device: Tensor, reference: Tensor, cpu: Tensor) -> _Tensors:
@@ -281,10 +281,10 @@ OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Con
 
 
 def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
-    """For a vector of parameters: the size of the partial sums of what was added to one of them,
-    the largest. Kernels that store partial sums in 16 bits round those, however little is left in
-    the end (`SUMS_ROUNDED`); the worst error is where the most was added, not where as much as
-    usual. What one sample adds has mostly one sign, and walks at random only beside the others'.
+    """Return for a vector of parameters the largest partial sum of the additions to one of
+    them. Kernels that store partial sums in 16 bits round those, however small the result is
+    (`SUMS_ROUNDED`); the worst error is where the most was added. Additions of one sample have
+    mostly one sign, and only different samples are a random walk.
     """
     axis = 1 if isinstance(layer, OF_CHANNELS) else -1
     if gradient is None or exact.dim() != 1 or gradient.shape[axis] != exact.numel():
@@ -296,7 +296,7 @@ def _walk(gradient: Tensor | None, exact: Tensor, layer: nn.Module) -> float:
 
 
 def _added(gradient: Tensor | None, exact: Tensor) -> float:
-    """For a vector of parameters: how much gradient was added to each, without its signs."""
+    """Return for a vector of parameters how much gradient was added to each, without signs."""
     if gradient is None or exact.dim() != 1:
         return 0.0
     total = float(gradient.double().abs().sum())

@@ -1,4 +1,4 @@
-"""A model with its inputs, made on the CPU, and what the CPU says of it: in float64 and in kind."""
+"""A model with its inputs, made on the CPU, and the CPU's results: in float64 and in kind."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """`model` and `inputs` are on the CPU, in the dtype that is sent; never computed with. What the
-    CPU makes of them is computed once, where somebody asks.
+    """A model and its inputs on the CPU, in the dtype that is sent; never computed with. The
+    CPU's results are computed once, on first use.
     """
 
     family: str
@@ -119,8 +119,8 @@ Wide = Callable[[], contextlib.AbstractContextManager[object]]
 def judge_ends(
     found: Pass, specimen: Specimen, wide: Wide = contextlib.nullcontext
 ) -> list[JudgedTensor]:
-    """From end to end. Where much cancels, the CPU's own errors may be few by luck: what is over
-    its budget beside them is held against passes in float64, within `wide`, that round each step.
+    """Judge from end to end. If much cancels, the CPU's own errors may be small by luck: excess
+    over their budget is compared with passes in float64, within `wide`, that round each step.
     """
     exact = specimen.exact
     rows = judge_whole(found, exact, specimen.same_dtype, specimen.how)
@@ -162,7 +162,7 @@ def make_specimen(family: Family, how: Precision, seed: int = 0) -> Specimen:
 
 
 def _decided(specimen: Specimen) -> bool:
-    """Whether every choice of experts is clear, in float64."""
+    """Return true if every choice of experts is clear, in float64."""
     model = copy.deepcopy(specimen.model).double()
     gaps: list[float] = []
     for module in model.modules():
@@ -175,7 +175,9 @@ def _decided(specimen: Specimen) -> bool:
 
 
 def _gap(pick: Pick, scores: Tensor) -> float:
-    """The smallest distance between the last score taken and the first one left, of all experts."""
+    """Return the smallest distance between the last chosen and the first rejected score,
+    of all experts.
+    """
     ranked = scores.sort(dim=0, descending=True).values
     between = ranked[pick.capacity - 1] - ranked[pick.capacity]
     return float(between.min() / scores.std())

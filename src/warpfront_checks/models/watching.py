@@ -1,4 +1,4 @@
-"""One forward and backward pass of a model with everything kept that its layers took and gave."""
+"""One forward and backward pass of a model, with all inputs and outputs of its layers stored."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from warpfront_checks.executing import converted
 
 @dataclass(kw_only=True, eq=False)
 class Call:
-    """One layer's work, copied to the CPU: what it took, what it gave, and the gradients of both.
+    """A layer's work, copied to the CPU: inputs, outputs, and the gradients of both.
 
-    `arguments` are by position or name; `wanted` names those whose gradient was asked for, and
-    `gradients_in` has it. `times` is how often the layer was called in the pass: gradients of
-    parameters are told apart only if once.
+    `arguments` are by position or name; `wanted` names those with a requested gradient, which
+    `gradients_in` has. `times` is how often the layer was called in the pass: gradients of
+    parameters are separate only if once.
     """
 
     layer: str
@@ -113,8 +113,8 @@ def tensors_of(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> dict[s
 
 
 def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
-    """Every input is replaced by a view of itself: the gradient of that view is this layer's share
-    of the gradient, whoever else uses the tensor.
+    """Replace every input by a view of itself: the gradient of that view is this layer's share
+    of the gradient, whatever else uses the tensor.
     """
     whole = not list(layer.children())
 
