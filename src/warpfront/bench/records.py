@@ -64,8 +64,10 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one line says. `steps` is how many optimizer steps its figures are the mean of, the last
-    of which is `step`. `segment` counts restarts.
+    """One line's figures: the mean of `steps` optimizer steps, the last of which is `step`.
+
+    `segment` counts restarts; `samples` and `tokens` are counts since the start of the run.
+    `tokens_per_second` is the rate of all devices together.
     """
 
     step: int
@@ -73,11 +75,13 @@ class Step:
     segment: int = 0
     seconds: float | None = None
     tokens_per_second_per_device: float | None = None
+    tokens_per_second: float | None = None
     samples_per_second: float | None = None
     flop_per_second_per_device: float | None = None
     loss: float | None = None
     grad_norm: float | None = None
     samples: int | None = None
+    tokens: int | None = None
     skipped: int | None = None
     nan: int | None = None
     memory_bytes: int | None = None
@@ -105,8 +109,11 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training, as its log tells it. `given` names what options said instead of the log,
-    `solved` what follows from other figures.
+    """One training, as its log has it.
+
+    `given` names the fields that options set, `solved` those that follow from other figures.
+    `total_steps` is the planned number of optimizer steps; `accumulation` the micro-batches of one
+    step on one device; `tokens_per_step` is of all devices.
     """
 
     source: RecordSource
@@ -122,6 +129,9 @@ class Run:
     global_batch: int | None = None
     micro_batch: int | None = None
     sequence: int | None = None
+    accumulation: int | None = None
+    tokens_per_step: int | None = None
+    total_steps: int | None = None
     model: str | None = None
     parameters: int | None = None
     active_parameters: int | None = None

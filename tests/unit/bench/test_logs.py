@@ -322,7 +322,9 @@ def test_every_row_of_a_perf_csv_is_a_run_and_the_others_are_findings() -> None:
         ("", None),
         (".", None),
         ("9" * 5000, 1e25),
-        ("1,2", 1.0),
+        ("1,2", 1.2),
+        ("87,9", 87.9),
+        ("1,2,3", 1.0),
     ],
 )
 def test_a_number_is_what_a_text_begins_with(text: str, value: float | None) -> None:

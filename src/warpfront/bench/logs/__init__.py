@@ -1,21 +1,24 @@
-"""Logs of others' trainings: one reader a format. Pure.
+"""Logs of others' trainings: declared formats (`data/logs/*.toml`), and readers of documents. Pure.
 
-A new format is a file beside these and its line in `FORMATS`.
+A new format of lines is a TOML file and its name here; a format whose lines need more than names
+and units is a module beside these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from warpfront.bench.logs.declared import declared
 from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.madengine import MADENGINE
-from warpfront.bench.logs.megatron import MEGATRON
 from warpfront.bench.logs.mllog import MLLOG
-from warpfront.bench.logs.nemo import NEMO
-from warpfront.bench.logs.primus import PRIMUS
 from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
-from warpfront.bench.logs.torchtitan import TORCHTITAN
 
+# Of two formats that both know a line, the first has it.
+DECLARED = (
+    *("primus", "megatron", "nemo", "torchtitan", "maxtext", "nanotron", "olmo", "torchtune"),
+    *("verl", "llmc", "nanogpt", "lightning", "hf-trainer", "trainer-state", "deepspeed"),
+)
 FORMATS: Mapping[str, Format] = {
-    one.name: one for one in (PRIMUS, MEGATRON, NEMO, TORCHTITAN, MLLOG, TENSORPRIMAT, MADENGINE)
+    one.name: one for one in (*map(declared, DECLARED), MLLOG, TENSORPRIMAT, MADENGINE)
 }

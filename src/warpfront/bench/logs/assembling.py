@@ -1,4 +1,4 @@
-"""What the lines of a log say, gathered to a run: duplicates, restarts, ranks, mixed runs. Pure.
+"""Gather the facts of a log's lines to a run: duplicates, restarts, ranks, mixed runs. Pure.
 
 Memory stays bounded: beyond `MOST_STEPS` lines, neighbours become their mean.
 """
@@ -6,14 +6,15 @@ Memory stays bounded: beyond `MOST_STEPS` lines, neighbours become their mean.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
-from itertools import groupby, islice, pairwise
+from collections.abc import Container, Iterable, Mapping
+from itertools import groupby, islice
 from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from warpfront.bench.logs.facts import Fact, LoggedStep, NextRun, Setting
+from warpfront.bench.logs.facts import Fact, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import (
     Evaluation,
@@ -40,21 +41,28 @@ _OF_PARALLEL = "parallel."
 # Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
-# What makes two lines say the same, wherever and whenever they do.
-_said = attrgetter(
-    *{one.name for one in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
+# Two lines of one step are equal in these, wherever and whenever they are printed.
+_FIGURES = tuple(
+    {one.name for one in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
 )
 _WHOLE = 0.001
+_USUAL = 0.8
+"""The share of steps that have as many lines, where gradients are accumulated."""
+_WORDS = {"sequence": "a sequence of {}", "devices": "{} devices"}
 # By so much at most one rank's time of a step is another's.
 _RANKS_DIFFER = 0.05
 
 
 class _Kept(NamedTuple):
-    """A step and where it stands: what a step is made of again only at the end."""
+    """A step and its place. `parts` are its lines of one rank, `total` the seconds of them all."""
 
     step: Step
     segment: int
     line: int
+    rank: str = ""
+    part: int | None = None
+    parts: int = 1
+    total: float = 0.0
 
 
 class Assembling:
@@ -63,8 +71,9 @@ class Assembling:
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
         self._settings: dict[str, Any] = {}
+        self._firm: set[str] = set()
         self._kept: list[_Kept] = []
-        self._recent: OrderedDict[int, tuple[Step, str]] = OrderedDict()
+        self._recent: OrderedDict[int, _Kept] = OrderedDict()
         self._evaluations: list[Evaluation] = []
         self._findings: list[Remark] = []
         self._pending: list[_Kept] = []
@@ -72,29 +81,41 @@ class Assembling:
         self._segment = 0
         self._last: int | None = None
         self._counts: Counter[str] = Counter()
+        self._unused: Counter[str] = Counter()
+        self._parts: Counter[int] = Counter()
 
     @property
     def has_steps(self) -> bool:
-        return bool(self._kept or self._pending) or "run_seconds" in self._settings
+        return bool(self._kept or self._pending or self._recent) or "run_seconds" in self._settings
 
     def add(self, fact: Fact, line: int) -> None:
         match fact:
-            case Setting(name=name, value=value):
-                self._set(name, value, line)
-            case LoggedStep(step=step, rank=rank):
-                self._see(step, rank, step.line or line)
+            case Setting(name=name, value=value, firm=firm):
+                self._set(name, value, line, firm=firm)
+            case LoggedStep(step=step, rank=rank, part=part):
+                place = step.line or line
+                self._see(_Kept(step, self._segment, place, rank, part, 1, step.seconds or 0.0))
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
                     self._evaluations.append(fact)
             case Remark():
                 self._find(fact.level, fact.message, fact.line or line)
+            case Unused(name=name):
+                if name in self._unused or len(self._unused) < _MOST_FINDINGS:
+                    self._unused[name] += 1
             case NextRun():
                 pass
 
-    def _set(self, name: str, value: object, line: int) -> None:
+    def _set(self, name: str, value: object, line: int, *, firm: bool) -> None:
+        """Set a field once; what a step's line has replaces what a table of arguments has."""
         if isinstance(value, str) and not isinstance(value, MemoryKind):
             value = cleaned(value)[:_LONGEST]
-        known = self._settings.setdefault(name, value)
+        known = self._settings.get(name)
+        if known is None or (firm and name not in self._firm):
+            self._settings[name] = value
+            known = value
+        if firm:
+            self._firm.add(name)
         if known != value and name == "global_batch":
             self._once(f"the global batch changes from {known} to {value}", line)
 
@@ -106,59 +127,118 @@ class Assembling:
         if len(self._findings) < _MOST_FINDINGS:
             self._findings.append(Remark(level=level, message=cleaned(message), line=line))
 
-    def _see(self, step: Step, rank: str, line: int) -> None:
+    def _see(self, new: _Kept) -> None:
+        step = new.step
+        known = self._recent.get(step.step)
+        if known and step.step == self._last and (merged := _merged(known.step, step)):
+            self._recent[step.step] = known._replace(step=merged, total=known.total or new.total)
+            return
         self._counts["lines"] += 1
-        if known := self._recent.get(step.step):
-            if _said(known[0]) == _said(step):
-                self._counts["duplicates"] += 1
-                return
-            if known[1] != rank or (step.step in self._latest() and _alike(known[0], step)):
-                self._counts["other ranks"] += 1
-                return
-            if step.step == self._last:
-                self._counts["mixed"] += 1
-                self._once("two lines of one step differ: the first counts", line)
-                return
+        if known and self._is_known(known, new):
+            return
         if self._last is not None and step.step <= self._last:
             self._counts["restarts"] += 1
             self._segment += 1
+            self._close()
             self._recent.clear()
-            self._once(f"a restart at step {step.step}, after {self._last}", line)
-        self._keep(step, rank, line)
+            self._once(f"a restart at step {step.step}, after {self._last}", new.line)
+        self._keep(new._replace(segment=self._segment))
+
+    def _is_known(self, known: _Kept, new: _Kept) -> bool:
+        """Count a further line of a step; False where it begins the step again."""
+        number = new.step.step
+        is_part = known.part is not None and known.part != new.part
+        if _repeats(known.step, new.step) and not (is_part and known.rank == new.rank):
+            self._counts["duplicates"] += 1
+            return True
+        if known.rank and new.rank and known.rank != new.rank:
+            self._counts["other ranks"] += 1
+            return True
+        if number == self._last and (is_part or known.rank) and new.step.seconds:
+            latest = _merged(new.step, known.step, strict=False)
+            self._recent[number] = known._replace(
+                step=dataclasses.replace(latest or new.step, seconds=known.step.seconds),
+                part=new.part,
+                parts=known.parts + 1,
+                total=known.total + new.total,
+            )
+            return True
+        if number in self._latest() and _alike(known.step, new.step):
+            self._counts["other ranks"] += 1
+            return True
+        if number == self._last:
+            self._counts["mixed"] += 1
+            self._once("two lines of one step differ: the first counts", new.line)
+            return True
+        return False
 
     def _latest(self) -> list[int]:
         """Ranks of one run are a step apart at most; a restart goes back further."""
         return list(islice(reversed(self._recent), 2))
 
-    def _keep(self, step: Step, rank: str, line: int) -> None:
-        self._last = step.step
-        self._recent[step.step] = (step, rank)
+    def _keep(self, new: _Kept) -> None:
+        self._close()
+        self._last = new.step.step
+        self._recent[new.step.step] = new
         if len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
-        if self._pending and self._pending[-1].segment != self._segment:
+
+    def _close(self) -> None:
+        """The latest step is complete: no further line of it is merged."""
+        if self._last is None or self._last not in self._recent:
+            return
+        done = self._recent[self._last]
+        self._parts[done.parts] += 1
+        if self._pending and self._pending[-1].segment != done.segment:
             self._flush()
-        self._pending.append(_Kept(step, self._segment, line))
+        self._pending.append(done)
         if len(self._pending) >= self._width:
             self._flush()
+
+    def _accumulates(self) -> bool:
+        """Whether one rank prints several lines of nearly every step."""
+        usual, count = max(self._parts.items(), key=lambda item: item[1], default=(1, 0))
+        return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
+
+    def _whole(self, kept: _Kept) -> _Kept:
+        """A step of several parts, with the time of them all; of a single odd one, the first's."""
+        if kept.parts == 1 or not self._accumulates():
+            return kept._replace(parts=1)
+        step = dataclasses.replace(
+            kept.step,
+            seconds=kept.total,
+            tokens_per_second_per_device=None,
+            samples_per_second=None,
+        )
+        return kept._replace(step=step, parts=1)
 
     def _flush(self) -> None:
         """Keep what is pending; once there is too much, twice as many lines are one."""
         if self._pending:
-            self._kept.append(_mean(self._pending))
+            several = len(self._pending) > 1
+            pending = [self._whole(one) for one in self._pending] if several else self._pending
+            self._kept.append(_mean(pending))
             self._pending = []
         if len(self._kept) >= MOST_STEPS:
             self._width *= 2
             self._kept = [
-                _mean(pair)
+                _mean([self._whole(one) for one in pair])
                 for segment in _by_segment(self._kept)
                 for pair in (segment[at : at + 2] for at in range(0, len(segment), 2))
             ]
 
     def run(self, source: RecordSource, *, lines: int, given: Mapping[str, Any]) -> Run:
-        """The run, with what options say of it beside what its log does."""
+        """Return the run, with the fields that options set."""
+        self._close()
+        self._last = None
         self._flush()
+        mixed = 0 if self._accumulates() else sum(n - 1 for n in self._parts.elements())
+        self._counts["mixed"] += mixed
+        if mixed:
+            self._once("two lines of one step differ: the first counts", 0)
         steps = [
-            dataclasses.replace(one.step, segment=one.segment, line=one.line) for one in self._kept
+            dataclasses.replace(one.step, segment=one.segment, line=one.line)
+            for one in map(self._whole, self._kept)
         ]
         steps = _with_intervals(steps) if self._averages else steps
         said = {**self._settings, **given}
@@ -173,7 +253,7 @@ class Assembling:
             findings=(*self._findings, *self._counted()),
             **{name: value for name, value in said.items() if name in fields},
         )
-        return completed(run, said)
+        return completed(run, said, self._firm)
 
     def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
@@ -181,6 +261,10 @@ class Assembling:
             if count := self._counts[what]:
                 message = f"{count} of {lines} lines {words} a step that is known"
                 yield Remark(level="note", message=message)
+        if self._accumulates():
+            usual = self._parts.most_common(1)[0][0]
+            message = f"gradient accumulation: {usual} lines a step; a step's time is their sum"
+            yield Remark(level="note", message=message)
         if mixed >= _FEWEST_MIXED and mixed > _MIXED_SHARE * lines:
             yield Remark(
                 level="error",
@@ -190,11 +274,41 @@ class Assembling:
         if self._width > 1:
             message = f"more lines than are kept: each step is the mean of {self._width}"
             yield Remark(level="note", message=message)
+        for name, count in self._unused.items():
+            yield Remark(level="note", message=f"not read: {cleaned(name)}, {count} times")
+
+
+_MERGED = tuple(
+    field.name for field in dataclasses.fields(Step) if field.name not in {"segment", "line"}
+)
+
+
+def _merged(one: Step, other: Step, *, strict: bool = True) -> Step | None:
+    """Two lines of one step as one, where each has figures that the other lacks; None where both
+    have one and differ, or where the second adds none. Without `strict`, the first has precedence.
+    """
+    added: dict[str, Any] = {}
+    for name in _MERGED:
+        known, new = getattr(one, name), getattr(other, name)
+        if name == "steps":
+            added[name] = max(known, new)
+        elif known is None:
+            added[name] = new
+        elif strict and new is not None and new != known:
+            return None
+    fresh = any(value is not None for name, value in added.items() if name != "steps")
+    return dataclasses.replace(one, **added) if fresh or not strict else None
+
+
+def _repeats(one: Step, other: Step) -> bool:
+    """Whether the second line, which may be cut, has no other figure than the first."""
+    pairs = ((getattr(one, name), getattr(other, name)) for name in _FIGURES)
+    return all(new is None or new == known for known, new in pairs)
 
 
 def _alike(one: Step, other: Step) -> bool:
-    """Whether two lines of a step are two ranks' of one run: all ranks have the same loss and
-    gradients, and wait for each other.
+    """Whether two lines of a step, without ranks, are two ranks' of one run: all ranks have the
+    same loss and gradients, and wait for each other.
     """
     if one.loss is None or (one.loss, one.grad_norm) != (other.loss, other.grad_norm):
         return False
@@ -223,37 +337,57 @@ def _by_segment(kept: list[_Kept]) -> list[list[_Kept]]:
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:
-    """Lines every so many steps are each the mean of so many."""
-    gaps = Counter(
-        later.step - step.step for step, later in pairwise(steps) if later.segment == step.segment
-    )
-    usual = gaps.most_common(1)[0][0] if gaps else 1
+    """Lines every so many steps are each the mean of the steps since the line before."""
+    gaps = [
+        step.step - (before.step if before and before.segment == step.segment else 0)
+        for before, step in zip([None, *steps], steps, strict=False)
+    ]
+    usual = Counter(gaps[1:]).most_common(1)[0][0] if len(gaps) > 1 else 1
     if usual <= 1 or any(step.steps > 1 for step in steps):
         return steps
-    return [dataclasses.replace(step, steps=usual) for step in steps]
+    return [
+        dataclasses.replace(step, steps=max(1, min(gap, usual)))
+        for step, gap in zip(steps, gaps, strict=True)
+    ]
 
 
-def _parallel(said: Mapping[str, Any]) -> Parallel:
+def _parallel(said: dict[str, Any]) -> Parallel:
     ways = {name: said.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
+    replicas, shards = (said.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
+    if replicas and shards:
+        ways["data"] = replicas * shards
+        known = [ways[name] for name in ("data", "tensor", "pipeline", "context")]
+        if all(known):
+            said.setdefault("devices", math.prod(known))
     return Parallel(**ways)
 
 
-def completed(run: Run, said: Mapping[str, Any]) -> Run:
-    """With what follows from other figures, and the names of what stays unknown."""
+def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> Run:
+    """Return a run with the fields that follow from others, and the names of unknown ones.
+
+    `firm` are fields that the lines of its steps print themselves.
+    """
     vendor = run.vendor or vendor_of(run.device_name) or said.get("organisation")
     model = run.model or said.get("tokenizer")
     flags = (name for name in _PRECISIONS if said.get(f"is_{name}"))
     precision = run.precision or next(flags, None)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
-    solved: list[str] = []
+    solved: dict[str, int] = {}
     findings = list(run.findings)
-    sequence = solved_sequence(run)
-    if sequence and run.sequence is None:
-        run = dataclasses.replace(run, sequence=sequence)
-        solved.append("sequence")
-    elif sequence and run.sequence and abs(sequence / run.sequence - 1) > _CHECKED:
-        message = f"its tokens/s fit a sequence of {sequence}, and it says {run.sequence}"
-        findings.append(Remark(level="warning", message=message))
+    tokens = run.tokens_per_step
+    if tokens and run.sequence and not run.global_batch and tokens % run.sequence == 0:
+        solved["global_batch"] = tokens // run.sequence
+    if run.accumulation and run.micro_batch and run.global_batch and not run.devices:
+        solved["devices"] = run.global_batch // (run.micro_batch * run.accumulation)
+    run = dataclasses.replace(run, **solved)
+    for name, value in _checked(run, firm):
+        known = getattr(run, name)
+        if known is None or name in firm or name == "devices":
+            solved[name] = value
+        if known is not None:
+            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {known}"
+            findings.append(Remark(level="warning", message=message))
+    run = dataclasses.replace(run, **solved)
     steps = tuple(_filled(step, run) for step in run.steps)
     missing = tuple(name for name in WANTED if getattr(run, name) is None)
     return dataclasses.replace(
@@ -261,33 +395,62 @@ def completed(run: Run, said: Mapping[str, Any]) -> Run:
     )
 
 
+def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
+    """The field that the printed tokens/s give: the sequence; the devices, where the steps' own
+    lines print the sequence.
+    """
+    sequence = solved_sequence(run)
+    if "sequence" in firm and run.sequence and run.global_batch:
+        devices = _whole_median(
+            run.global_batch * run.sequence / (step.tokens_per_second_per_device * step.seconds)
+            for step in run.steps
+            if step.tokens_per_second_per_device and step.seconds
+        )
+        if devices and devices != run.devices:
+            yield "devices", devices
+    elif sequence and (not run.sequence or abs(sequence / run.sequence - 1) > _CHECKED):
+        yield "sequence", sequence
+
+
 def solved_sequence(run: Run) -> int | None:
     """tokens/s/device * seconds * devices / batch, where that is a whole number."""
     if not run.devices or not run.global_batch:
         return None
-    found = [
+    return _whole_median(
         step.tokens_per_second_per_device * step.seconds * run.devices / run.global_batch
         for step in run.steps
         if step.tokens_per_second_per_device and step.seconds
-    ]
-    if not found:
-        return None
-    middle = median(found)
+    )
+
+
+def _whole_median(values: Iterable[float]) -> int | None:
+    """The median, where it is nearly a whole number."""
+    found = list(values)
+    middle = median(found) if found else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < _WHOLE else None
 
 
 def _filled(step: Step, run: Run) -> Step:
     """Time from rate and rate from time, where batch, sequence and devices are known."""
-    batch, sequence, devices = run.global_batch, run.sequence, run.devices
-    seconds, tokens = step.seconds, step.tokens_per_second_per_device
-    if batch and sequence and devices:
-        per_device = batch * sequence / devices
-        seconds = seconds or (per_device / tokens if tokens else None)
-        tokens = tokens or (per_device / seconds if seconds else None)
+    batch, devices = run.global_batch, run.devices
+    seconds, total = step.seconds, step.tokens_per_second
+    tokens = step.tokens_per_second_per_device
+    work = run.tokens_per_step or (batch and run.sequence and batch * run.sequence)
+    if total is None and tokens and devices:
+        total = tokens * devices
+    if work:
+        seconds = seconds or (work / total if total else None)
+        total = total or (work / seconds if seconds else None)
     rate = step.samples_per_second
+    if batch and rate and not seconds:
+        seconds = batch / rate
     if batch and not rate and seconds:
         rate = batch / seconds
     return dataclasses.replace(
-        step, seconds=seconds, tokens_per_second_per_device=tokens, samples_per_second=rate
+        step,
+        seconds=seconds,
+        tokens_per_second=total,
+        tokens_per_second_per_device=tokens or (total / devices if total and devices else None),
+        samples_per_second=rate,
     )

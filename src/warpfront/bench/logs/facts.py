@@ -1,4 +1,4 @@
-"""What a line of a log says: between the readers of formats and who gathers a run. Words."""
+"""Facts that a line of a log states: readers make them, a run is gathered from them. Words."""
 
 from __future__ import annotations
 
@@ -11,42 +11,50 @@ from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One fact about the whole run, by the name of its field."""
+    """One fact about the whole run, by its field's name; `firm` from a step's own line."""
 
     name: str
     value: str | int | float | bool | MemoryKind
+    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
-    """A step's line, and the rank that wrote it, where it says so."""
+    """A step's line. `rank` is the prefix that names a rank; `part` counts lines of one step."""
 
     step: Step
     rank: str = ""
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A line or a field that looks like a measurement, and that the reader does not use."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """What follows is about another run."""
+    """The facts that follow are about another run."""
 
 
-Fact = Setting | LoggedStep | Evaluation | Remark | NextRun
+Fact = Setting | LoggedStep | Evaluation | Remark | Unused | NextRun
 
 
 class Reader(Protocol):
-    """One format's reader, for one file: it may remember lines that it has seen."""
+    """One format's reader, for one file: it may remember earlier lines."""
 
     def read(self, text: str) -> Iterable[Fact]:
-        """What a line without colours says (of a document: all of it). Never raises,
-        whatever the text.
-        """
+        """Return the facts of a line without colours (of a document: all of it). Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How logs of one kind are known and read: `marks` says whether a line is one that only this
-    format has, `averages` whether a step's figures are the mean since the line before, `closes`
-    whether a line shows by itself that it is whole.
+    """How logs of one kind are recognised and read.
+
+    `marks` tells whether only this format has a line, `averages` whether a step's figures are the
+    mean since the line before, `closes` whether a line shows by itself that it is whole.
     """
 
     name: str

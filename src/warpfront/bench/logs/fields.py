@@ -13,10 +13,18 @@ from typing import Any, NoReturn
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_RANK = re.compile(r"\[rank-?(\d{1,7})(?:/\d+)?\]|\[default(\d{1,7})\]:|^\s*(\d{1,7}): ")
-_NUMBER = re.compile(
-    r"\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d{1,25})?(?:\.\d{0,25})?(?:[eE][-+]?\d{1,4})?)"
+# torch's, Primus's, torchrun's (with NeMo-Run's replica), srun's, Open MPI's, Nanotron's, Ray's.
+_RANK = re.compile(
+    r"\[[Rr]ank[- ]?(\d{1,7})(?:/\d+)?\]|(?:/(\d{1,5}) )?\[default(\d{1,7})\]:|^\s*(\d{1,7}): "
+    r"|^\[\d{1,5},(\d{1,7})\]<std|\|(DP=\d{1,5}(?:\|[A-Z]{2}=\d{1,5})+)|\(\w{1,40} (pid=\d{1,9})"
 )
+_NUMBER = re.compile(
+    r"\s*([-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d{0,25})?|\d{1,25},\d{1,25}(?![\d,.])"
+    r"|\d{1,25}(?:\.\d{0,25})?|\.\d{1,25})(?:[eE][-+]?\d{1,4})?)"
+)
+_DECIMAL_COMMA = re.compile(r"[-+]?(?:0|\d{1,25}),(?!\d{3}(?!\d))|[-+]?(?:0|\d{4,25}),")
+_SUFFIX = re.compile(r"\s?([kKMBGT])(?![A-Za-z])")
+_SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 _NAN = re.compile(r"\s*[-+]?(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 _LARGEST = 2**62
 _LARGEST_AMOUNT = 10**15
@@ -59,19 +67,28 @@ def cleaned(line: str) -> str:
 
 
 def rank_of(line: str) -> str:
-    """Which rank wrote a line, as its prefix says; "" where it says nothing."""
+    """Return the rank that a line's prefix names; "" without one."""
     found = _RANK.search(line)
-    return next((rank for rank in found.groups() if rank), "") if found else ""
+    return ".".join(rank for rank in found.groups() if rank) if found else ""
 
 
 def number(text: str) -> float | None:
-    """The finite number that a text begins with: `9,982`, `1.249e+03`, `32066.9/32789.1`."""
+    """Return the finite number that a text begins with: `9,982`, `1.249e+03`, `32066.9/32789.1`,
+    and with a decimal comma `87,9`; None without one.
+    """
     found = _NUMBER.match(text)
-    try:
-        value = float(found[1].replace(",", "")) if found and found[1] else math.nan
-    except ValueError:
+    if found is None:
         return None
+    comma = "." if _DECIMAL_COMMA.match(found[1]) else ""
+    value = float(found[1].replace(",", comma, 1 if comma else -1))
     return value if math.isfinite(value) else None
+
+
+def scaled(text: str) -> float | None:
+    """As `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
+    value, digits = number(text), _NUMBER.match(text)
+    found = _SUFFIX.match(text, digits.end()) if digits else None
+    return value * _SUFFIXES[found[1]] if found and value is not None else value
 
 
 def positive(text: str) -> float | None:

@@ -1,18 +1,19 @@
-"""MLPerf's MLLOG lines: one JSON object a line, one key with two meanings. Pure.
+"""MLPerf's MLLOG lines: one JSON object a line, one key with several meanings. Pure.
 
-`tracked_stats` is the submitter's own: AMD gives `throughput` in samples/s of all devices together,
-and its `step` counts samples; NVIDIA gives `train_step_time` in seconds and `samples_count`, or a
-loss every ten steps, whose times are the clock's. Here a step is an optimizer step: samples over
-the global batch. The number format stands in no key.
+`tracked_stats` is the submitter's: `throughput` in samples/s of all devices together,
+`train_step_time` in seconds, or a loss, whose times are the clock's. Its place (`samples_count`,
+`step`, `step_num`, `epoch_num`) counts samples, steps or epochs: the clock between two lines shows
+which. Here a step is an optimizer step: samples over the global batch. No key names the precision.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting, Unused
 from warpfront.bench.logs.fields import amount, json_object, vendor_of
 from warpfront.bench.records import Evaluation, Remark, Step
 
@@ -27,6 +28,15 @@ _DEVICES = re.compile(
     r"(?:[-_ ](?:SXM\d?|OAM|PCIe|HBM\w*|\d{2,3}GB))*)",
     re.IGNORECASE,
 )
+# Cards that no maker sells as a node: RTX and A4000 to A6000, GeForce, Radeon Pro.
+_CARDS = re.compile(
+    r"(\d{1,2})x((?:NVIDIA )?(?:RTX ?)?A[2456]\d00"
+    r"|(?:NVIDIA )?(?:GeForce )?RTX ?\d{4}(?: ?Ti| ?Super)?|(?:AMD )?Radeon[\w ]{1,30})",
+    re.IGNORECASE,
+)
+_PLACES = ("samples_count", "step", "step_num", "epoch_num")
+_FITS = 4.0
+"""How far the clock may be from the steps that a line's place counts."""
 _VALUES = {
     "global_batch_size": "global_batch",
     "max_sequence_length": "sequence",
@@ -34,7 +44,7 @@ _VALUES = {
 
 
 class MllogReader:
-    """From run_start to run_stop. Remembers where the clock and the samples were."""
+    """From run_start to run_stop. Remembers the clock and the samples of the line before."""
 
     def __init__(self, _path: str) -> None:
         self._batch = 0
@@ -42,6 +52,10 @@ class MllogReader:
         self._stopped = False
         self._at: tuple[float, int] | None = None
         self._samples = 0
+        self._clock: float | None = None
+        self._place: float = 0.0
+        self._counts = ""
+        self._lines = 0
 
     def read(self, text: str) -> Iterable[Fact]:
         entry = _entry(text)
@@ -54,10 +68,11 @@ class MllogReader:
         match key:
             case "run_start" if not self._stopped:
                 self._began = seconds if self._began is None else self._began
+                self._clock = seconds if self._clock is None else self._clock
             case "run_stop":
                 yield from self._stop(seconds, metadata)
             case "block_start" if seconds is not None:
-                self._at = (seconds, self._begun(metadata))
+                self._at, self._clock = (seconds, self._begun(metadata)), seconds
             case "eval_accuracy" | "eval_start" | "eval_stop":
                 # What an evaluation takes is none of the steps' time.
                 self._at = None
@@ -100,35 +115,82 @@ class MllogReader:
     def _tracked(
         self, value: Mapping[str, Any], metadata: Mapping[str, Any], at: float | None
     ) -> Iterator[Fact]:
-        rate = amount(value.get("throughput"))
-        counted = metadata.get("samples_count", metadata.get("step") if rate else None)
-        samples = _whole(counted)
-        took = amount(value.get("train_step_time"))
+        rate, took = amount(value.get("throughput")), amount(value.get("train_step_time"))
         loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
-        # Without a step, NVIDIA's line sums up the block, and its samples are the block's.
-        if "step" not in metadata or not self._batch or not samples or samples < self._batch:
+        name = next((name for name in _PLACES if _amounts(metadata.get(name))), "")
+        if not self._batch or not name or not (rate or took or loss is not None):
+            keys = ", ".join(sorted(map(str, value)))
+            where = "" if self._batch and name else " without a step"
+            yield Unused(f"tracked_stats of {keys}{where}")
             return
-        steps = max((samples - self._samples) // self._batch, 1)
-        if rate:
-            took = self._batch / rate
-        elif not took and loss is not None and at is not None:
-            took = self._by_the_clock(at, samples)
-            if took is not None and took <= 0:
+        if name == "samples_count" and "step" not in metadata:
+            yield Unused("tracked_stats of a block without a step")  # its samples are the block's
+            return
+        place = float(metadata[name])
+        if rate or took:
+            seconds = took or self._batch / (rate or 1)
+            self._lines += 1
+            step = self._step_at(name, place, seconds, at)
+        else:
+            seconds, step = self._by_loss(name, place, at)
+            if seconds is not None and seconds <= 0:
                 yield Remark(level="warning", message="the clock goes back between two lines")
-                took = None
-            self._at = (at, samples)
-        if took:
-            self._samples = samples
-            yield LoggedStep(
-                Step(
-                    step=samples // self._batch,
-                    steps=steps,
-                    seconds=took,
-                    samples_per_second=self._batch / took,
-                    loss=loss,
-                    samples=samples,
-                )
+        if not seconds or seconds <= 0 or step <= 0:
+            return
+        steps = max(step - self._samples // self._batch, 1) if self._counts != "lines" else 1
+        self._samples = step * self._batch
+        yield LoggedStep(
+            Step(
+                step=step,
+                steps=steps,
+                seconds=seconds,
+                samples_per_second=self._batch / seconds,
+                loss=loss,
+                samples=None if self._counts == "lines" else self._samples,
+                memory_bytes=_gigabytes(value.get("max_memory_usage")),
             )
+        )
+
+    def _step_at(self, name: str, place: float, seconds: float, at: float | None) -> int:
+        """The optimizer step of a line with a speed, by what its place counts: decided once, by
+        the steps that fit between two lines; 0 for one that begins the run.
+        """
+        passed = place - self._place
+        if not self._counts and passed > 0:
+            self._counts = self._counted_by(name, place, passed, seconds, at)
+        self._place, self._clock = place, at if at is not None else self._clock
+        match self._counts:
+            case "samples":
+                return int(place) // self._batch
+            case "steps":
+                return int(place)
+            case _:
+                return self._lines
+
+    def _counted_by(
+        self, name: str, place: float, passed: float, seconds: float, at: float | None
+    ) -> str:
+        if name == "samples_count":
+            return "samples"
+        took = at - self._clock if at is not None and self._clock is not None else 0.0
+        if took > 0:
+            fitting = {"samples": passed / self._batch, "steps": passed}
+            away = {kind: abs(math.log(steps * seconds / took)) for kind, steps in fitting.items()}
+            nearest = min(away, key=away.__getitem__)
+            if away[nearest] < math.log(_FITS):
+                return nearest
+        if place < self._batch:
+            return "lines"
+        is_samples = name == "epoch_num" or (name == "step" and not place % self._batch)
+        return "samples" if is_samples else "steps"
+
+    def _by_loss(self, name: str, place: float, at: float | None) -> tuple[float | None, int]:
+        """Seconds and step of a line with a loss alone, by the clock since the line before."""
+        is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
+        samples = int(place if is_samples else place * self._batch)
+        took = None if at is None else self._by_the_clock(at, samples)
+        self._at = self._at if at is None else (at, samples)
+        return took, samples // self._batch
 
     def _begun(self, metadata: Mapping[str, Any]) -> int:
         """The samples before a block: its `step` where it has one, for then `samples_count` is
@@ -154,11 +216,27 @@ def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
         yield Evaluation(samples=samples, value=quality)
 
 
+def _amounts(value: object) -> bool:
+    """Whether a place is one number; of a summary's, it is a range."""
+    return amount(value) is not None
+
+
+def _gigabytes(value: object) -> int | None:
+    found = amount(value)
+    return round(found * 10**9) if found else None
+
+
 def _platform(text: str) -> Iterator[Fact]:
-    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one. Of a server's
-    name, or of none, nobody says which device it is.
+    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one; `2xA5000`, a
+    workstation's card, is two devices of one node. A server's name tells no device.
     """
     found = _NODES.fullmatch(text)
+    if cards := _CARDS.fullmatch(text):
+        yield Setting("nodes", 1)
+        yield Setting("devices", int(cards[1]))
+        yield Setting("device_name", cards[2])
+        yield Setting("vendor", vendor_of(cards[2]) or "nvidia")
+        return
     name = found[2] if found else text
     nodes = int(found[1]) if found else None
     if nodes:

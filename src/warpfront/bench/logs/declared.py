@@ -1,0 +1,416 @@
+"""Formats that are data: one TOML file each, in `warpfront/data/logs/`. Pure.
+
+A file declares the lines of its format (`[[step]]`, `[[setting]]`), and which field each name of
+theirs is (`[names]`). Its `sources` name the repository, file and commit of the program that prints
+the lines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting, Unused
+from warpfront.bench.logs.fields import (
+    is_no_number,
+    json_object,
+    precision_of,
+    rank_of,
+    scaled,
+    size_bytes,
+    vendor_of,
+)
+from warpfront.bench.records import MemoryKind, Run, Step
+
+_STEP_FIELDS = {field.name for field in dataclasses.fields(Step)} - {"line", "segment"}
+_POSITION = {"step", "count", "part", "epoch", "total", "elapsed"}
+"""Fields that place a line: an exact step, the line's own count, ..."""
+_TEXTS = {"framework", "framework_version", "torch", "device_name", "model", "tokenizer"}
+_COUNTS = {
+    "steps",
+    "samples",
+    "tokens",
+    "skipped",
+    "nan",
+    "memory_bytes",
+    "step",
+    "count",
+    "part",
+    "total",
+}
+_TIMES = {"seconds", "samples_per_second", "tokens_per_second", "tokens_per_second_per_device"}
+_SETTINGS = {field.name for field in dataclasses.fields(Run)}
+_PARALLEL = "parallel."
+_FLAG = "is_"
+_UNSET = {"", "None", "null", "False", "false", "0", "no"}
+_LARGEST = 2**62
+_LOOKS_MEASURED = re.compile(
+    r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
+)
+_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
+_SCALES = {"ms": 1e-3, "us": 1e-6, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
+
+
+def _clock(text: str) -> float | None:
+    """Seconds of `1:02:03` or `02:03`."""
+    if found := _CLOCK.match(text.strip()):
+        return int(found[1] or 0) * 3600 + int(found[2]) * 60 + float(found[3])
+    return None
+
+
+def _per_iteration(text: str) -> float | None:
+    """Seconds of tqdm's `1.25s/it` and `3.10it/s`."""
+    value = scaled(text)
+    return value if "s/" in text else _inverse(value)
+
+
+def _inverse(value: float | None) -> float | None:
+    return 1 / value if value else None
+
+
+_UNITS: Mapping[str, Callable[[str], float | None]] = {
+    "clock": _clock,
+    "per_iteration": _per_iteration,
+    "inverse": lambda text: _inverse(scaled(text)),
+    "size": size_bytes,
+    "exact": lambda text: None if "e" in text else scaled(text),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """The field that a name means, and the unit of its text."""
+
+    field: str
+    unit: str
+
+    def value(self, text: str) -> float | None:
+        if self.unit in _UNITS:
+            return _UNITS[self.unit](text)
+        value = scaled(text)
+        return value if value is None else value * _SCALES.get(self.unit, 1.0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LineRule:
+    """One kind of line: the texts that it `has`, and the pattern it begins with.
+
+    Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
+    them. A `block` line belongs to the step of the line before. A `quiet` line alone does not tell
+    the format. A `bar` is drawn again and again. `offset` is added to a line's count.
+    """
+
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    begin: re.Pattern[str] | None = None
+    pairs: re.Pattern[str] | None = None
+    split: str = ""
+    sign: str = ":"
+    block: bool = False
+    quiet: bool = False
+    bar: bool = False
+    offset: int = 0
+    sets: tuple[tuple[str, Any], ...] = ()
+
+    def applies(self, line: str) -> bool:
+        return all(text in line for text in self.has) and not any(
+            text in line for text in self.lacks
+        )
+
+    def begins(self, line: str) -> bool:
+        return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
+
+    def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """The text before each beginning, and the names with their values up to the next one."""
+        if self.begin is None:
+            yield line, self._pairs(line)
+            return
+        found = list(self.begin.finditer(line))
+        ends = [*(one.start() for one in found[1:]), len(line)]
+        for one, end in zip(found, ends, strict=False):
+            groups = {name: text for name, text in one.groupdict().items() if text is not None}
+            body = groups.pop("fields", line[one.end() : end])
+            yield line[: one.start()], {**self._pairs(body), **groups}
+
+    def _pairs(self, body: str) -> dict[str, str]:
+        if self.pairs is not None:
+            return {one["name"].strip(): one["value"] for one in self.pairs.finditer(body)}
+        if not self.split:
+            return {}
+        pieces = (piece.rstrip() for piece in body.split(self.split))
+        halves = (one.rpartition(self.sign if self.sign in one else " ") for one in pieces)
+        return {" ".join(name.split()): value.strip() for name, _, value in halves if name}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declaration:
+    """One format's file."""
+
+    name: str
+    steps: tuple[LineRule, ...]
+    settings: tuple[LineRule, ...]
+    names: Mapping[str, Target]
+    patterns: tuple[tuple[re.Pattern[str], Target], ...]
+    ignored: re.Pattern[str] | None
+    records: str
+    averages: bool
+
+    def target(self, name: str) -> Target | None:
+        known = self.names.get(name)
+        if known is None:
+            known = next((to for pattern, to in self.patterns if pattern.search(name)), None)
+        if known is None and (name in _STEP_FIELDS | _POSITION | _SETTINGS):
+            known = Target(name, "")
+        return known if known is None or known.field else None
+
+    def is_unused(self, name: str) -> bool:
+        """Whether a name looks like a measurement that no rule reads."""
+        return (
+            name not in self.names
+            and _LOOKS_MEASURED.search(name) is not None
+            and not (self.ignored and self.ignored.search(name))
+        )
+
+    def marks(self, text: str) -> bool:
+        if self.records:
+            return isinstance(json_object(text).get(self.records), list)
+        return any(rule.begins(text) for rule in self.steps if not rule.quiet)
+
+
+def declared(name: str) -> Format:
+    """Return the format of `data/logs/NAME.toml`."""
+    declaration = _read(name)
+    return Format(
+        name=name,
+        marks=declaration.marks,
+        reader=lambda _path: DeclaredReader(declaration),
+        is_document=bool(declaration.records),
+        averages=declaration.averages,
+    )
+
+
+@cache
+def _read(name: str) -> Declaration:
+    file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
+    document = tomllib.loads(file.read_text("utf-8"))
+    if "extends" in document:
+        document = _extended(document)
+    targets = {key: _target(text) for key, text in document.get("names", {}).items()}
+    plain = {key: to for key, to in targets.items() if "*" not in key}
+    patterns = tuple(
+        (re.compile("^" + ".*".join(map(re.escape, key.split("*"))) + "$"), to)
+        for key, to in targets.items()
+        if "*" in key
+    )
+    ignored = document.get("ignored")
+    return Declaration(
+        name=name,
+        steps=tuple(map(_rule, document.get("step", ()))),
+        settings=tuple(map(_rule, document.get("setting", ()))),
+        names=plain,
+        patterns=patterns,
+        ignored=re.compile("|".join(ignored)) if ignored else None,
+        records=document.get("records", ""),
+        averages=document.get("averages", False),
+    )
+
+
+def _extended(document: dict[str, Any]) -> dict[str, Any]:
+    """A variant: its own step lines before those of the format that it extends, which are quiet."""
+    file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
+    base = tomllib.loads(file.read_text("utf-8"))
+    steps = [*document["step"], *({**rule, "quiet": True} for rule in base["step"])]
+    return {**base, **document, "step": steps}
+
+
+def _target(text: str) -> Target:
+    field, _, unit = text.partition(" ")
+    return Target(field, unit)
+
+
+def _rule(table: Mapping[str, Any]) -> LineRule:
+    known = dict(table)
+    for name in ("begin", "pairs"):
+        if name in known:
+            known[name] = re.compile(known[name])
+    for name in ("has", "lacks"):
+        known[name] = tuple(known.get(name, ()))
+    known["sets"] = tuple(known.get("sets", {}).items())
+    return LineRule(**known)
+
+
+class DeclaredReader:
+    """Reads by one declaration. Remembers the last step, its clock and the bar's total."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self._format = declaration
+        self._anchor: int | None = None
+        self._at: tuple[int, float] | None = None
+        self._total: float | None = None
+        self._epochs = 0.0
+        self._blocks = 0
+
+    def read(self, text: str) -> Iterable[Fact]:
+        if self._format.records:
+            yield from self._document(text)
+            return
+        for rule in self._format.steps:
+            if rule.applies(text):
+                begun = list(rule.named(text))
+                for before, named in begun:
+                    yield from self._line(rule, named, rank_of(before))
+                if begun:
+                    break
+                if not rule.quiet:
+                    yield Unused(f"lines with {rule.has[0]!r} in another form")
+        for rule in self._format.settings:
+            for _, named in rule.named(text) if rule.applies(text) else ():
+                yield from self._settings(named, rule)
+
+    def _document(self, text: str) -> Iterator[Fact]:
+        document = json_object(text)
+        yield from self._settings(_plain(document), LineRule())
+        records = document.get(self._format.records)
+        for record in records if isinstance(records, list) else ():
+            if isinstance(record, dict):
+                yield from self._line(LineRule(), _plain(record), "")
+
+    def _settings(self, named: Mapping[str, str], rule: LineRule) -> Iterator[Fact]:
+        for field, value in rule.sets:
+            yield Setting(field, value)
+        if "name" in named and "value" in named:
+            named = {named["name"]: named["value"]}
+        for name, text in named.items():
+            if target := self._format.target(name):
+                yield from self._setting(target, text)
+
+    def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Fact]:
+        """What a name says of the run; an epoch count and a number of steps are remembered."""
+        name, is_set = target.field, text.strip() not in _UNSET
+        if name in _TEXTS or name == "vendor":
+            yield from _named(name, text) if is_set else ()
+        elif name == "precision" or name.startswith(_FLAG):
+            yield from _precision(name, text) if is_set else ()
+        elif name == "epochs":
+            self._epochs = target.value(text) or 0.0
+        elif name in _SETTINGS or name.startswith(_PARALLEL):
+            value = target.value(text)
+            if value is None or not 0 < value < _LARGEST:
+                return
+            if name == "total_steps":
+                self._total = round(value)
+            yield Setting(name, value if name == "run_seconds" else round(value), firm)
+
+    def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
+        """The facts of one step's line: settings, its step, and the names that are not read."""
+        figures: dict[str, float] = {}
+        is_no_loss = False
+        for field, value in rule.sets:
+            yield Setting(field, value)
+        for name, text in named.items():
+            target = self._format.target(name)
+            if target is None:
+                if self._format.is_unused(name):
+                    yield Unused(f"field {name!r}")
+            elif target.field in _STEP_FIELDS | _POSITION:
+                value = target.value(text)
+                is_no_loss = is_no_loss or (target.field == "loss" and is_no_number(text))
+                if value is not None and abs(value) < _LARGEST:
+                    figures.setdefault(target.field, value)
+                    if target.field == "memory_bytes":
+                        yield from _memory_kind(name)
+            else:
+                yield from self._setting(target, text, firm=True)
+        step = self._position(rule, figures)
+        if step is not None:
+            block = rule.block or bool(self._format.records)
+            yield from self._logged(step, figures, rank, is_no_loss=is_no_loss, block=block)
+
+    def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
+        """The step of a line: its own, the epoch's and the count's, or that of the line before."""
+        count, total, epoch = (figures.pop(name, None) for name in ("count", "total", "epoch"))
+        step = figures.pop("step", None)
+        if step is None and count is not None:
+            step = max((epoch or 0) * (total or 0) + count + rule.offset, 0)
+        if rule.bar:
+            self._total = self._total or total
+            if total != self._total or step == self._anchor:
+                return None
+        if step is None and rule.block:
+            self._blocks += 1
+            step = self._anchor
+            if step is None and epoch is not None and self._total and self._epochs:
+                step = round(epoch / self._epochs * self._total)
+            step = self._blocks if step is None else step
+        if step is None or not 0 <= step < _LARGEST:
+            return None
+        self._anchor = self._anchor if rule.block else int(step)
+        return int(step)
+
+    def _logged(
+        self,
+        step: int,
+        figures: dict[str, float],
+        rank: str,
+        *,
+        is_no_loss: bool,
+        block: bool,
+    ) -> Iterator[Fact]:
+        """The step, unless its line, cut or of another kind, has no time of its own."""
+        elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
+        block = block or elapsed is not None
+        if elapsed is not None:
+            if self._at and step > self._at[0]:
+                figures["steps"] = step - self._at[0]
+                if elapsed > self._at[1]:
+                    figures.setdefault("seconds", (elapsed - self._at[1]) / figures["steps"])
+            self._at = step, elapsed
+        known: dict[str, Any] = {
+            name: round(value) if name in _COUNTS else value
+            for name, value in figures.items()
+            if value > 0 or name in {"loss", "grad_norm", "skipped", "nan"}
+        }
+        if is_no_loss:
+            known["nan"] = 1
+        if not block and known and not known.keys() & _TIMES:
+            yield Unused("lines of a step without a time")
+        elif known.keys() - {"steps"}:
+            yield LoggedStep(Step(step=step, **known), rank, None if part is None else int(part))
+
+
+def _memory_kind(name: str) -> Iterator[Fact]:
+    words = name.lower()
+    kind = MemoryKind.DEVICE
+    if "reserv" in words or words == "memory":
+        kind = MemoryKind.RESERVED
+    elif "alloc" in words or "peak" in words or "active" in words:
+        kind = MemoryKind.ALLOCATED
+    yield Setting("memory_kind", kind)
+    if vendor := vendor_of(name):
+        yield Setting("vendor", vendor)
+
+
+def _plain(document: Mapping[str, Any]) -> dict[str, str]:
+    """The figures and texts of a JSON object, as text."""
+    return {str(k): str(v) for k, v in document.items() if isinstance(v, int | float | str)}
+
+
+def _named(name: str, text: str) -> Iterator[Fact]:
+    """A text about the run, and the vendor that a device's name tells."""
+    if name != "vendor":
+        yield Setting(name, text.strip().removesuffix(".yaml"))
+    if name in {"vendor", "device_name"} and (vendor := vendor_of(text)):
+        yield Setting("vendor", vendor)
+
+
+def _precision(name: str, text: str) -> Iterator[Fact]:
+    """A named number format; a flag's format where the flag is set."""
+    if name.startswith(_FLAG):
+        yield Setting(name, value=True)
+    elif precision := precision_of(text):
+        yield Setting(name, precision)
