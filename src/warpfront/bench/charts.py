@@ -9,12 +9,16 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from warpfront.bench.losses import bands_of
 from warpfront.bench.records import Bench, Comparison, Measurement, Metric, Run
 from warpfront.bench.settling import metric_of, settled_steps, value_of
 from warpfront.bench.sheet import flop_rate
 
 _A, _B = "#3b6ea5", "#c8553d"
 _MOST_CASES = 40
+_NAME = 48
+_WIDE = 10
+"""The range of times that needs a logarithmic axis."""
 
 
 def charts_of(found: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
@@ -29,7 +33,7 @@ def charts_of(found: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapp
     if found.times:
         pictures["ratios.svg"] = _drawn(lambda axes: _ratios(axes, found))
     if found.losses:
-        pictures["losses.svg"] = _drawn(lambda axes: _losses(axes, found))
+        pictures["losses.svg"] = _drawn(lambda axes: _losses(axes, found, runs))
     return pictures
 
 
@@ -53,14 +57,32 @@ def _drawn(draw: Any) -> str:
     return stream.getvalue()
 
 
+def _label(letter: str, name: str) -> str:
+    """A side's letter and the name of its file or files, short enough for a legend."""
+    short = name.rpartition("/")[2] or name
+    return f"{letter}: {short if len(short) <= _NAME else '...' + short[3 - _NAME :]}"
+
+
+def _plain(axis: Any) -> None:
+    """Whole figures at the ticks, with thousands; no powers of ten."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _steps(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Every step pale, the settled ones strong."""
-    for name, colour, runs in (("A", _A, sides[0]), ("B", _B, sides[1])):
+    """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
+    drawn: list[float] = []
+    for letter, side, colour, runs in (
+        ("A", found.a, _A, sides[0]),
+        ("B", found.b, _B, sides[1]),
+    ):
         for number, run in enumerate(runs):
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):
                 points = [(s.step, v) for s in steps if (v := value_of(s, metric)) is not None]
-                label = f"{name}, settled" if alpha == 1.0 and not number else None
+                drawn += [value for _, value in points]
                 axes.plot(
                     *zip(*points, strict=True) if points else ((), ()),
                     ".-",
@@ -68,12 +90,17 @@ def _steps(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None
                     alpha=alpha,
                     markersize=3,
                     linewidth=0.8,
-                    label=label,
+                    label=_label(letter, side.name) if alpha == 1.0 and not number else None,
                 )
-    axes.set_yscale("log")
+    if drawn and max(drawn) > _WIDE * min(drawn):
+        axes.set_yscale("log")
+        low, high = min(drawn), max(drawn)
+        axes.set_yticks([low * (high / low) ** (at / 4) for at in range(5)])
+    _plain(axes.yaxis)
+    _plain(axes.xaxis)
     axes.set_xlabel("step")
     is_rate = found.metric == Metric.TOKENS_PER_SECOND
-    axes.set_ylabel("seconds a token" if is_rate else "seconds a step")
+    axes.set_ylabel("seconds per token" if is_rate else "seconds per step")
     axes.legend()
 
 
@@ -91,10 +118,17 @@ def _ratios(axes: Any, found: Comparison) -> None:
     axes.set_xlabel("B's time over A's; grey is the declared noise")
 
 
-def _losses(axes: Any, found: Comparison) -> None:
+def _losses(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None:
+    """Losses at equal tokens, over a band of the neighbouring losses."""
     tokens = [at for at, _, _ in found.losses]
-    for index, name, colour in ((1, "A", _A), (2, "B", _B)):
-        axes.plot(tokens, [one[index] for one in found.losses], color=colour, label=name)
+    for index, letter, side, colour in ((1, "A", found.a, _A), (2, "B", found.b, _B)):
+        label = _label(letter, side.name)
+        axes.plot(tokens, [one[index] for one in found.losses], color=colour, label=label)
+        if band := [one for one in bands_of(sides[index - 1]) if tokens[0] <= one[0] <= tokens[-1]]:
+            places, low, high = zip(*band, strict=True)
+            axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+    _plain(axes.xaxis)
+    _plain(axes.yaxis)
     axes.set_xlabel("tokens (samples, where the sequence is unknown)")
     axes.set_ylabel("loss")
     axes.legend()
@@ -120,7 +154,8 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
             axes.plot(corners, roof, color=colour, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("FLOP a byte")
+    _plain(axes.xaxis)
+    axes.set_xlabel("FLOP per byte")
     axes.set_ylabel("FLOP/s")
     axes.set_title(str(bench.environment.get("device_name") or "unknown device"))
     axes.legend()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.records import Difference, Metric, Run
+from warpfront.bench.serving import ALLOWABLE as OF_SERVING
 
 UNKNOWN = "unknown"
 _ROUNDING = 0.01
@@ -34,7 +35,9 @@ _WORK: Mapping[Metric, tuple[str, ...]] = {
 _ALSO: Mapping[Metric, tuple[str, ...]] = {Metric.SAMPLES_PER_SECOND: ("devices",)}
 _BY_THE_RULES = ("sequence", "precision")
 ALLOWABLE = tuple(
-    dict.fromkeys(("model", *_SHAPE, *(name for names in _WORK.values() for name in names)))
+    dict.fromkeys(
+        ("model", *_SHAPE, *(name for names in _WORK.values() for name in names), *OF_SERVING)
+    )
 )
 
 

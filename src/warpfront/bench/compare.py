@@ -13,9 +13,9 @@ from itertools import chain
 from random import Random
 from statistics import fmean, median
 
-from warpfront.bench import statistics
+from warpfront.bench import serving, statistics
 from warpfront.bench.comparability import differences
-from warpfront.bench.losses import losses_at_equal_tokens, training_findings
+from warpfront.bench.losses import is_of_training, losses_at_equal_tokens, training_findings
 from warpfront.bench.records import (
     Bench,
     CaseRatio,
@@ -42,14 +42,18 @@ Groups = list[list[float]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonTerms:
-    """How a comparison is asked for. `metric` None takes what both sides have, `noise` None what is
-    usual of runs or of operations.
+    """The terms of a comparison.
+
+    `metric` None is one that both sides have, `noise` None the usual one of runs or of operations.
+    `same_training` refuses sides whose losses differ, or of which one has none.
     """
 
     metric: Metric | None = None
     allowed: tuple[str, ...] = ()
     noise: float | None = None
     max_slower: float | None = None
+    same_training: bool = False
+    paired: bool = False
 
     def noise_or(self, usual: float) -> float:
         return usual if self.noise is None else self.noise
@@ -78,7 +82,9 @@ def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
 def compare_runs(
     a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
 ) -> Comparison:
-    """Two sides of one or more runs each, with a name."""
+    """Compare two sides of one or more runs each, with their names."""
+    if any(run.serving for run in (*a[1], *b[1])):
+        return _compare_serving(a, b, terms)
     metric = terms.metric or metric_for(a[1], b[1])
     groups = tuple([_values(run, metric) for run in side] for _, side in (a, b))
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
@@ -102,9 +108,46 @@ def compare_runs(
         ),
     )
     refused = _refusals(unlike)
+    if terms.same_training:
+        refused += tuple(one.message for one in asked.findings if is_of_training(one))
     if refused:
         return dataclasses.replace(asked, reasons=refused)
+    if terms.paired:
+        return _measured_pairs(asked, *groups)
     return _measured(asked, *groups)
+
+
+def _compare_serving(
+    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
+) -> Comparison:
+    unlike = serving.serving_differences(a[1], b[1], terms.allowed)
+    sides = (serving.side_of(*a), serving.side_of(*b))
+    asked = Comparison(
+        metric=serving.METRIC,
+        a=sides[0],
+        b=sides[1],
+        verdict=ComparisonOutcome.NOT_COMPARABLE,
+        noise=terms.noise_or(NOISE_OF_OPERATIONS),
+        limit=terms.limit,
+        differences=unlike,
+        allowed=tuple(one.name for one in unlike if one.allowed),
+    )
+    refused = _refusals(unlike)
+    if refused:
+        return dataclasses.replace(asked, reasons=refused)
+    return serving.measured_serving(asked, a[1], b[1])
+
+
+def _measured_pairs(asked: Comparison, a: Groups, b: Groups) -> Comparison:
+    """Runs in pairs, the first of A with the first of B: what differs between nights cancels."""
+    if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
+        reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
+        return dataclasses.replace(asked, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,))
+    ratios = [median(other) / median(one) for one, other in zip(a, b, strict=True)]
+    times = statistics.median_interval_of_runs(ratios)
+    return dataclasses.replace(
+        asked, verdict=verdict_of(times, asked.noise), times=times, resampled=f"{len(a)} pairs"
+    )
 
 
 def _refusals(unlike: Iterable[Difference]) -> tuple[str, ...]:

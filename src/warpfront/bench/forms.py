@@ -50,7 +50,8 @@ def run_text(run: Run, summary: Summary) -> str:
 
 _SAID = (
     *("framework", "vendor", "device_name", "devices", "nodes", "precision", "model", "parameters"),
-    *("global_batch", "micro_batch", "sequence", "run_seconds"),
+    *("global_batch", "micro_batch", "accumulation", "sequence", "tokens_per_step"),
+    *("benchmark", "scenario", "request_rate", "run_seconds"),
 )
 
 
@@ -61,6 +62,12 @@ def _marked(run: Run, name: str, value: str) -> str:
 
 
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
+    if run.serving:
+        yield from (
+            (name.replace("_", " "), f"{run.serving[name]:,.6g}{_unit_of(name)}")
+            for name in run.serving
+        )
+        return
     steps = sum(step.steps for step in run.steps)
     dropped = f", {summary.dropped_steps} dropped before it settled" if steps else ""
     yield "steps", f"{steps} in {len(run.steps)} lines{dropped}" if steps else "none was read"
@@ -70,12 +77,22 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
         yield "last line", f"{rate:,.1f} tokens/s per device, and nothing is settled"
     if summary.median_seconds:
         yield "step", f"{_interval(summary.median_seconds, 1000, 1)} ms, median"
+    elif summary.mean_seconds:
+        yield "step", f"{summary.mean_seconds * 1000:,.1f} ms, mean of the run"
     for level in summary.levels if len(summary.levels) > 1 else ():
         name = f"steps {level.first_step} to {level.last_step}"
         yield "level", f"{name}: {level.median:.5g} s"
     for name, value in _more_figures(run, summary):
         if value is not None:
             yield name, value
+
+
+def _unit_of(name: str) -> str:
+    """The unit of a serving figure, by its name."""
+    if name.partition("_")[0] in {"ttft", "tpot", "itl", "e2e"}:
+        return " s"
+    rates = {"request_throughput": " requests/s", "scheduled_throughput": " requests/s"}
+    return rates.get(name, " tokens/s" if name.endswith("throughput") else "")
 
 
 def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]]:
@@ -100,7 +117,12 @@ def sentence(found: Comparison) -> str:
     """What a comparison came to, in one line; never a winner."""
     names = f"A ({found.a.name}) and B ({found.b.name})"
     if (
-        found.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}
+        found.verdict
+        in {
+            ComparisonOutcome.NOT_COMPARABLE,
+            ComparisonOutcome.TOO_SHORT,
+            ComparisonOutcome.UNDETERMINED,
+        }
         or found.times is None
     ):
         return f"{found.verdict}: {'; '.join(found.reasons)}"
@@ -129,8 +151,21 @@ def _median(side: Side, metric: str) -> str:
             return f"{side.median / 60:,.2f} min"
         case Metric.SAMPLES_PER_SECOND:
             return f"{side.median:,.2f} samples/s"
+        case "serving":
+            return f"{side.median:,.1f} tokens/s"
         case _:
             return f"{side.median:,.1f} tokens/s/device"
+
+
+def slowest_of(found: Comparison) -> tuple[str, Interval] | None:
+    """Return the operation, or "all together", that is slower than allowed for certain."""
+    if found.limit is None or found.times is None:
+        return None
+    named = [("all together", found.times)] if not found.cases else []
+    named += [(case.id, case.ratio) for case in found.cases if case.changed]
+    named += [("all together", found.times)] if found.cases and found.metric != "serving" else []
+    beyond = [one for one in named if one[1].is_known and one[1].low > found.limit]
+    return max(beyond, key=lambda one: one[1].low, default=None)
 
 
 def _difference_rows(found: Comparison) -> Rows:
@@ -149,8 +184,8 @@ def _case_rows(found: Comparison) -> Rows:
         (
             case.id,
             f"{case.ratio.value:.3f}",
-            f"{case.ratio.low:.3f}..{case.ratio.high:.3f}",
-            f"{case.p_value:.3g}",
+            f"{case.ratio.low:.3f}..{case.ratio.high:.3f}" if case.ratio.is_known else "-",
+            f"{case.p_value:.3g}" if case.ratio.is_known else "-",
             "changed" if case.changed else "",
         )
         for case in ordered[:_MOST_CASES]

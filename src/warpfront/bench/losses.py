@@ -1,7 +1,7 @@
 """Losses of two sides at equal tokens: whether it was the same training. Pure.
 
-Fast and wrong is no speed. The order of samples differs between frameworks, so a loss is held
-against the other's by the median of its neighbours.
+Fast and wrong is no speed. The order of samples differs between frameworks, so a loss is compared
+with the other's as the median of its neighbours; the band is their spread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from warpfront.bench.records import Remark, Run
+from warpfront.bench.records import Remark, Run, Step
 
 _POINTS = 200
 _NEIGHBOURS = 5
@@ -19,17 +19,27 @@ _MOST_SKIPPED = 0.01
 
 Curve = list[tuple[int, float]]
 Losses = tuple[tuple[int, float, float], ...]
+_WARNINGS = ("not the same training", "losses not compared")
 
 
 def curve_of(run: Run) -> Curve:
     """(tokens, loss of a step); samples where the sequence is unknown."""
-    batch = run.global_batch
     points = {
-        samples * (run.sequence or 1): step.loss
+        at: step.loss
         for step in run.steps
-        if step.loss is not None and (samples := step.samples or (batch and step.step * batch))
+        if step.loss is not None and (at := _tokens_at(run, step))
     }
     return sorted(points.items())
+
+
+def _tokens_at(run: Run, step: Step) -> int | None:
+    """Tokens since the start of the run, printed or counted."""
+    if step.tokens:
+        return step.tokens
+    if step.samples is None and run.tokens_per_step:
+        return step.step * run.tokens_per_step
+    samples = step.samples or (run.global_batch and step.step * run.global_batch)
+    return samples and samples * (run.sequence or 1)
 
 
 def evaluations_of(run: Run) -> Curve:
@@ -91,6 +101,23 @@ def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
     if len(lacking) == 1:
         return f"{lacking[0]} has none at a known number of samples"
     return "neither has any" if lacking else "they share no number of tokens"
+
+
+def is_of_training(finding: Remark) -> bool:
+    """Whether a finding says that the trainings differ, or cannot be compared."""
+    return finding.message.startswith(_WARNINGS)
+
+
+def bands_of(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
+    """(tokens, lowest, highest) of neighbouring losses of a side's first run with losses."""
+    curve = next((found for run in runs if (found := curve_of(run))), [])
+    step = max(1, -(-len(curve) // _POINTS))
+    width = max(_NEIGHBOURS, step)
+    near = (
+        (at, curve[max(0, i - width // 2) : i + width // 2 + 1])
+        for i, (at, _) in list(enumerate(curve))[::step]
+    )
+    return [(at, min(v for _, v in part), max(v for _, v in part)) for at, part in near]
 
 
 def _not_the_same(why: str) -> Remark:

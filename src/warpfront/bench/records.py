@@ -7,7 +7,7 @@ Seconds, bytes, rates per second, nothing rounded. What a source does not say is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -113,7 +113,8 @@ class Run:
 
     `given` names the fields that options set, `solved` those that follow from other figures.
     `total_steps` is the planned number of optimizer steps; `accumulation` the micro-batches of one
-    step on one device; `tokens_per_step` is of all devices.
+    step on one device; `tokens_per_step` is of all devices. `serving` has the figures of a serving
+    benchmark by name, in seconds, tokens and requests; `request_rate` is requests per second.
     """
 
     source: RecordSource
@@ -139,9 +140,12 @@ class Run:
     hidden_size: int | None = None
     vocabulary: int | None = None
     benchmark: str | None = None
+    scenario: str | None = None
+    request_rate: str | None = None
     target_quality: float | None = None
     steps: tuple[Step, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
+    serving: Mapping[str, float] = field(default_factory=dict)
     memory_kind: MemoryKind | None = None
     run_seconds: float | None = None
     succeeded: bool | None = None
@@ -168,6 +172,11 @@ class Interval:
     def inverse(self) -> Interval:
         return Interval(value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there are bounds: of a single figure there are none."""
+        return self.low < self.high
+
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
 
@@ -185,13 +194,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run in a few figures, over its settled steps. Times are of one step."""
+    """A run in a few figures, over its settled steps. Times are of one step; `mean_seconds` is of
+    the whole run, where its steps print no time.
+    """
 
     settled_from: int | None
     settled_steps: int
     dropped_steps: int
     slow_steps: int
     median_seconds: Interval | None = None
+    mean_seconds: float | None = None
     p95_seconds: float | None = None
     variation: float | None = None
     tokens_per_second_per_device: float | None = None
@@ -210,6 +222,7 @@ class ComparisonOutcome(StrEnum):
     DIFFERENCE = "difference"
     NOT_COMPARABLE = "not comparable"
     TOO_SHORT = "too short"
+    UNDETERMINED = "not determined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +287,8 @@ class Comparison:
         interval lies beyond the limit.
         """
         if self.limit is None or self.times is None:
+            return False
+        if self.verdict is ComparisonOutcome.UNDETERMINED:
             return False
         changed = (case.ratio for case in self.cases if case.changed)
         return any(ratio.low > self.limit for ratio in (self.times, *changed))

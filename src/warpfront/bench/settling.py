@@ -149,6 +149,7 @@ def summary_of(run: Run) -> Summary:
         dropped_steps=total - counted,
         slow_steps=slow,
         median_seconds=median_interval(seconds) if seconds else None,
+        mean_seconds=None if seconds else _mean_seconds(run),
         p95_seconds=quantile(sorted(seconds), 0.95) if seconds else None,
         variation=variation(seconds),
         tokens_per_second_per_device=_rate(settled, Metric.TOKENS_PER_SECOND),
@@ -159,6 +160,12 @@ def summary_of(run: Run) -> Summary:
         levels=levels,
         findings=tuple(_findings(run, len(settled), variation(_values(settled, metric)), levels)),
     )
+
+
+def _mean_seconds(run: Run) -> float | None:
+    """The time of the whole run over its last step."""
+    last = max((step.step for step in run.steps), default=0)
+    return run.run_seconds / last if run.run_seconds and last else None
 
 
 def _rate(steps: Sequence[Step], metric: Metric) -> float | None:
@@ -180,7 +187,7 @@ def _slow(values: Sequence[float]) -> int:
 def _findings(
     run: Run, settled: int, spread: float | None, levels: Sequence[Level]
 ) -> Iterable[Remark]:
-    if run.steps and settled < FEWEST_STEPS:
+    if run.steps and settled < FEWEST_STEPS and not run.serving:
         yield Remark(level="warning", message=f"too short: {settled} settled lines")
     if spread is not None and spread > NOISY:
         yield Remark(level="warning", message=f"noisy: settled steps vary by {spread:.1%}")

@@ -94,6 +94,14 @@ def median_interval(values: Sequence[float]) -> Interval:
     return _widened(found, [values])
 
 
+def median_interval_of_runs(values: Sequence[float]) -> Interval:
+    """Of one figure a run: the geometric mean, and its interval by Student's t."""
+    logs = [math.log(value) for value in values]
+    reach = _students_t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    low, middle, high = (math.exp(fmean(logs) + sign * reach) for sign in (-1, 0, 1))
+    return Interval(value=middle, low=low, high=high)
+
+
 def ratio_interval(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Interval:
     """B's median over A's; each side is runs of values."""
     found = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))

@@ -200,10 +200,12 @@ def compare_sides(
     match a, b:
         case (str(), Bench() as one), (str(), Bench() as other):
             return compare_benches((a[0], one), (b[0], other), terms)
-        case (str(), list(one)), (str(), list(other)):
+        case (str(), list(one)), (str(), list(other)) if (
+            len({bool(run.serving) for run in (*one, *other)}) == 1
+        ):
             return compare_runs((a[0], one), (b[0], other), terms)
         case _:
-            raise NotComparableError(f"{a[0]} and {b[0]}: a bench and a training")
+            raise NotComparableError(f"{a[0]} and {b[0]}: measurements of two kinds")
 
 
 def read_benches(file: Path, watch: Watch) -> list[Bench]:

@@ -18,6 +18,7 @@ from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
 DECLARED = (
     *("primus", "megatron", "nemo", "torchtitan", "maxtext", "nanotron", "olmo", "torchtune"),
     *("verl", "llmc", "nanogpt", "lightning", "hf-trainer", "trainer-state", "deepspeed"),
+    *("serving", "serving-json", "mlperf-inference"),
 )
 FORMATS: Mapping[str, Format] = {
     one.name: one for one in (*map(declared, DECLARED), MLLOG, TENSORPRIMAT, MADENGINE)

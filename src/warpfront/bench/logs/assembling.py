@@ -14,7 +14,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from warpfront.bench.logs.facts import Fact, LoggedStep, NextRun, Setting, Unused
+from warpfront.bench.logs.facts import SERVING, Fact, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import (
     Evaluation,
@@ -37,6 +37,7 @@ WANTED = (
     *("vendor", "device_name", "devices", "nodes", "precision", "global_batch", "micro_batch"),
     *("sequence", "model", "parameters"),
 )
+WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
 _OF_PARALLEL = "parallel."
 # Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
@@ -86,7 +87,8 @@ class Assembling:
 
     @property
     def has_steps(self) -> bool:
-        return bool(self._kept or self._pending or self._recent) or "run_seconds" in self._settings
+        is_timed = any(name == "run_seconds" or name.startswith(SERVING) for name in self._settings)
+        return is_timed or bool(self._kept or self._pending or self._recent)
 
     def add(self, fact: Fact, line: int) -> None:
         match fact:
@@ -248,6 +250,11 @@ class Assembling:
             steps=tuple(steps),
             evaluations=tuple(self._evaluations),
             parallel=_parallel(said),
+            serving={
+                name.removeprefix(SERVING): value
+                for name, value in said.items()
+                if name.startswith(SERVING)
+            },
             lines=lines,
             given=tuple(sorted(given)),
             findings=(*self._findings, *self._counted()),
@@ -389,7 +396,8 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
             findings.append(Remark(level="warning", message=message))
     run = dataclasses.replace(run, **solved)
     steps = tuple(_filled(step, run) for step in run.steps)
-    missing = tuple(name for name in WANTED if getattr(run, name) is None)
+    wanted = WANTED_OF_SERVING if run.serving else WANTED
+    missing = tuple(name for name in wanted if getattr(run, name) is None)
     return dataclasses.replace(
         run, steps=steps, solved=tuple(solved), findings=tuple(findings), missing=missing
     )

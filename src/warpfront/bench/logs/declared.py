@@ -15,7 +15,15 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting, Unused
+from warpfront.bench.logs.facts import (
+    SERVING,
+    Fact,
+    Format,
+    LoggedStep,
+    NextRun,
+    Setting,
+    Unused,
+)
 from warpfront.bench.logs.fields import (
     is_no_number,
     json_object,
@@ -30,7 +38,10 @@ from warpfront.bench.records import MemoryKind, Run, Step
 _STEP_FIELDS = {field.name for field in dataclasses.fields(Step)} - {"line", "segment"}
 _POSITION = {"step", "count", "part", "epoch", "total", "elapsed"}
 """Fields that place a line: an exact step, the line's own count, ..."""
-_TEXTS = {"framework", "framework_version", "torch", "device_name", "model", "tokenizer"}
+_TEXTS = {
+    *("framework", "framework_version", "torch", "device_name", "model", "tokenizer"),
+    *("benchmark", "scenario", "request_rate"),
+}
 _COUNTS = {
     "steps",
     "samples",
@@ -45,7 +56,7 @@ _COUNTS = {
 }
 _TIMES = {"seconds", "samples_per_second", "tokens_per_second", "tokens_per_second_per_device"}
 _SETTINGS = {field.name for field in dataclasses.fields(Run)}
-_PARALLEL = "parallel."
+_FAMILIES = ("parallel.", SERVING)
 _FLAG = "is_"
 _UNSET = {"", "None", "null", "False", "false", "0", "no"}
 _LARGEST = 2**62
@@ -53,7 +64,7 @@ _LOOKS_MEASURED = re.compile(
     r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
 )
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
-_SCALES = {"ms": 1e-3, "us": 1e-6, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
+_SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
 
 
 def _clock(text: str) -> float | None:
@@ -102,7 +113,8 @@ class LineRule:
 
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
     them. A `block` line belongs to the step of the line before. A `quiet` line alone does not tell
-    the format. A `bar` is drawn again and again. `offset` is added to a line's count.
+    the format. A `bar` is drawn again and again. `offset` is added to a line's count. A line that
+    `opens` begins another run, and tells the format as a step's line does.
     """
 
     has: tuple[str, ...] = ()
@@ -114,6 +126,7 @@ class LineRule:
     block: bool = False
     quiet: bool = False
     bar: bool = False
+    opens: bool = False
     offset: int = 0
     sets: tuple[tuple[str, Any], ...] = ()
 
@@ -158,6 +171,7 @@ class Declaration:
     patterns: tuple[tuple[re.Pattern[str], Target], ...]
     ignored: re.Pattern[str] | None
     records: str
+    key: str
     averages: bool
 
     def target(self, name: str) -> Target | None:
@@ -179,7 +193,10 @@ class Declaration:
     def marks(self, text: str) -> bool:
         if self.records:
             return isinstance(json_object(text).get(self.records), list)
-        return any(rule.begins(text) for rule in self.steps if not rule.quiet)
+        if self.key:
+            return self.key in json_object(text)
+        opening = (rule for rule in self.settings if rule.opens)
+        return any(rule.begins(text) for rule in (*self.steps, *opening) if not rule.quiet)
 
 
 def declared(name: str) -> Format:
@@ -189,7 +206,7 @@ def declared(name: str) -> Format:
         name=name,
         marks=declaration.marks,
         reader=lambda _path: DeclaredReader(declaration),
-        is_document=bool(declaration.records),
+        is_document=bool(declaration.records or declaration.key),
         averages=declaration.averages,
     )
 
@@ -216,6 +233,7 @@ def _read(name: str) -> Declaration:
         patterns=patterns,
         ignored=re.compile("|".join(ignored)) if ignored else None,
         records=document.get("records", ""),
+        key=document.get("key", ""),
         averages=document.get("averages", False),
     )
 
@@ -224,7 +242,7 @@ def _extended(document: dict[str, Any]) -> dict[str, Any]:
     """A variant: its own step lines before those of the format that it extends, which are quiet."""
     file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
     base = tomllib.loads(file.read_text("utf-8"))
-    steps = [*document["step"], *({**rule, "quiet": True} for rule in base["step"])]
+    steps = [*document.get("step", ()), *({**rule, "quiet": True} for rule in base.get("step", ()))]
     return {**base, **document, "step": steps}
 
 
@@ -256,7 +274,7 @@ class DeclaredReader:
         self._blocks = 0
 
     def read(self, text: str) -> Iterable[Fact]:
-        if self._format.records:
+        if self._format.records or self._format.key:
             yield from self._document(text)
             return
         for rule in self._format.steps:
@@ -281,6 +299,8 @@ class DeclaredReader:
                 yield from self._line(LineRule(), _plain(record), "")
 
     def _settings(self, named: Mapping[str, str], rule: LineRule) -> Iterator[Fact]:
+        if rule.opens:
+            yield NextRun()
         for field, value in rule.sets:
             yield Setting(field, value)
         if "name" in named and "value" in named:
@@ -294,17 +314,20 @@ class DeclaredReader:
         name, is_set = target.field, text.strip() not in _UNSET
         if name in _TEXTS or name == "vendor":
             yield from _named(name, text) if is_set else ()
+        elif name == "is_valid":
+            yield Setting("succeeded", value=text.strip() == "VALID")
         elif name == "precision" or name.startswith(_FLAG):
             yield from _precision(name, text) if is_set else ()
         elif name == "epochs":
             self._epochs = target.value(text) or 0.0
-        elif name in _SETTINGS or name.startswith(_PARALLEL):
+        elif name in _SETTINGS or name.startswith(_FAMILIES):
             value = target.value(text)
             if value is None or not 0 < value < _LARGEST:
                 return
             if name == "total_steps":
                 self._total = round(value)
-            yield Setting(name, value if name == "run_seconds" else round(value), firm)
+            is_real = name == "run_seconds" or name.startswith(SERVING)
+            yield Setting(name, value if is_real else round(value), firm)
 
     def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
         """The facts of one step's line: settings, its step, and the names that are not read."""

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
+SERVING = "serving."
+"""How settings begin that are figures of a serving benchmark."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -135,7 +135,9 @@ class MllogReader:
             seconds, step = self._by_loss(name, place, at)
             if seconds is not None and seconds <= 0:
                 yield Remark(level="warning", message="the clock goes back between two lines")
-        if not seconds or seconds <= 0 or step <= 0:
+        if step < 0:
+            yield Unused("tracked_stats of a block whose steps have lines")
+        if not seconds or seconds <= 0 or step < 0:
             return
         steps = max(step - self._samples // self._batch, 1) if self._counts != "lines" else 1
         self._samples = step * self._batch
@@ -153,9 +155,11 @@ class MllogReader:
 
     def _step_at(self, name: str, place: float, seconds: float, at: float | None) -> int:
         """The optimizer step of a line with a speed, by what its place counts: decided once, by
-        the steps that fit between two lines; 0 for one that begins the run.
+        the steps that fit between two lines; -1 for one that goes back.
         """
         passed = place - self._place
+        if passed < 0 or (passed == 0 and self._lines > 1):
+            return -1
         if not self._counts and passed > 0:
             self._counts = self._counted_by(name, place, passed, seconds, at)
         self._place, self._clock = place, at if at is not None else self._clock

@@ -154,6 +154,12 @@ class Compared:
     max_slower: Annotated[
         str, Option("fail if B is slower than A by more than this, 5% or 0.05, for certain")
     ] = _NO_NUMBER
+    same_training: Annotated[
+        bool, Option("refuse sides whose losses differ, or of which one has none")
+    ] = False
+    paired: Annotated[
+        bool, Option("compare runs in pairs: the first of A with the first of B, and so on")
+    ] = False
 
     def terms(self) -> ComparisonTerms:
         from warpfront.bench.comparability import ALLOWABLE
@@ -174,6 +180,8 @@ class Compared:
             max_slower=None
             if self.max_slower == _NO_NUMBER
             else _share(self.max_slower, "--max-slower"),
+            same_training=self.same_training,
+            paired=self.paired,
         )
 
 
@@ -210,8 +218,10 @@ def compare(
     b: Annotated[str, Option("what is, held against A")],
     asked: Compared,
     shown: Shown,
+    *,
+    allow_undetermined: AllowUndetermined = False,
 ) -> None:
-    """Hold two measurements against each other: a ratio, or no difference.
+    """Compare two measurements: a ratio, or no difference.
 
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
@@ -222,12 +232,15 @@ def compare(
     one, other = (measurements.read_side(name, display) for name in (a, b))
     found = measurements.compare_sides((a, one), (b, other), terms)
     _show(found, shown)
-    if shown.charts:
-        for name, picture in _charts(found, [one, other]).items():
-            write_text(Path(shown.charts) / name, picture)
+    charts = _charts(found, [one, other], display) if shown.charts or shown.page else None
+    for name, picture in (charts or {}).items() if shown.charts else ():
+        write_text(Path(shown.charts) / name, picture)
     if shown.page:
-        write_text(Path(shown.page), measurements.page_of(found, _charts(found, [one, other])))
-    _raise(found)
+        write_text(Path(shown.page), measurements.page_of(found, charts or {}))
+    _raise(found, allow_undetermined=allow_undetermined)
+    if charts is None and (shown.charts or shown.page):
+        hint = "pip install 'warpfront[charts]'"
+        raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
 
 
 @command
@@ -290,10 +303,17 @@ def compare_stacks(
         _raise(found)
 
 
-def _charts(found: Comparison, sides: list[list[Run] | Bench]) -> Mapping[str, str]:
+def _charts(
+    found: Comparison, sides: list[list[Run] | Bench], display: Display
+) -> Mapping[str, str] | None:
+    """The charts by file name; None, with a warning, where the extra is not installed."""
     from warpfront.bench.charts import charts_of
 
-    return charts_of(found, sides)
+    try:
+        return charts_of(found, sides)
+    except ModuleNotFoundError as error:
+        display.say(f"warning: no charts: {error.name} is not installed")
+        return None
 
 
 def _show(found: Comparison, shown: Shown) -> None:
@@ -309,8 +329,8 @@ def _show(found: Comparison, shown: Shown) -> None:
     print_result(document, comparison_text(found, width=text_width()), json=shown.json)
 
 
-def _raise(found: Comparison) -> None:
-    from warpfront.bench.forms import sentence
+def _raise(found: Comparison, *, allow_undetermined: bool = False) -> None:
+    from warpfront.bench.forms import sentence, slowest_of
     from warpfront.bench.records import ComparisonOutcome
 
     refused = [one.name for one in found.differences if one.refused and not one.allowed]
@@ -318,9 +338,14 @@ def _raise(found: Comparison) -> None:
         allow = " ".join(f"--allow {name}" for name in refused)
         hint = f"{allow} compares them all the same, and says so" if allow else ""
         raise NotComparableError(sentence(found), hint=hint)
-    if found.is_slower and found.times is not None:
+    if slowest := slowest_of(found):
+        name, ratio = slowest
         raise SlowerError(
-            f"B is slower than allowed: {found.times.low:.3f} to {found.times.high:.3f} times A's "
+            f"B is slower than allowed: {name} takes {ratio.low:.3f} to {ratio.high:.3f} times A's "
             f"time, {found.limit:.3f} are allowed",
             hint="by operation, above" if found.cases else "",
+        )
+    if found.verdict is ComparisonOutcome.UNDETERMINED:
+        require_determined(
+            found.reasons, allow_undetermined=allow_undetermined, hint="more runs a side"
         )
