@@ -19,6 +19,7 @@ from warpfront.bench.records import (
     Side,
     Summary,
 )
+from warpfront.bench.settling import is_timed
 from warpfront.system.markdown import markdown_text
 
 Rows = list[tuple[str, ...]]
@@ -63,28 +64,28 @@ def _marked(run: Run, name: str, value: str) -> str:
 
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     if run.serving:
-        yield from (
-            (name.replace("_", " "), f"{run.serving[name]:,.6g}{_unit_of(name)}")
-            for name in run.serving
-        )
+        for name, value in run.serving.items():
+            yield name.replace("_", " "), f"{value:,.6g}{_unit_of(name)}"
         return
-    steps = sum(step.steps for step in run.steps)
-    dropped = f", {summary.dropped_steps} dropped before it settled" if steps else ""
-    yield "steps", f"{steps} in {len(run.steps)} lines{dropped}" if steps else "none was read"
+    yield "steps", _counted_steps(run, summary)
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
     elif run.steps and (rate := run.steps[-1].tokens_per_second_per_device):
         yield "last line", f"{rate:,.1f} tokens/s per device, and nothing is settled"
-    if summary.median_seconds:
-        yield "step", f"{_interval(summary.median_seconds, 1000, 1)} ms, median"
-    elif summary.mean_seconds:
-        yield "step", f"{summary.mean_seconds * 1000:,.1f} ms, mean of the run"
     for level in summary.levels if len(summary.levels) > 1 else ():
         name = f"steps {level.first_step} to {level.last_step}"
         yield "level", f"{name}: {level.median:.5g} s"
-    for name, value in _more_figures(run, summary):
-        if value is not None:
-            yield name, value
+    for name, text in _more_figures(run, summary):
+        if text is not None:
+            yield name, text
+
+
+def _counted_steps(run: Run, summary: Summary) -> str:
+    steps = sum(step.steps for step in run.steps)
+    if not steps:
+        return "none was read"
+    dropped = f"{summary.dropped_steps} dropped before it settled"
+    return f"{steps} in {len(run.steps)} lines, {dropped if is_timed(run) else 'none with a time'}"
 
 
 def _unit_of(name: str) -> str:
@@ -99,7 +100,10 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
     rate, flop = summary.tokens_per_second_per_device, summary.flop_per_second_per_device
     memory, loss = summary.peak_memory_bytes, summary.last_loss
     kind = f", {run.memory_kind}" if run.memory_kind else ""
+    middle, mean = summary.median_seconds, summary.mean_seconds
+    step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
     return (
+        ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
         ("tokens/s", f"{rate:,.1f} per device" if rate else None),
         ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
         ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),

@@ -95,6 +95,11 @@ def metric_of(run: Run) -> Metric:
     return Metric.STEP_SECONDS
 
 
+def is_timed(run: Run) -> bool:
+    """Whether any line of a run has a time or a rate."""
+    return any(value_of(step, metric_of(run)) is not None for step in run.steps)
+
+
 def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
     """The levels of each segment, without its first few steps."""
     levels: list[Level] = []
@@ -187,7 +192,9 @@ def _slow(values: Sequence[float]) -> int:
 def _findings(
     run: Run, settled: int, spread: float | None, levels: Sequence[Level]
 ) -> Iterable[Remark]:
-    if run.steps and settled < FEWEST_STEPS and not run.serving:
+    if run.steps and not is_timed(run):
+        yield Remark(level="warning", message="no line of a step has a time")
+    elif run.steps and settled < FEWEST_STEPS:
         yield Remark(level="warning", message=f"too short: {settled} settled lines")
     if spread is not None and spread > NOISY:
         yield Remark(level="warning", message=f"noisy: settled steps vary by {spread:.1%}")

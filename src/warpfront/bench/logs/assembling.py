@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Container, Iterable, Mapping
-from itertools import groupby, islice
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
@@ -242,7 +242,7 @@ class Assembling:
             dataclasses.replace(one.step, segment=one.segment, line=one.line)
             for one in map(self._whole, self._kept)
         ]
-        steps = _with_intervals(steps) if self._averages else steps
+        steps = _with_intervals(steps) if self._averages else _from_zero(steps)
         said = {**self._settings, **given}
         fields = {one.name for one in dataclasses.fields(Run)}
         run = Run(
@@ -358,6 +358,14 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
     ]
 
 
+def _from_zero(steps: list[Step]) -> list[Step]:
+    """Where lines count the steps since the line before, the first counts from the start."""
+    first, second = (*steps, None, None)[:2]
+    if first and second and first.steps == 1 < second.steps == first.step:
+        return [dataclasses.replace(first, steps=first.step), *steps[1:]]
+    return steps
+
+
 def _parallel(said: dict[str, Any]) -> Parallel:
     ways = {name: said.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
     replicas, shards = (said.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
@@ -381,7 +389,9 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
     solved: dict[str, int] = {}
     findings = list(run.findings)
-    tokens = run.tokens_per_step
+    if run.tokens_per_step is None and (tokens := _tokens_per_step(run.steps)):
+        solved["tokens_per_step"] = tokens
+    tokens = run.tokens_per_step or solved.get("tokens_per_step")
     if tokens and run.sequence and not run.global_batch and tokens % run.sequence == 0:
         solved["global_batch"] = tokens // run.sequence
     if run.accumulation and run.micro_batch and run.global_batch and not run.devices:
@@ -408,9 +418,10 @@ def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
     lines print the sequence.
     """
     sequence = solved_sequence(run)
-    if "sequence" in firm and run.sequence and run.global_batch:
+    work = _work_of(run)
+    if work and (not run.devices or "sequence" in firm):
         devices = _whole_median(
-            run.global_batch * run.sequence / (step.tokens_per_second_per_device * step.seconds)
+            work / (step.tokens_per_second_per_device * step.seconds)
             for step in run.steps
             if step.tokens_per_second_per_device and step.seconds
         )
@@ -418,6 +429,23 @@ def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
             yield "devices", devices
     elif sequence and (not run.sequence or abs(sequence / run.sequence - 1) > _CHECKED):
         yield "sequence", sequence
+
+
+def _work_of(run: Run) -> int | None:
+    """Tokens of a step on all devices."""
+    return run.tokens_per_step or (
+        run.global_batch and run.sequence and run.global_batch * run.sequence
+    )
+
+
+def _tokens_per_step(steps: Sequence[Step]) -> int | None:
+    """The tokens of a step by the printed counts of tokens, where it is always the same."""
+    known = [(step.step, step.tokens) for step in steps if step.tokens]
+    gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(known))
+    rates = [tokens / count for count, tokens in gaps if count > 0]
+    if not rates or min(rates) <= 0 or max(rates) / min(rates) > 1 + _WHOLE:
+        return None
+    return round(median(rates))
 
 
 def solved_sequence(run: Run) -> int | None:
@@ -444,7 +472,7 @@ def _filled(step: Step, run: Run) -> Step:
     batch, devices = run.global_batch, run.devices
     seconds, total = step.seconds, step.tokens_per_second
     tokens = step.tokens_per_second_per_device
-    work = run.tokens_per_step or (batch and run.sequence and batch * run.sequence)
+    work = _work_of(run)
     if total is None and tokens and devices:
         total = tokens * devices
     if work:

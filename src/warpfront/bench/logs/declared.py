@@ -63,14 +63,15 @@ _LARGEST = 2**62
 _LOOKS_MEASURED = re.compile(
     r"tok|loss(?! scale)|/s\b|/sec|per.sec|throughput|flops?\b|\btime|tps|samples", re.IGNORECASE
 )
-_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
+_CLOCK = re.compile(r"(?:(\d{1,4}) days?, )?(?:(\d{1,4}):)?(\d{1,2}):(\d{2}(?:\.\d{1,6})?)")
 _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB": 2.0**30}
 
 
 def _clock(text: str) -> float | None:
-    """Seconds of `1:02:03` or `02:03`."""
+    """Seconds of `9 days, 1:02:03` or `02:03`."""
     if found := _CLOCK.match(text.strip()):
-        return int(found[1] or 0) * 3600 + int(found[2]) * 60 + float(found[3])
+        days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
+        return ((days * 24 + hours) * 60 + minutes) * 60 + float(found[4])
     return None
 
 
@@ -152,7 +153,8 @@ class LineRule:
 
     def _pairs(self, body: str) -> dict[str, str]:
         if self.pairs is not None:
-            return {one["name"].strip(): one["value"] for one in self.pairs.finditer(body)}
+            found = (one.groupdict() for one in self.pairs.finditer(body))
+            return {one["name"].strip(): one["value"] or one.get("text") or "" for one in found}
         if not self.split:
             return {}
         pieces = (piece.rstrip() for piece in body.split(self.split))
@@ -388,6 +390,9 @@ class DeclaredReader:
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
         block = block or elapsed is not None
         if elapsed is not None:
+            if self._at and step == self._at[0]:
+                yield Unused("further lines of a step")
+                return
             if self._at and step > self._at[0]:
                 figures["steps"] = step - self._at[0]
                 if elapsed > self._at[1]:
@@ -425,7 +430,10 @@ def _plain(document: Mapping[str, Any]) -> dict[str, str]:
 
 def _named(name: str, text: str) -> Iterator[Fact]:
     """A text about the run, and the vendor that a device's name tells."""
-    if name != "vendor":
+    if name == "request_rate":
+        rate = scaled(text)
+        yield Setting(name, "inf" if rate is None else f"{rate:g}")
+    elif name != "vendor":
         yield Setting(name, text.strip().removesuffix(".yaml"))
     if name in {"vendor", "device_name"} and (vendor := vendor_of(text)):
         yield Setting("vendor", vendor)
