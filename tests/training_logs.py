@@ -5,6 +5,7 @@ for.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.logs import FORMATS
@@ -20,7 +21,7 @@ def read(text: str, path: str = "a.log", **given: object) -> tuple[Run, ...]:
     """The runs of a text, by the lines it has. A last line without an end is not whole."""
     choice = Choice()
     choice.look_at_document(text)
-    lines = text.split("\n")
+    lines = re.split(r"[\r\n]", text)
     if not choice.counts:
         for number, line in enumerate(lines, 1):
             choice.look(number, line)
@@ -45,7 +46,7 @@ def read_one(text: str, path: str = "a.log", **given: object) -> Run:
 def format_of(text: str) -> str | None:
     choice = Choice()
     choice.look_at_document(text)
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(re.split(r"[\r\n]", text), 1):
         choice.look(number, line)
     made = choice.made()
     return made[0].name if made else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 import jinja2
 from rich.console import Console
@@ -17,6 +18,7 @@ from warpfront.bench.records import (
     Metric,
     Run,
     Side,
+    Step,
     Summary,
 )
 from warpfront.bench.settling import is_timed
@@ -58,7 +60,7 @@ _SAID = (
 
 def _marked(run: Run, name: str, value: str) -> str:
     if name in run.solved:
-        return f"{value} (solved from its tokens/s)"
+        return f"{value} (solved from other figures)"
     return f"{value} (given)" if name in run.given else value
 
 
@@ -70,8 +72,8 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     yield "steps", _counted_steps(run, summary)
     if summary.settled_from is not None:
         yield "settled", f"from step {summary.settled_from}: {summary.settled_steps} steps"
-    elif run.steps and (rate := run.steps[-1].tokens_per_second_per_device):
-        yield "last line", f"{rate:,.1f} tokens/s per device, and nothing is settled"
+    elif is_timed(run):
+        yield "settled", "nothing: figures are medians of all lines"
     for level in summary.levels if len(summary.levels) > 1 else ():
         name = f"steps {level.first_step} to {level.last_step}"
         yield "level", f"{name}: {level.median:.5g} s"
@@ -85,7 +87,9 @@ def _counted_steps(run: Run, summary: Summary) -> str:
     if not steps:
         return "none was read"
     dropped = f"{summary.dropped_steps} dropped before it settled"
-    return f"{steps} in {len(run.steps)} lines, {dropped if is_timed(run) else 'none with a time'}"
+    last = f", to step {run.steps[-1].step}" if run.steps[-1].step > steps else ""
+    timed = dropped if is_timed(run) else "none with a time"
+    return f"{steps} in {len(run.steps)} lines{last}, {timed}"
 
 
 def _unit_of(name: str) -> str:
@@ -97,19 +101,38 @@ def _unit_of(name: str) -> str:
 
 
 def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]]:
-    rate, flop = summary.tokens_per_second_per_device, summary.flop_per_second_per_device
+    rate, flop, samples = (
+        getattr(summary, name) or _median_of(run.steps, name)
+        for name in (
+            *("tokens_per_second_per_device", "flop_per_second_per_device"),
+            "samples_per_second",
+        )
+    )
     memory, loss = summary.peak_memory_bytes, summary.last_loss
     kind = f", {run.memory_kind}" if run.memory_kind else ""
     middle, mean = summary.median_seconds, summary.mean_seconds
     step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
+    if not middle and (seconds := _median_of(run.steps, "seconds")):
+        step = f"{milliseconds(seconds)} ms, median of all lines"
     return (
         ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
-        ("tokens/s", f"{rate:,.1f} per device" if rate else None),
+        ("samples/s", f"{samples:,.4g} of all devices" if samples else None),
+        ("tokens/s", f"{rate:,.1f} per device" if rate else _of_all_devices(run)),
         ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
         ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
         ("slow steps", str(summary.slow_steps) if summary.slow_steps else None),
         ("last loss", f"{loss:.5g}" if loss is not None else None),
     )
+
+
+def _of_all_devices(run: Run) -> str | None:
+    total = _median_of(run.steps, "tokens_per_second")
+    return f"{total:,.1f} of all devices" if total else None
+
+
+def _median_of(steps: Sequence[Step], name: str) -> float | None:
+    values = [value for step in steps if (value := getattr(step, name))]
+    return median(values) if values else None
 
 
 def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:

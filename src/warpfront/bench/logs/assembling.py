@@ -38,6 +38,7 @@ WANTED = (
     *("sequence", "model", "parameters"),
 )
 WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
+_OF_LOAD = {f"{SERVING}concurrency"}
 _OF_PARALLEL = "parallel."
 # Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
@@ -87,8 +88,11 @@ class Assembling:
 
     @property
     def has_steps(self) -> bool:
-        is_timed = any(name == "run_seconds" or name.startswith(SERVING) for name in self._settings)
-        return is_timed or bool(self._kept or self._pending or self._recent)
+        is_measured = any(
+            name == "run_seconds" or (name.startswith(SERVING) and name not in _OF_LOAD)
+            for name in self._settings
+        )
+        return is_measured or bool(self._kept or self._pending or self._recent)
 
     def add(self, fact: Fact, line: int) -> None:
         match fact:
@@ -242,7 +246,7 @@ class Assembling:
             dataclasses.replace(one.step, segment=one.segment, line=one.line)
             for one in map(self._whole, self._kept)
         ]
-        steps = _with_intervals(steps) if self._averages else _from_zero(steps)
+        steps = _from_zero(_with_intervals(steps) if self._averages else steps)
         said = {**self._settings, **given}
         fields = {one.name for one in dataclasses.fields(Run)}
         run = Run(
@@ -397,7 +401,10 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
     if run.accumulation and run.micro_batch and run.global_batch and not run.devices:
         solved["devices"] = run.global_batch // (run.micro_batch * run.accumulation)
     run = dataclasses.replace(run, **solved)
-    for name, value in _checked(run, firm):
+    if not run.devices and (devices := _devices_by_rates(run.steps)):
+        solved["devices"] = devices
+        run = dataclasses.replace(run, devices=devices)
+    for name, value in () if said.get("rounded") else _checked(run, firm):
         known = getattr(run, name)
         if known is None or name in firm or name == "devices":
             solved[name] = value
@@ -431,6 +438,16 @@ def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
         yield "sequence", sequence
 
 
+def _devices_by_rates(steps: Sequence[Step]) -> int | None:
+    """Tokens/s of all devices over those of one, where both are printed."""
+    ratios = [
+        step.tokens_per_second / step.tokens_per_second_per_device
+        for step in steps
+        if step.tokens_per_second and step.tokens_per_second_per_device
+    ]
+    return _whole_median(ratios, within=_CHECKED)
+
+
 def _work_of(run: Run) -> int | None:
     """Tokens of a step on all devices."""
     return run.tokens_per_step or (
@@ -443,7 +460,8 @@ def _tokens_per_step(steps: Sequence[Step]) -> int | None:
     known = [(step.step, step.tokens) for step in steps if step.tokens]
     gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(known))
     rates = [tokens / count for count, tokens in gaps if count > 0]
-    if not rates or min(rates) <= 0 or max(rates) / min(rates) > 1 + _WHOLE:
+    is_rounded = all(tokens % 1000 == 0 for _, tokens in known)
+    if not rates or is_rounded or min(rates) <= 0 or max(rates) / min(rates) > 1 + _WHOLE:
         return None
     return round(median(rates))
 
@@ -459,12 +477,12 @@ def solved_sequence(run: Run) -> int | None:
     )
 
 
-def _whole_median(values: Iterable[float]) -> int | None:
+def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None:
     """The median, where it is nearly a whole number."""
     found = list(values)
     middle = median(found) if found else 0.0
     near = round(middle)
-    return near if near and abs(middle / near - 1) < _WHOLE else None
+    return near if near and abs(middle / near - 1) < within else None
 
 
 def _filled(step: Step, run: Run) -> Step:

@@ -36,7 +36,7 @@ from warpfront.bench.logs.fields import (
 from warpfront.bench.records import MemoryKind, Run, Step
 
 _STEP_FIELDS = {field.name for field in dataclasses.fields(Step)} - {"line", "segment"}
-_POSITION = {"step", "count", "part", "epoch", "total", "elapsed"}
+_POSITION = {"step", "count", "part", "epoch", "total", "elapsed", "step_tokens"}
 """Fields that place a line: an exact step, the line's own count, ..."""
 _TEXTS = {
     *("framework", "framework_version", "torch", "device_name", "model", "tokenizer"),
@@ -369,9 +369,10 @@ class DeclaredReader:
         if step is None and rule.block:
             self._blocks += 1
             step = self._anchor
-            if step is None and epoch is not None and self._total and self._epochs:
-                step = round(epoch / self._epochs * self._total)
-            step = self._blocks if step is None else step
+            if step is None and self._total and self._epochs:
+                step = None if epoch is None else round(epoch / self._epochs * self._total)
+            elif step is None:
+                step = self._blocks
         if step is None or not 0 <= step < _LARGEST:
             return None
         self._anchor = self._anchor if rule.block else int(step)
@@ -389,6 +390,8 @@ class DeclaredReader:
         """The step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
         block = block or elapsed is not None
+        if (tokens := figures.pop("step_tokens", None)) and "seconds" in figures:
+            figures.setdefault("tokens_per_second", tokens / figures["seconds"])
         if elapsed is not None:
             if self._at and step == self._at[0]:
                 yield Unused("further lines of a step")
@@ -419,8 +422,8 @@ def _memory_kind(name: str) -> Iterator[Fact]:
     elif "alloc" in words or "peak" in words or "active" in words:
         kind = MemoryKind.ALLOCATED
     yield Setting("memory_kind", kind)
-    if vendor := vendor_of(name):
-        yield Setting("vendor", vendor)
+    if "hip" in words:  # ROCm builds have names with `cuda`, too
+        yield Setting("vendor", "amd")
 
 
 def _plain(document: Mapping[str, Any]) -> dict[str, str]:

@@ -24,8 +24,8 @@ _DEVICES = re.compile(
     r"(?:x(?P<before>\d{1,3})|(?<![a-z0-9])(?P<after>\d{1,3})x|(?<![a-z0-9]))"
     r"(?P<name>(?:NVIDIA |AMD )?(?:Instinct )?"
     r"(?:MI[2-4]\d{2}[AXP]?|GB?[23]00|GH200|[ABHLV](?:[2-4]0|[1238]00)S?|RTX ?Pro ?\d{4}"
-    r"|Gaudi ?[23]|TPU ?v\d\w?)(?![a-z0-9])"
-    r"(?:[-_ ](?:SXM\d?|OAM|PCIe|HBM\w*|\d{2,3}GB))*)",
+    r"|Gaudi ?[23]|TPU ?v\d\w?)(?!(?!x\d)[a-z0-9])"
+    r"(?:[-_ ](?:SXM\d?|OAM|PCIe|HBM\w*|\d{2,3}GB))*)(?:x(?P<behind>\d{1,3})(?![a-z0-9]))?",
     re.IGNORECASE,
 )
 # Cards that no maker sells as a node: RTX and A4000 to A6000, GeForce, Radeon Pro.
@@ -246,7 +246,7 @@ def _platform(text: str) -> Iterator[Fact]:
     if nodes:
         yield Setting("nodes", nodes)
     if inner := _DEVICES.search(name):
-        if count := inner["before"] or inner["after"]:
+        if count := inner["before"] or inner["after"] or inner["behind"]:
             yield Setting("devices", int(count) * (nodes or 1))
         yield Setting("device_name", inner["name"][:60])
     if vendor := vendor_of(name):

@@ -1,0 +1,286 @@
+"""Each declared format, by short logs in the form that its program prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib import resources
+
+import pytest
+from log_samples import MAXTEXT, SAMPLES, SGLANG_SERVING, VLLM_JSON, VLLM_SERVING
+from training_logs import format_of, megatron_line, mllog_line, nemo_line, read, read_one
+
+from warpfront.bench.logs import DECLARED, FORMATS
+from warpfront.bench.records import Run
+from warpfront.bench.settling import summary_of
+
+# By hand: (steps, median step seconds, tokens/s per device, TFLOP/s, last loss, batch, devices).
+BY_HAND: dict[str, tuple[float | None, ...]] = {
+    "hf-trainer": (50, 0.5, None, None, 2.0, 64, 8),
+    "hf quoted": (50, None, None, None, 2.0, 64, 8),
+    "llama-factory": (120, 720.0, None, None, 2.0, None, None),
+    "trainer-state": (100, None, None, None, 2.0, None, None),
+    "deepspeed": (12, 2.5, None, None, None, 64, None),
+    "deepspeed pipeline": (12, 1.28, None, None, 0.075, None, None),
+    "maxtext": (14, 4.096, 6000.0, 134.9, 10.7, None, 4),
+    "torchtune": (15, None, 401.0, None, 1.85, None, None),
+    "verl": (15, 12.5, 500.0, None, 0.1 / 15, None, 8),
+    "nanotron": (15, 11.5, 22_800.0, 38.3, 9.5, 512, 8),
+    "olmo": (15, 5.0, 104_858.0, None, 4.5, None, 1),
+    "dllogger": (14, 25.5, None, None, 6.7, None, None),
+    "lightning": (40, 0.4, None, None, 0.1053, None, None),
+    "nanogpt": (15, 0.24576, None, None, 2.6, None, None),
+    "build-nanogpt": (14, 0.4, None, None, 3.87, None, None),
+    "modded-nanogpt": (15, 0.15, None, None, 7.5, None, None),
+    "llmc": (15, 0.26844, 244_140.6, None, 9.5, 512, 8),
+    "llmc python": (15, 0.13107, None, None, 3.5, None, None),
+}
+SERVING = ("vllm", "sglang", "vllm json", "mlperf inference")
+
+
+def found_in(run: Run) -> tuple[float | None, ...]:
+    summary = summary_of(run)
+    flop = summary.flop_per_second_per_device
+    return (
+        sum(step.steps for step in run.steps),
+        summary.median_seconds.value if summary.median_seconds else None,
+        summary.tokens_per_second_per_device,
+        flop / 1e12 if flop else None,
+        summary.last_loss,
+        run.global_batch,
+        run.devices,
+    )
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_log_of_each_format_gives_the_figures_worked_out_by_hand(name: str) -> None:
+    for found, right in zip(found_in(read_one(SAMPLES[name])), BY_HAND[name], strict=True):
+        assert found == (right if right is None else pytest.approx(right, rel=0.01))
+
+
+def test_every_sample_is_checked() -> None:
+    assert {*BY_HAND, *SERVING} == set(SAMPLES)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_every_declared_format_names_its_sources(name: str) -> None:
+    file = resources.files("warpfront").joinpath("data", "logs", f"{name}.toml")
+    document = tomllib.loads(file.read_text("utf-8"))
+    assert all("/" in source for source in document["sources"])
+    for rule in (*document.get("step", ()), *document.get("setting", ())):
+        assert rule.get("has"), "a line is first looked at by a fixed text"
+
+
+def test_the_time_of_a_whole_run_gives_the_mean_of_its_steps() -> None:
+    summary = summary_of(read_one(SAMPLES["trainer-state"]))
+    assert (summary.median_seconds, summary.mean_seconds) == (None, 2.5)
+
+
+def test_two_serving_benchmarks_in_one_log_are_two_runs() -> None:
+    first, second = read(VLLM_SERVING + VLLM_SERVING.replace("15.0", "20.0"))
+    assert (first.request_rate, second.request_rate) == ("15", "20")
+    assert first.serving["concurrency"] == 100
+
+
+def test_serving_tables_and_files_have_the_same_figures() -> None:
+    table, file = read_one(VLLM_SERVING), read_one(VLLM_JSON)
+    for name in ("output_throughput", "request_throughput", "ttft_mean", "tpot_mean", "itl_mean"):
+        assert table.serving[name] == pytest.approx(file.serving[name])
+    assert (table.model, file.request_rate) == (file.model, "inf")
+    assert read_one(SGLANG_SERVING).request_rate == "inf"
+
+
+def test_sglangs_lines_of_json_with_infinity_are_read() -> None:
+    line = json.dumps({**json.loads(VLLM_JSON), "request_rate": float("inf")})
+    run = read_one(f"max_prefill:8192\n{line}\n")
+    assert (run.request_rate, run.serving["output_throughput"]) == ("inf", 512.0)
+
+
+def test_a_run_that_loadgen_calls_invalid_says_so() -> None:
+    text = SAMPLES["mlperf inference"]
+    assert read_one(text).succeeded is True
+    assert read_one(text.replace(": VALID", ": INVALID")).succeeded is False
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-01-01T00:00:00.000000000Z ",
+        "[rank0]:",
+        "[1,0]<stdout>:",
+        "(main pid=7) ",
+        "\x1b[36m[default0]:\x1b[0m",
+        "node-1: ",
+    ],
+)
+@pytest.mark.parametrize(
+    "name", [name for name in BY_HAND if name not in {"trainer-state", "olmo"}]
+)
+def test_prefixes_and_colours_of_launchers_change_no_figure(prefix: str, name: str) -> None:
+    text = re.sub(r"(?m)^(?=.)", prefix, SAMPLES[name])
+    if name.startswith("llmc"):
+        text = text.replace(prefix + "| ", "| ")  # its table of settings begins a line
+    found, right = found_in(read_one(text)), found_in(read_one(SAMPLES[name]))
+    assert found[:5] == pytest.approx(right[:5])
+
+
+def test_json_lines_between_a_logs_own_change_nothing() -> None:
+    lines = MAXTEXT.splitlines(keepends=True)
+    text = "".join(f'{line}{{"level": "info", "loss": 3}}\n' for line in lines)
+    assert found_in(read_one(text)) == found_in(read_one(MAXTEXT))
+
+
+def test_a_field_that_is_not_read_is_counted_and_named() -> None:
+    text = MAXTEXT.replace(", loss:", ", moe tokens dropped: 5, loss:")
+    messages = [finding.message for finding in read_one(text).findings]
+    assert "not read: field 'moe tokens dropped', 14 times" in messages
+
+
+def test_a_step_line_in_another_form_is_counted_and_named() -> None:
+    text = "completed step: ten, seconds: 1.0\n" * 3 + MAXTEXT
+    (message,) = [finding.message for finding in read_one(text).findings]
+    assert message == "not read: lines with 'completed step:' in another form, 3 times"
+
+
+# The silences of the audit, each with its right answer.
+
+
+def test_the_last_field_needs_no_bar() -> None:
+    run = read_one(megatron_line(1, 100.0, lm_loss="7.25").rpartition(" | number of sk")[0] + "\n")
+    assert run.steps[0].grad_norm == 1.5
+    line = "iteration  3/ 30 | elapsed time per iteration (ms): 87.9 | lm loss: 9.900000E+00\n"
+    assert read_one(line).steps[0].loss == 9.9
+
+
+def test_primus_says_its_world_and_sequence_in_other_words() -> None:
+    text = (
+        "[Primus:Env] rank=0, world_size=8, local_rank=0, master=localhost:1234\n"
+        "  seq_length: 2048\n"
+        "ThroughputAverageExtension initialized with seq_len: 2048 world_size: None\n"
+    ) + "".join(
+        f"iteration {n}/ 30 | elapsed time per iteration (ms): 88.2 | global batch size: 32 | "
+        f"lm loss: {10 - n / 10:E}\n"
+        for n in range(1, 31)
+    )
+    run = read_one(text)
+    assert (run.devices, run.sequence) == (8, 2048)
+    assert summary_of(run).tokens_per_second_per_device == pytest.approx(92_880, rel=0.001)
+    assert summary_of(run).last_loss == 7.0
+
+
+@pytest.mark.parametrize("name", ["lm-loss", "lm_loss", "lm loss"])
+def test_a_loss_has_several_names(name: str) -> None:
+    line = f" iteration 1/ 9 | elapsed time per iteration (ms): 5.0 | {name}: 1.23E+01 |\n"
+    assert read_one(line).steps[0].loss == 12.3
+
+
+def test_tokens_per_second_have_several_names() -> None:
+    for name in ("tokens/sec/gpu", "tokens per gpu per second (tgs)", "tokens/s/GPU"):
+        line = megatron_line(1, 5522.3, extra={name: "11867.5"})
+        assert read_one(f"{line}\n").steps[0].tokens_per_second_per_device == 11867.5
+
+
+def test_a_world_size_that_the_tokens_do_not_fit_is_said_and_not_used() -> None:
+    text = (
+        "using world size: 24, data-parallel-size: 24, tensor-model-parallel size: 1\n"
+        + "".join(
+            f"iteration {n}/ 99 | elapsed time per iteration (ms): 14258.2 | "
+            "global batch size: 768 | actual seqlen: 4096 | "
+            "tokens per gpu per second (tgs): 1149.089 | TFLOPs: 69.85 |\n"
+            for n in range(1, 31)
+        )
+    )
+    run = read_one(text)
+    assert (run.sequence, run.devices, run.solved) == (4096, 192, ("devices",))
+    assert "fit 192 devices, and it says 24" in run.findings[-1].message
+
+
+def mllog(*lines: str, batch: int = 768) -> str:
+    head = [
+        mllog_line("submission_benchmark", "bert"),
+        mllog_line("global_batch_size", batch),
+        mllog_line("run_start", at=1000.0),
+    ]
+    stop = mllog_line("run_stop", at=1195.0, status="success")
+    return "".join(f"{line}\n" for line in (*head, *lines, stop))
+
+
+def speeds(place: str, every: float, rate: float, seconds: float, count: int = 15) -> list[str]:
+    return [
+        mllog_line(
+            "tracked_stats", {"throughput": rate}, at=1000 + n * seconds, **{place: n * every}
+        )
+        for n in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "every", "rate", "seconds", "last"),
+    [
+        ("epoch_num", 150_000, 11_508.0, 13.0, 2929),  # samples, no multiple of the batch
+        ("step", 7680, 768.0, 10.0, 150),  # samples
+        ("step", 100, 768.0, 100.0, 1500),  # steps
+        ("step_num", 100, 768.0, 100.0, 1500),
+        ("epoch_num", 1, 768.0, 400.0, 15),  # epochs: lines are counted
+    ],
+)
+def test_the_clock_tells_what_the_place_of_a_speed_counts(
+    place: str, every: float, rate: float, seconds: float, last: int
+) -> None:
+    run = read_one(mllog(*speeds(place, every, rate, seconds)))
+    assert (len(run.steps), run.steps[-1].step) == (15, last)
+    assert summary_of(run).median_seconds is not None
+    assert run.steps[-1].seconds == pytest.approx(768 / rate)
+
+
+def test_speeds_without_a_step_are_counted_and_named() -> None:
+    lines = [mllog_line("tracked_stats", {"throughput": 5.0}, at=1001.0 + n) for n in range(184)]
+    (finding,) = read_one(mllog(*lines)).findings
+    assert finding.message == "not read: tracked_stats of throughput without a step, 184 times"
+
+
+@pytest.mark.parametrize(
+    ("platform", "nodes", "devices"),
+    [("2xA5000", 1, 2), ("4xRTX 4090", 1, 4), ("2xNVIDIA GB200", 2, None), ("1xB200x8", 1, 8)],
+)
+def test_a_workstations_cards_are_devices_of_one_node(
+    platform: str, nodes: int, devices: int | None
+) -> None:
+    run = read_one(mllog(mllog_line("submission_platform", platform)))
+    assert (run.nodes, run.devices) == (nodes, devices)
+
+
+def accumulated(prefixes: list[str], parts: int = 4) -> str:
+    return "".join(
+        nemo_line(n * parts + part, "2.0", prefix=prefix, global_step=n) + "\n"
+        for n in range(16)
+        for part in range(parts)
+        for prefix in prefixes
+    )
+
+
+@pytest.mark.parametrize("prefix", ["[default0]:", ""])
+def test_several_lines_a_step_of_one_rank_are_gradient_accumulation(prefix: str) -> None:
+    run = read_one(accumulated([prefix]))
+    assert [step.seconds for step in run.steps] == [8.0] * 16
+    messages = [finding.message for finding in run.findings]
+    assert messages == ["gradient accumulation: 4 lines a step; a step's time is their sum"]
+
+
+def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
+    run = read_one(accumulated(["[default0]:", "[default1]:"], parts=1).replace("2.0\n", "2.0\n"))
+    assert [step.seconds for step in run.steps] == [2.0] * 16
+    lines = "".join(
+        nemo_line(n, 2.0 + rank / 10, prefix=f"[default{rank}]:", global_step=n) + "\n"
+        for n in range(16)
+        for rank in (0, 1)
+    )
+    run = read_one(lines)
+    assert [step.seconds for step in run.steps] == [2.0] * 16
+    assert "16 of 32 lines are other ranks' of a step" in run.findings[-1].message
+
+
+def test_a_format_that_no_line_fits_is_none() -> None:
+    assert format_of("epoch 1: loss 3\n") is None
+    assert set(DECLARED) < set(FORMATS)
