@@ -185,13 +185,12 @@ def _median(side: Side, metric: str) -> str:
 
 
 def slowest_of(found: Comparison) -> tuple[str, Interval] | None:
-    """Return the operation, or "all together", that is slower than allowed for certain."""
-    if found.limit is None or found.times is None:
+    """Return what is slower than allowed for certain: the worst operation, all, or the run."""
+    if found.times is None or found.limit is None or not found.is_slower:
         return None
-    named = [("all together", found.times)] if not found.cases else []
-    named += [(case.id, case.ratio) for case in found.cases if case.changed]
-    named += [("all together", found.times)] if found.cases and found.metric != "serving" else []
-    beyond = [one for one in named if one[1].is_known and one[1].low > found.limit]
+    named = {case.id: case.ratio for case in found.cases if case.changed}
+    named |= {"all operations together" if found.cases else "B": found.times}
+    beyond = [(name, ratio) for name, ratio in named.items() if ratio.low > found.limit]
     return max(beyond, key=lambda one: one[1].low, default=None)
 
 

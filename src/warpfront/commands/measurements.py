@@ -5,7 +5,9 @@ A log is looked at twice: to know its format, and to read it.
 
 from __future__ import annotations
 
+import csv
 import glob
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +42,7 @@ _START_BYTES = 4096
 _LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
+_EVENTS = "tfevents"
 _DATA = Path(__file__).parents[1] / "data" / "page"
 _PAGE_FILES = ("comparison.html.j2", "page.css")
 Given = Mapping[str, object]
@@ -143,13 +146,44 @@ def _source(shown: str, identity: FileIdentity, chosen: Format, evidence: str) -
 
 
 def _document(path: Path) -> str | None:
-    """All of a file that begins as JSON or a table does, unless it is too large to be one."""
+    """All of a file that begins as JSON or a table does, unless it is too large to be one.
+
+    TensorBoard's event files become a table. Raises `InputError` without the extra that reads them.
+    """
+    if _EVENTS in path.name:
+        return _events_as_table(path)
     start = read_start(path, _START_BYTES).decode("utf-8", "replace").lstrip()
     head = start.split("\n", 1)[0]
-    if not _JSON.match(start) and not ("," in head and "performance" in head):
+    if not _JSON.match(start) and not (
+        "," in head and any(name in head for name in ("performance", "Step", "step"))
+    ):
         return None
     content = read_start(path, DOCUMENT_LIMIT_BYTES)
     return None if len(content) > DOCUMENT_LIMIT_BYTES else content.decode("utf-8", "replace")
+
+
+def _events_as_table(path: Path) -> str:
+    """The scalars of an event file as CSV: a row a step, a column a tag."""
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
+            EventAccumulator,
+        )
+    except ModuleNotFoundError:
+        hint = "pip install 'warpfront[tensorboard]', or export the scalars as CSV"
+        raise InputError(f"{path}: TensorBoard's events need its reader", hint=hint) from None
+    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    rows: dict[int, dict[str, float]] = {}
+    for tag in tags:
+        for event in events.Scalars(tag):
+            row = rows.setdefault(event.step, {"_timestamp": event.wall_time})
+            row[tag] = event.value
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, ["_step", "_timestamp", *tags], restval="")
+    writer.writeheader()
+    writer.writerows({"_step": step, **row} for step, row in sorted(rows.items()))
+    return stream.getvalue()
 
 
 def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Format, str]:

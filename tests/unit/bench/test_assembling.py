@@ -157,7 +157,7 @@ def known_numbers(run: Run) -> list[float]:
 
 def facts(runs: tuple[Run, ...]) -> set[tuple[object, ...]]:
     """Steps and their times: of a cut line, a loss may be lost, and of a cut block all but that."""
-    return {(s.step, s.seconds) for run in runs for s in run.steps if s.seconds}
+    return {(s.step, round(s.seconds, 3)) for run in runs for s in run.steps if s.seconds}
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -7,11 +7,18 @@ import json
 
 import pytest
 from series import noisy
-from training_logs import a_run, amd_mllog, nvidia_mllog, read_one
+from training_logs import SOURCE, a_run, amd_mllog, nvidia_mllog, read_one
 
 from warpfront.bench import statistics
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
-from warpfront.bench.forms import comparison_markdown, comparison_text, run_text, sentence
+from warpfront.bench.forms import (
+    comparison_markdown,
+    comparison_text,
+    run_text,
+    sentence,
+    slowest_of,
+)
+from warpfront.bench.losses import bands_of
 from warpfront.bench.record_files import (
     NoRecordError,
     bench_document,
@@ -357,5 +364,128 @@ def test_a_runs_text_says_what_is_missing_and_what_was_given() -> None:
     assert "not said      nodes, vendor" in text
     assert "2048 (given)" in text
     short = dataclasses.replace(run, steps=(Step(step=1, tokens_per_second_per_device=9982.0),))
-    assert "9,982.0 tokens/s per device" in run_text(short, summary_of(short))
+    assert "tokens/s      9,982.0 per device" in run_text(short, summary_of(short))
     assert Interval(value=2, low=1, high=4).inverse == Interval(value=0.5, low=0.25, high=1)
+
+
+# Serving benchmarks: figures at equal load.
+
+FIGURES = {
+    "output_throughput": 512.0, "request_throughput": 4.0, "ttft_mean": 0.15, "tpot_mean": 0.0146,
+    "itl_mean": 0.0145, "requests": 100.0, "input_tokens": 51_200.0, "output_tokens": 12_800.0,
+    "concurrency": 16.0,
+}  # fmt: skip
+
+
+def served(model: str = "llama", rate: str = "inf", **figures: float) -> Run:
+    return Run(source=SOURCE, model=model, request_rate=rate, serving={**FIGURES, **figures})
+
+
+def test_one_serving_run_a_side_gives_ratios_and_determines_nothing() -> None:
+    found = compared(served(), served(ttft_mean=0.3, output_throughput=256.0))
+    assert found.verdict is ComparisonOutcome.UNDETERMINED
+    ratios = {case.id: case.ratio.value for case in found.cases}
+    assert (ratios["ttft_mean"], ratios["output_throughput"]) == (2.0, 2.0)
+    assert (ratios["tpot_mean"], ratios["itl_mean"]) == (1.0, 1.0)
+    assert "not determined: 1 and 1 runs; 3 a side" in sentence(found)
+    assert not found.is_slower
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ({"rate": "8"}, "request_rate"),
+        ({"model": "qwen"}, "model"),
+        ({"input_tokens": 60_000.0}, "input_length"),
+        ({"output_tokens": 15_000.0}, "output_length"),
+        ({"concurrency": 32.0}, "concurrency"),
+    ],
+)
+def test_serving_at_another_load_is_refused_unless_allowed(
+    other: dict[str, object], name: str
+) -> None:
+    unlike = served(**other)  # type: ignore[arg-type]
+    assert refused(compared(served(), unlike)) == {name}
+    assert compared(served(), unlike, allowed=(name,)).cases
+
+
+def test_an_unknown_request_rate_is_refused_and_an_unknown_model_is_shown() -> None:
+    unknown = dataclasses.replace(served(), request_rate=None, model=None)
+    found = compared(unknown, unknown)
+    assert refused(found) == {"request_rate"}
+    assert {one.name for one in found.differences} == {"model", "request_rate"}
+
+
+def test_several_serving_runs_a_side_have_intervals() -> None:
+    slow = [served(ttft_mean=0.3 + n / 1000) for n in range(5)]
+    fast = [served(ttft_mean=0.15 + n / 1000) for n in range(5)]
+    found = compared(fast, slow, max_slower=0.05)
+    assert {case.id for case in found.cases if case.changed} == {"ttft_mean"}
+    assert found.verdict is ComparisonOutcome.DIFFERENCE
+    slowest = slowest_of(found)
+    assert slowest is not None
+    assert slowest[0] == "ttft_mean"
+    assert compared(fast, fast[::-1]).verdict is ComparisonOutcome.NO_DIFFERENCE
+
+
+def test_the_gate_names_the_operation_that_is_slower() -> None:
+    found = benched(a_bench(), a_bench(seed=2, slow="c"), max_slower=0.02)
+    slowest = slowest_of(found)
+    assert slowest is not None
+    assert slowest[0] == "c"
+    assert slowest_of(benched(a_bench(), a_bench(seed=2), max_slower=0.02)) is None
+
+
+def test_same_training_refuses_a_side_without_losses_and_losses_that_differ() -> None:
+    without = a_run(TIMES)
+    without = dataclasses.replace(
+        without, steps=tuple(dataclasses.replace(step, loss=None) for step in without.steps)
+    )
+    found = compared(a_run(TIMES), without, same_training=True)
+    assert found.verdict is ComparisonOutcome.NOT_COMPARABLE
+    assert "losses not compared: B has none" in sentence(found)
+    assert compared(a_run(TIMES), without).verdict is ComparisonOutcome.NO_DIFFERENCE
+    assert compared(a_run(TIMES), a_run(TIMES), same_training=True).times is not None
+
+
+def test_pairs_of_runs_cancel_what_differs_between_nights() -> None:
+    nights = [1.0, 1.3, 0.8, 1.1, 1.5]
+    a = [a_run(noisy(30, n, level)) for n, level in enumerate(nights)]
+    b = [a_run(noisy(30, 10 + n, level * 1.05)) for n, level in enumerate(nights)]
+    assert compared(a, b).verdict is ComparisonOutcome.NO_DIFFERENCE
+    found = compared(a, b, paired=True)
+    assert (found.verdict, found.resampled) == (ComparisonOutcome.DIFFERENCE, "5 pairs")
+    assert found.times is not None
+    assert found.times.value == pytest.approx(1.05, abs=0.02)
+    assert compared(a[:2], b[:2], paired=True).verdict is ComparisonOutcome.TOO_SHORT
+    assert compared(a, b[1:], paired=True).verdict is ComparisonOutcome.TOO_SHORT
+
+
+def test_losses_are_compared_at_tokens_that_lines_print() -> None:
+    def run(per_step: int) -> Run:
+        steps = tuple(
+            Step(step=n, seconds=1.0, tokens=n * per_step, loss=10 / (n * per_step) * 100)
+            for n in range(1, 41)
+        )
+        return dataclasses.replace(a_run(TIMES), steps=steps)
+
+    found = compared(run(100), run(200), allowed=("global_batch",))
+    assert found.losses
+    tokens, one, other = found.losses[-1]
+    assert (tokens, one) == (4000, pytest.approx(other, rel=0.1))
+    assert bands_of([run(100)])[0][0] == 100
+
+
+@pytest.mark.process  # matplotlib asks fc-list for fonts
+def test_charts_name_the_files_and_have_plain_axes() -> None:
+    pytest.importorskip("matplotlib")
+    from warpfront.bench.charts import charts_of
+
+    one, other = a_run(noisy(40, 1, 135.0)), a_run(noisy(40, 2, 137.0))
+    terms = ComparisonTerms()
+    found = compare_runs(("runs/before.log", [one]), ("runs/after.log", [other]), terms)
+    picture = charts_of(found, [[one], [other]])["steps.svg"]
+    assert "A: before.log" in picture
+    assert "B: after.log" in picture
+    assert "10^" not in picture
+    assert "mathdefault" not in picture

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from invoke.program import Program
+from log_samples import VLLM_SERVING
 from series import noisy
 from training_logs import nemo_line, primus_log, tensorprimat
 
 from warpfront.cli.tasks import namespace
-from warpfront.errors import InputError, NotComparableError, SlowerError, UndeterminedError
+from warpfront.errors import (
+    CommandFailedError,
+    InputError,
+    NotComparableError,
+    SlowerError,
+    UndeterminedError,
+)
 
 GIVEN = ("--gpus", "8", "--sequence", "8192", "--precision", "bf16", "--model", "llama3-8b")
 
@@ -120,6 +128,47 @@ def test_each_outcome_of_compare_has_its_exit_code(
     logs: Path, a: str, b: str, more: tuple[str, ...], code: int
 ) -> None:
     assert code_of("compare", logs / f"{a}.log", logs / f"{b}.log", *more) == code
+
+
+def test_serving_benchmarks_have_their_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, unlike = (tmp_path / f"{name}.txt" for name in ("one", "other", "unlike"))
+    one.write_text(VLLM_SERVING)
+    other.write_text(VLLM_SERVING.replace("512.00", "256.00").replace("154.82", "309.64"))
+    unlike.write_text(VLLM_SERVING.replace("15.0", "20.0"))
+    assert code_of("compare", one, other) == UndeterminedError.exit_code
+    assert "ttft_mean           2.000" in capsys.readouterr().out
+    assert code_of("compare", one, other, "--allow-undetermined") == 0
+    assert code_of("compare", one, unlike) == NotComparableError.exit_code
+    training = tmp_path / "training.log"
+    training.write_text(primus_log(noisy(30, 1)))
+    assert code_of("compare", one, training) == NotComparableError.exit_code
+
+
+def test_losses_that_one_side_lacks_are_a_sentence_and_with_same_training_a_refusal(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = logs / "bare.log"
+    bare.write_text((logs / "same.log").read_text().replace("lm loss", "other thing"))
+    assert code_of("compare", logs / "base.log", bare) == 0
+    assert "losses not compared: B has none" in capsys.readouterr().out
+    code = code_of("compare", logs / "base.log", bare, "--same-training")
+    assert code == NotComparableError.exit_code
+
+
+def test_the_verdicts_exit_code_stands_without_the_extra_for_charts(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    a, b, page = logs / "base.log", logs / "slow.log", logs / "page.html"
+    code = code_of("compare", a, b, "--max-slower", "5%", "--page", page)
+    assert code == SlowerError.exit_code
+    said = capsys.readouterr()
+    assert "B is slower than allowed: B takes 1." in said.err
+    assert "no charts: matplotlib" in said.err
+    assert "differ" in page.read_text()
+    assert code_of("compare", a, logs / "same.log", "--page", page) == CommandFailedError.exit_code
 
 
 def test_compare_stacks_takes_the_seeds_folder(

@@ -1,0 +1,112 @@
+"""Exports of TensorBoard and Weights & Biases, and TensorBoard's own files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from training_logs import SOURCE, read, read_one
+
+from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs.log_reading import Reading
+from warpfront.bench.logs.tables import field_of
+from warpfront.bench.settling import summary_of
+from warpfront.cli.display import Display
+from warpfront.commands import measurements
+from warpfront.errors import InputError
+
+BOARD = "Wall time,Step,Value\n" + "".join(
+    f"{1.7e9 + 20 * n},{10 * n},{5 - n / 10}\n" for n in range(1, 16)
+)
+WANDB = '"Step","one - train/loss","one - train/loss__MIN","two - train/loss"\n' + "".join(
+    f'"{10 * n}","{5 - n / 10}","0","{6 - n / 10}"\n' for n in range(1, 16)
+)
+HISTORY = "_step,_runtime,train/loss,eval/loss,perf/tokens_per_sec_per_gpu\n" + "".join(
+    f"{n},{3 * n},{5 - n / 10},9,1500\n" for n in range(1, 16)
+)
+
+
+def test_tensorboards_export_has_the_tag_in_its_name_and_the_wall_clock() -> None:
+    run = read_one(BOARD, path="run-exp_1-tag-train_loss.csv")
+    summary = summary_of(run)
+    assert summary.median_seconds is not None
+    assert (summary.median_seconds.value, summary.last_loss) == (2.0, 3.5)
+    assert (run.framework, sum(step.steps for step in run.steps)) == ("tensorboard", 150)
+
+
+def test_every_run_of_an_export_of_wandb_is_a_run_and_the_spread_is_left() -> None:
+    one, two = read(WANDB)
+    assert [run.model for run in (one, two)] == ["one", "two"]
+    assert [run.steps[-1].loss for run in (one, two)] == [3.5, 4.5]
+
+
+def test_a_history_of_wandb_has_a_clock_and_names_what_is_not_read() -> None:
+    run = read_one(HISTORY)
+    summary = summary_of(run)
+    assert summary.median_seconds is not None
+    assert (summary.median_seconds.value, summary.tokens_per_second_per_device) == (3.0, 1500.0)
+    assert "not read: column 'eval/loss', 15 times" in [one.message for one in run.findings]
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("train/loss", "loss"),
+        ("reduced_train_loss", "loss"),
+        ("val/loss", None),
+        ("train_step_timing in s", "seconds"),
+        ("iteration-time", "seconds"),
+        ("throughput/device/TPS", "tokens_per_second_per_device"),
+        ("perf/tokens_per_second", "tokens_per_second"),
+        ("learning_rate", None),
+    ],
+)
+def test_a_metric_is_known_by_its_name(name: str, field: str | None) -> None:
+    found = field_of(name)
+    assert (found[0] if found else None) == field
+
+
+@given(text=st.text(max_size=300))
+def test_no_table_raises(text: str) -> None:
+    for head in ("", "Wall time,Step,Value\n", "_step,a - loss\n"):
+        reading = Reading(FORMATS["tables"], "run-a-tag-loss.csv")
+        reading.feed(1, head + text)
+        for run in reading.runs(SOURCE, {}):
+            summary_of(run)
+
+
+def test_event_files_are_read_by_tensorboards_own_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(b"\x18\x00")
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(InputError, match="need its reader"):
+        measurements.read_all(str(path), Display())
+
+    class EventAccumulator:
+        def __init__(self, _path: str, size_guidance: dict[str, int]) -> None:
+            assert size_guidance == {"scalars": 0}
+
+        def Reload(self) -> None:  # noqa: N802 - TensorBoard's name
+            pass
+
+        def Tags(self) -> dict[str, list[str]]:  # noqa: N802 - TensorBoard's name
+            return {"scalars": ["train/loss"]}
+
+        def Scalars(self, _tag: str) -> list[SimpleNamespace]:  # noqa: N802 - TensorBoard's name
+            return [SimpleNamespace(step=n, wall_time=2.0 * n, value=5.0 / n) for n in range(1, 16)]
+
+    name = "tensorboard.backend.event_processing.event_accumulator"
+    module = ModuleType(name)
+    module.EventAccumulator = EventAccumulator  # type: ignore[attr-defined]
+    parts = name.split(".")
+    for at in range(1, len(parts)):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:at]), ModuleType(parts[at - 1]))
+    monkeypatch.setitem(sys.modules, name, module)
+    (run,) = measurements.read_all(str(path), Display())
+    assert [step.seconds for step in run.steps][1:] == [2.0] * 14
