@@ -47,13 +47,17 @@ def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     from warpfront.bench.sheet import bench_text
     from warpfront.bench.timings import bench_of
 
-    options = ("--preset", "tiny", "--seconds", "0.02", "--cases", "[mhd][me2]*")
+    options = ("--preset", "tiny", "--seconds", "0.02", "--cases", "[mhd][me2]*", "--reference")
     code, document = timed(tmp_path, *options)
     assert code == 0
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "verified": "passed"}
     whose |= {"target": "cpu", "at": "2026-01-01T00:00:00+00:00"}
     bench = bench_of(document, {**whose, "tool": {}})
-    (read,) = read_records(json.dumps(bench_document(bench)))
+    written = bench_document(bench)
+    assert all(one["median_seconds"] > 0 for one in written["results"])
+    assert all(one["torch_benchmark_seconds"] > 0 for one in written["results"])
+    assert "by torch.utils.benchmark" in bench_text(bench)
+    (read,) = read_records(json.dumps(written))
     assert isinstance(read, Bench)
     assert read == bench
     times = {one.op: one.samples_seconds for one in read.results}

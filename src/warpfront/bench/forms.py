@@ -10,6 +10,7 @@ import jinja2
 from rich.console import Console
 from rich.table import Table
 
+from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import (
     Comparison,
     ComparisonOutcome,
@@ -66,8 +67,9 @@ def _marked(run: Run, name: str, value: str) -> str:
 
 def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     if run.serving:
-        for name, value in run.serving.items():
-            yield name.replace("_", " "), f"{value:,.6g}{_unit_of(name)}"
+        for name, value in list(run.serving.items())[:_MOST_CASES]:
+            label = name if name.startswith(KERNEL) else name.replace("_", " ")
+            yield label, f"{value:,.6g}{_unit_of(name)}"
         return
     yield "steps", _counted_steps(run, summary)
     if summary.settled_from is not None:
@@ -94,7 +96,7 @@ def _counted_steps(run: Run, summary: Summary) -> str:
 
 def _unit_of(name: str) -> str:
     """The unit of a serving figure, by its name."""
-    if name.partition("_")[0] in {"ttft", "tpot", "itl", "e2e"}:
+    if name.startswith((KERNEL, "ttft_", "tpot_", "itl_", "e2e_")):
         return " s"
     rates = {"request_throughput": " requests/s", "scheduled_throughput": " requests/s"}
     return rates.get(name, " tokens/s" if name.endswith("throughput") else "")
@@ -226,6 +228,17 @@ def _level_lines(found: Comparison) -> Iterable[str]:
                 yield f"{letter}, {steps}: {level.median:.5g} s a step"
 
 
+def _memory_lines(found: Comparison) -> Iterable[str]:
+    """The most memory that each side used, where both say it."""
+    peaks = [
+        max((one.peak_memory_bytes or 0 for one in side.summaries), default=0)
+        for side in (found.a, found.b)
+    ]
+    if all(peaks):
+        a, b = (f"{peak / _GIB:,.2f} GiB" for peak in peaks)
+        yield f"peak memory: A {a}, B {b}, {peaks[1] / peaks[0]:.3f} times"
+
+
 def _tables(found: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
     yield f"By {found.metric}", SIDES_HEAD, _side_rows(found)
     if found.differences:
@@ -235,7 +248,8 @@ def _tables(found: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
 
 
 def _remarks(found: Comparison) -> list[str]:
-    remarks = [*_level_lines(found), *(one.message for one in found.findings)]
+    remarks = [*_level_lines(found), *_memory_lines(found)]
+    remarks += (one.message for one in found.findings)
     for letter, names in (("A", found.only_in_a), ("B", found.only_in_b)):
         if names:
             remarks.append(f"only in {letter}: {', '.join(names)}")

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,7 +34,15 @@ def run_document(run: Run, summary: Summary) -> dict[str, Any]:
 
 
 def bench_document(bench: Bench) -> dict[str, Any]:
-    return _document(bench)
+    """A bench with the median of each operation, which is worked out again when it is read."""
+    document = _document(bench)
+    for one, result in zip(bench.results, document["results"], strict=True):
+        times = [value for block in one.samples_seconds for value in block]
+        result["median_seconds"] = median(times) if times else None
+    for training in document["training"]:
+        steps = training["step_seconds"]
+        training["median_seconds"] = median(steps) if steps else None
+    return document
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:

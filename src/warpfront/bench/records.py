@@ -307,7 +307,7 @@ class Peak:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One operation, timed in blocks of repetitions: `samples_seconds` are theirs,
-    block by block.
+    block by block. `torch_benchmark_seconds` is the median of `torch.utils.benchmark`, on request.
     """
 
     id: str
@@ -324,6 +324,7 @@ class Measurement:
     peak: Peak | None = None
     memory_peak_bytes: int | None = None
     kernel: str | None = None
+    torch_benchmark_seconds: float | None = None
     note: str = ""
 
 

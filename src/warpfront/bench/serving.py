@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from warpfront.bench import statistics
+from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import (
     CaseRatio,
     Comparison,
@@ -43,7 +44,8 @@ def serving_differences(
     """Return what differs or is unknown, and so refuses; then what is only shown."""
     names = set(allowed)
     found = []
-    for name in _EQUAL:
+    kernels = all(is_of_kernels(run) for run in (*a, *b))
+    for name in () if kernels else _EQUAL:
         one, other = ({_value(run, name) for run in side} for side in (a, b))
         if name in {"scenario", "concurrency"} and one == other == {None}:
             continue
@@ -61,6 +63,11 @@ def serving_differences(
         if first != second:
             found.append(Difference(name=name, a=first, b=second))
     return tuple(found)
+
+
+def is_of_kernels(run: Run) -> bool:
+    """Whether the figures are of a profiler's summary of kernels."""
+    return any(name.startswith(KERNEL) for name in run.serving)
 
 
 def _value(run: Run, name: str) -> str | float | None:
@@ -103,7 +110,8 @@ def measured_serving(asked: Comparison, a: Sequence[Run], b: Sequence[Run]) -> C
     """Return the ratio of every figure that all runs have; verdict by the output's throughput."""
     cases = []
     several = min(len(a), len(b)) >= FEWEST_RUNS
-    for name in (*_RATES, *_TIMES):
+    kernels = (name for name in a[0].serving if name.startswith(KERNEL))
+    for name in (*_RATES, *_TIMES, *kernels):
         one, other = ([run.serving.get(name) for run in side] for side in (a, b))
         if all(one) and all(other):
             cases.append(_ratio(name, [v for v in one if v], [v for v in other if v]))

@@ -55,6 +55,7 @@ def bench_text(bench: Bench) -> str:
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
     padded = ([text.ljust(size) for text, size in zip(row, widths, strict=True)] for row in rows)
     lines = ["  ".join(row).rstrip() for row in padded]
+    lines += _reference_lines(bench)
     lines += map(_training_line, bench.training)
     lines += (f"{one.level}: {one.message}" for one in bench.findings)
     name = bench.environment.get("device_name") or "unknown device"
@@ -77,6 +78,16 @@ def _row(one: Measurement) -> tuple[str, ...]:
         "-" if share is None else f"{share:.1%}",
         (one.kernel or "-")[:_KERNEL_CHARACTERS],
     )
+
+
+def _reference_lines(bench: Bench) -> list[str]:
+    """The medians by `torch.utils.benchmark`, where they were asked for."""
+    return [
+        f"{one.id}: {1000 * one.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
+        f"{one.torch_benchmark_seconds / median(times):.3f} times"
+        for one in bench.results
+        if one.torch_benchmark_seconds and (times := times_of(one))
+    ]
 
 
 def _scaled(rate: float | None, unit: float) -> str:

@@ -33,6 +33,7 @@ class BenchEffort:
     budget: Budget = field(default_factory=Budget)
     cold: bool = False
     tf32: bool = False
+    reference: bool = False
 
     def arguments(self) -> tuple[str, ...]:
         """As options of a command line."""
@@ -46,7 +47,8 @@ class BenchEffort:
             "warmup": str(budget.warmup),
         }
         said = [f"--{name}={value}" for name, value in valued.items() if value not in {"", "0"}]
-        flags = {"cold": self.cold, "tf32": self.tf32, **dict.fromkeys(self.suites, True)}
+        flags = {name: getattr(self, name) for name in ("cold", "tf32", "reference")}
+        flags |= dict.fromkeys(self.suites, True)
         return (*said, *(f"--{name}" for name, value in flags.items() if value))
 
     def document(self) -> dict[str, object]:
@@ -59,6 +61,7 @@ class BenchEffort:
             **vars(self.budget),
             "cold": self.cold,
             "tf32": self.tf32,
+            "reference": self.reference,
         }
 
 
@@ -83,6 +86,7 @@ def read_bench_effort(**said: object) -> BenchEffort:
         budget=budget,
         cold=bool(read["cold"]),
         tf32=bool(read["tf32"]),
+        reference=bool(read["reference"]),
     )
 
 
@@ -143,6 +147,7 @@ BENCH_OPTIONS = (
     BenchOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
     BenchOption("cold", default=False, help="write over the cache before every repetition"),
     BenchOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
+    BenchOption("reference", default=False, help="also time each case by torch.utils.benchmark"),
     BenchOption("all", default=False, help="every suite, which is the default"),
     *(BenchOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
 )

@@ -8,7 +8,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +25,7 @@ from warpfront_checks.bench.options import (
     parsed_bench_effort,
 )
 from warpfront_checks.bench.peaks import peak_of
-from warpfront_checks.bench.rounds import Peak, time_cases
+from warpfront_checks.bench.rounds import TIMED, Peak, time_cases
 from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.timer import Work
@@ -40,6 +40,8 @@ from warpfront_checks.torch_devices import Device, environment_of, read_facts
 
 _KERNEL_NAME_CHARACTERS = 200
 _TRAINED = ("float32", "bfloat16")
+MEMORY_FLOOR_BYTES = 8 * 10**9
+"""The memory that PyFlame's cases are made for."""
 _PRODUCTS = {"float32": "tf32"}
 
 
@@ -78,6 +80,8 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     preset = PRESETS[effort.preset]
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
     results = time_cases(cases, bench, effort.budget, _say)
+    if effort.reference:
+        _add_reference(results, cases, bench, effort.budget.seconds)
     training = _train(bench, effort)
     after = read_state(*where)
     path = folder / "bench.json"
@@ -96,6 +100,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
                 for message in (
                     *(f"noisy: {reason}" for reason in noisy(before, after)),
                     *_doubts(claims),
+                    *_memory_below_floor(found),
                 )
             ],
         },
@@ -109,6 +114,33 @@ def _doubts(claims: Claims) -> tuple[str, ...]:
         return ()
     doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
     return (f"{doubtful.outcome}: {doubtful.reason}",) if doubtful else ()
+
+
+def _memory_below_floor(found: Device | None) -> tuple[str, ...]:
+    """A finding for a device with less memory than the cases are made for."""
+    if found is None or found.memory_bytes >= MEMORY_FLOOR_BYTES:
+        return ()
+    memory = f"{found.memory_bytes / 2**30:.1f} GiB"
+    return (
+        f"memory: the device has {memory}; cases may fail below {MEMORY_FLOOR_BYTES / 1e9:g} GB",
+    )
+
+
+def _add_reference(
+    results: list[dict[str, Any]],
+    cases: Sequence[TimedCase],
+    bench: TorchBench,
+    seconds: float,
+) -> None:
+    """Add the median by `torch.utils.benchmark`, in seconds, to each case that was timed."""
+    from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
+
+    threads = torch.get_num_threads()  # its own default is one
+    for result, case in zip(results, cases, strict=True):
+        if result["outcome"] == TIMED:
+            timer = Timer("work()", globals={"work": bench.make(case)}, num_threads=threads)
+            measured = timer.blocked_autorange(min_run_time=seconds)
+            result["torch_benchmark_seconds"] = float(measured.median)
 
 
 class TorchBench:

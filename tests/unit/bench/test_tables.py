@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_logs import SOURCE, read, read_one
 
+from warpfront.bench.compare import ComparisonTerms, compare_runs
+from warpfront.bench.forms import run_text
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.logs.tables import field_of
+from warpfront.bench.records import ComparisonOutcome
 from warpfront.bench.settling import summary_of
 from warpfront.cli.display import Display
 from warpfront.commands import measurements
@@ -110,3 +113,34 @@ def test_event_files_are_read_by_tensorboards_own_reader(
     monkeypatch.setitem(sys.modules, name, module)
     (run,) = measurements.read_all(str(path), Display())
     assert [step.seconds for step in run.steps][1:] == [2.0] * 14
+
+
+ROCPROF = (
+    '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
+    '"Cijk_Ailk_Bljk",100,5000000,50000.0,83.3,1,2,3\n'
+    '"void elementwise<4, float>",50,1000000,20000.0,16.7,1,2,3\n'
+)
+NSYS = (
+    "Processing [a.sqlite]...\n"
+    "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
+    '83.3,4000000,100,40000.0,1,1,2,3,"Cijk_Ailk_Bljk"\n'
+)
+
+
+@pytest.mark.parametrize(("text", "first"), [(ROCPROF, 5e-5), (NSYS, 4e-5)])
+def test_a_profilers_summary_is_a_table_of_kernels(tmp_path: Path, text: str, first: float) -> None:
+    path = tmp_path / "kernel_stats.csv"
+    path.write_text(text)
+    (run,) = measurements.read_all(str(path), Display())
+    assert run.source.format == "kernels"
+    assert run.serving["kernel Cijk_Ailk_Bljk"] == pytest.approx(first)
+    assert "kernel Cijk_Ailk_Bljk" in run_text(run, summary_of(run))
+
+
+def test_kernels_that_both_profiles_have_are_compared_and_one_run_determines_nothing() -> None:
+    one, other = read_one(ROCPROF), read_one(NSYS)
+    found = compare_runs(("a", [one]), ("b", [other]), ComparisonTerms())
+    assert [(case.id, case.ratio.value) for case in found.cases] == [
+        ("kernel Cijk_Ailk_Bljk", pytest.approx(0.8))
+    ]
+    assert found.verdict is ComparisonOutcome.UNDETERMINED

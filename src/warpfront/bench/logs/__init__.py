@@ -12,7 +12,7 @@ from warpfront.bench.logs.declared import declared
 from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.madengine import MADENGINE
 from warpfront.bench.logs.mllog import MLLOG
-from warpfront.bench.logs.tables import TABLES
+from warpfront.bench.logs.tables import KERNELS, TABLES
 from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
 
 # Of two formats that both know a line, the first has it.
@@ -22,5 +22,6 @@ DECLARED = (
     *("serving", "serving-json", "mlperf-inference"),
 )
 FORMATS: Mapping[str, Format] = {
-    one.name: one for one in (*map(declared, DECLARED), MLLOG, TENSORPRIMAT, MADENGINE, TABLES)
+    one.name: one
+    for one in (*map(declared, DECLARED), MLLOG, TENSORPRIMAT, MADENGINE, TABLES, KERNELS)
 }

@@ -9,7 +9,9 @@ from typing import Protocol
 from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
 SERVING = "serving."
-"""How settings begin that are figures of a serving benchmark."""
+"""How settings begin that are figures of a serving benchmark, or of a profiler's summary."""
+KERNEL = "kernel "
+"""How a kernel's mean time begins among them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,20 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting, Unused
+from warpfront.bench.logs.facts import (
+    KERNEL,
+    SERVING,
+    Fact,
+    Format,
+    LoggedStep,
+    NextRun,
+    Setting,
+    Unused,
+)
 from warpfront.bench.logs.fields import scaled
 from warpfront.bench.records import Step
 
+_KERNEL_HEADS = ('"Name","Calls","TotalDurationNs"', "Time (%),Total Time (ns),Instances")
 _STEPS = ("step", "_step", "train/global_step", "trainer/global_step", "global_step")
 _CLOCKS = {"wall time": 1.0, "_timestamp": 1.0, "_runtime": 1.0}
 _SPREAD = re.compile(r"__(?:MIN|MAX)$")
@@ -117,4 +127,34 @@ def marks(text: str) -> bool:
     return len(header) > 1 and any(name in _STEPS for name in header)
 
 
+class KernelReader:
+    """A profiler's summary of kernels: rocprof's `*_stats.csv`, or `nsys stats --format csv`. The
+    columns are of ROCm's and NVIDIA's own tools (rocprofv3 and Nsight Systems 2022 to 2025).
+    """
+
+    def __init__(self, _path: str) -> None:
+        pass
+
+    def read(self, text: str) -> Iterable[Fact]:
+        begin = next((at for at in map(text.find, _KERNEL_HEADS) if at >= 0), 0)
+        total = 0.0
+        try:
+            for row in csv.DictReader(text[begin:].replace("\0", "").splitlines()):
+                name = (row.get("Name") or "").strip()[:200]
+                count = scaled(row.get("Calls") or row.get("Instances") or "")
+                spent = scaled(row.get("TotalDurationNs") or row.get("Total Time (ns)") or "")
+                if name and count and spent and spent > 0:
+                    total += spent * 1e-9
+                    yield Setting(f"{SERVING}{KERNEL}{name}", spent / count * 1e-9)
+        except csv.Error:
+            pass
+        if total:
+            yield Setting("run_seconds", total)
+
+
+def marks_kernels(text: str) -> bool:
+    return any(head in text[:4096] for head in _KERNEL_HEADS)
+
+
 TABLES = Format(name="tables", marks=marks, reader=TableReader, is_document=True)
+KERNELS = Format(name="kernels", marks=marks_kernels, reader=KernelReader, is_document=True)
