@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.records import Difference, Metric, Run
-from warpfront.bench.serving import ALLOWABLE as OF_SERVING
 
 UNKNOWN = "unknown"
 _ROUNDING = 0.01
@@ -24,25 +23,31 @@ _SHOWN = (
     *("vendor", "device_name", "devices", "nodes", "framework", "framework_version", "torch"),
     *("global_batch", "micro_batch", "parallel"),
 )
+SERVING, KERNELS = "serving", "kernels"
+"""Metrics of a serving benchmark and of a profiler's kernels: every figure that both have."""
+_LOAD = ("model", "scenario", "concurrency")
+_LENGTHS = ("input_length", "output_length")
+_AS_LONG = 0.02
+"""How far mean lengths of requests may be apart: sampled answers differ a little."""
 # What has to be known and equal, beside the model.
-_WORK: Mapping[Metric, tuple[str, ...]] = {
+_WORK: Mapping[str, tuple[str, ...]] = {
     Metric.STEP_SECONDS: ("sequence", "precision", "global_batch", "devices"),
     Metric.TOKENS_PER_SECOND: ("sequence", "precision"),
     Metric.SAMPLES_PER_SECOND: ("sequence", "precision", "global_batch"),
     Metric.TIME_TO_TRAIN: ("benchmark", "global_batch", "sequence", "precision"),
+    SERVING: ("request_rate", *_LENGTHS),
+    KERNELS: (),
 }
 # A rate of all devices together is of as many, where their number is known.
-_ALSO: Mapping[Metric, tuple[str, ...]] = {Metric.SAMPLES_PER_SECOND: ("devices",)}
+_ALSO: Mapping[str, tuple[str, ...]] = {Metric.SAMPLES_PER_SECOND: ("devices",)}
 _BY_THE_RULES = ("sequence", "precision")
 ALLOWABLE = tuple(
-    dict.fromkeys(
-        ("model", *_SHAPE, *(name for names in _WORK.values() for name in names), *OF_SERVING)
-    )
+    dict.fromkeys(("model", *_SHAPE, *(name for names in _WORK.values() for name in names), *_LOAD))
 )
 
 
 def differences(
-    a: Sequence[Run], b: Sequence[Run], metric: Metric, allowed: Iterable[str]
+    a: Sequence[Run], b: Sequence[Run], metric: str, allowed: Iterable[str]
 ) -> tuple[Difference, ...]:
     """What refuses first, then what is only shown."""
     names = set(allowed)
@@ -63,7 +68,7 @@ def differences(
 
 
 def _ruled_by_benchmark(
-    a: Sequence[Run], b: Sequence[Run], metric: Metric, refused: Mapping[str, object]
+    a: Sequence[Run], b: Sequence[Run], metric: str, refused: Mapping[str, object]
 ) -> tuple[str, ...]:
     is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
     reached = all(run.succeeded for run in (*a, *b))
@@ -79,26 +84,30 @@ def said(name: str, runs: Sequence[Run]) -> str:
     values = {getattr(run, name) for run in runs}
     if name == "parallel":
         return "; ".join(sorted({str(one) or UNKNOWN for one in values}))
-    words = sorted(UNKNOWN if value is None else str(value) for value in values)
+    words = sorted(
+        UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for value in values
+    )
     return ", ".join(words)
 
 
-def _model(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> dict[str, tuple[str, str]]:
+def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:
     """Whatever both sides say of their models has to agree, and they have to share a name, or a
     number of parameters.
     """
+    is_training = metric not in {SERVING, KERNELS}
     found = {
         name: (said(name, a), said(name, b))
-        for name in (*_SHAPE, *_ALSO.get(metric, ()))
+        for name in ((*_SHAPE, *_ALSO.get(metric, ())) if is_training else _LOAD)
         if _is_known(name, a, b) and not _agree(name, a, b)
     }
     shared = any(_is_known(name, a, b) and _agree(name, a, b) for name in _IDENTITY)
-    if not shared and not found:
+    if is_training and not shared and not found:
         found["model"] = (said("model", a), said("model", b))
     return found
 
 
-def _work(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> dict[str, tuple[str, str]]:
+def _work(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:
     return {
         name: (said(name, a), said(name, b))
         for name in _WORK[metric]
@@ -113,6 +122,8 @@ def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
 def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
     """One value on both sides; counts of parameters are often rounded."""
     values = [getattr(run, name) for run in (*a, *b)]
-    if name in {"parameters", "active_parameters"}:
-        return bool(max(values) <= min(values) * (1 + _ROUNDING))
+    near = {**dict.fromkeys(("parameters", "active_parameters"), _ROUNDING)}
+    near |= dict.fromkeys(_LENGTHS, _AS_LONG)
+    if name in near:
+        return bool(max(values) <= min(values) * (1 + near[name]))
     return len(set(values)) == 1

@@ -14,7 +14,7 @@ from random import Random
 from statistics import fmean, median
 
 from warpfront.bench import serving, statistics
-from warpfront.bench.comparability import differences
+from warpfront.bench.comparability import SERVING, differences
 from warpfront.bench.losses import is_of_training, losses_at_equal_tokens, training_findings
 from warpfront.bench.records import (
     Bench,
@@ -120,10 +120,11 @@ def compare_runs(
 def _compare_serving(
     a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
 ) -> Comparison:
-    unlike = serving.serving_differences(a[1], b[1], terms.allowed)
+    metric = serving.metric_of((*a[1], *b[1]))
+    unlike = differences(a[1], b[1], metric, terms.allowed)
     sides = (serving.side_of(*a), serving.side_of(*b))
     asked = Comparison(
-        metric=serving.METRIC,
+        metric=metric,
         a=sides[0],
         b=sides[1],
         verdict=ComparisonOutcome.NOT_COMPARABLE,
@@ -131,6 +132,11 @@ def _compare_serving(
         limit=terms.limit,
         differences=unlike,
         allowed=tuple(one.name for one in unlike if one.allowed),
+        findings=tuple(
+            Remark(level="warning", message=f"the model of {letter} is unknown")
+            for letter, (_, runs) in (("A", a), ("B", b))
+            if metric == SERVING and any(run.model is None for run in runs)
+        ),
     )
     refused = _refusals(unlike)
     if refused:

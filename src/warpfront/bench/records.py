@@ -156,6 +156,25 @@ class Run:
     missing: tuple[str, ...] = ()
 
     @property
+    def concurrency(self) -> float | None:
+        """The most requests at once of a serving benchmark."""
+        return self.serving.get("concurrency")
+
+    @property
+    def input_length(self) -> float | None:
+        """Mean tokens of a request."""
+        return self._per_request("input_tokens")
+
+    @property
+    def output_length(self) -> float | None:
+        """Mean tokens of an answer."""
+        return self._per_request("output_tokens")
+
+    def _per_request(self, name: str) -> float | None:
+        tokens, requests = self.serving.get(name), self.serving.get("requests")
+        return tokens / requests if tokens and requests else None
+
+    @property
     def is_usable(self) -> bool:
         return not any(finding.level == "error" for finding in self.findings)
 

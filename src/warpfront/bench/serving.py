@@ -1,4 +1,4 @@
-"""Two serving benchmarks: what has to be equal, and the ratio of each figure. Pure.
+"""Two serving benchmarks, or two tables of kernels: the ratio of each figure. Pure.
 
 A figure of a rate counts inverted, so that over 1 always means that B is slower. One run has no
 interval: only several runs a side tell whether two stacks differ.
@@ -11,18 +11,17 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from warpfront.bench import statistics
+from warpfront.bench.comparability import KERNELS, SERVING
 from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import (
     CaseRatio,
     Comparison,
     ComparisonOutcome,
-    Difference,
     Interval,
     Run,
     Side,
 )
 
-METRIC = "serving"
 FEWEST_RUNS = 3
 _RATES = ("output_throughput", "total_throughput", "request_throughput")
 _TIMES = tuple(
@@ -30,68 +29,12 @@ _TIMES = tuple(
     for name in ("ttft", "tpot", "itl", "e2e")
     for what in ("mean", "median", "p99")
 )
-_LENGTHS = {"input_length": "input_tokens", "output_length": "output_tokens"}
-_EQUAL = ("model", "scenario", "request_rate", "concurrency", *_LENGTHS)
-ALLOWABLE = _EQUAL
-_AS_LONG = 0.02
-"""How far mean lengths of requests may be apart: sampled answers differ a little."""
-_UNKNOWN = "unknown"
 
 
-def serving_differences(
-    a: Sequence[Run], b: Sequence[Run], allowed: Iterable[str]
-) -> tuple[Difference, ...]:
-    """Return what differs or is unknown, and so refuses; then what is only shown."""
-    names = set(allowed)
-    found = []
-    kernels = all(is_of_kernels(run) for run in (*a, *b))
-    for name in () if kernels else _EQUAL:
-        one, other = ({_value(run, name) for run in side} for side in (a, b))
-        if name in {"scenario", "concurrency"} and one == other == {None}:
-            continue
-        if name == "model" and None in one | other:
-            found.append(Difference(name=name, a=_UNKNOWN, b=_UNKNOWN))
-        elif None in one | other or not _agree(name, one | other):
-            texts = (", ".join(sorted(map(_worded, values))) for values in (one, other))
-            first, second = texts
-            found.append(
-                Difference(name=name, a=first, b=second, refused=True, allowed=name in names)
-            )
-    for name in ("framework", "framework_version", "vendor", "device_name", "devices"):
-        texts = (", ".join(sorted({str(getattr(run, name)) for run in side})) for side in (a, b))
-        first, second = (text.replace("None", _UNKNOWN) for text in texts)
-        if first != second:
-            found.append(Difference(name=name, a=first, b=second))
-    return tuple(found)
-
-
-def is_of_kernels(run: Run) -> bool:
-    """Whether the figures are of a profiler's summary of kernels."""
-    return any(name.startswith(KERNEL) for name in run.serving)
-
-
-def _value(run: Run, name: str) -> str | float | None:
-    if name in _LENGTHS:
-        tokens, requests = run.serving.get(_LENGTHS[name]), run.serving.get("requests")
-        return tokens / requests if tokens and requests else None
-    if name == "concurrency":
-        return run.serving.get(name)
-    text = getattr(run, name)
-    try:
-        return float(text) if name == "request_rate" and text is not None else text
-    except ValueError:
-        return str(text)
-
-
-def _agree(name: str, values: Iterable[str | float | None]) -> bool:
-    numbers = [value for value in values if isinstance(value, float)]
-    if name in _LENGTHS and numbers:
-        return max(numbers) <= min(numbers) * (1 + _AS_LONG)
-    return len(set(values)) == 1
-
-
-def _worded(value: str | float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.6g}" if isinstance(value, float) else value
+def metric_of(runs: Iterable[Run]) -> str:
+    """Whether the figures are of serving, or of a profiler's summary of kernels."""
+    is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in runs)
+    return KERNELS if is_kernels else SERVING
 
 
 def side_of(name: str, runs: Sequence[Run]) -> Side:

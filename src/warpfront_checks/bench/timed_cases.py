@@ -7,9 +7,12 @@ against each other.
 from __future__ import annotations
 
 import fnmatch
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from warpfront_checks.bench.formulas import (
     BACKWARD,
@@ -87,93 +90,25 @@ class Preset:
     decoder: Decoder
 
 
-def _squares(*sides: int) -> tuple[tuple[int, int, int], ...]:
-    return tuple((side, side, side) for side in sides)
+def _presets() -> dict[str, Preset]:
+    """The presets of presets.json; one that is `like` another has its fields."""
+    document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
+    found = {}
+    for name, fields in document.items():
+        known = {**document.get(fields.pop("like", ""), {}), **fields}
+        known["convolutions"] = tuple(Convolution(*sizes) for sizes in known["convolutions"])
+        known["decoder"] = Decoder(**known["decoder"])
+        known = {key: _frozen(value) for key, value in known.items()}
+        found[name] = Preset(name=name, **known)
+    return found
 
 
-SEED = Preset(
-    name="seed",
-    dtypes=("float32", "bfloat16"),
-    seconds=0.5,
-    products=(
-        *_squares(512, 1024, 2048, 4096, 8192),
-        (1024, 4096, 1024),
-        (4096, 1024, 4096),
-    ),
-    batches=(
-        (8, 512, 512, 512),
-        (16, 512, 512, 512),
-        (32, 256, 256, 256),
-        (64, 128, 128, 128),
-        (128, 64, 64, 64),
-    ),
-    # The layers of ResNet-50 and VGG-16 that a picture of 224 x 224 passes.
-    convolutions=(
-        Convolution(32, 3, 224, 64, 7, stride=2),
-        Convolution(32, 64, 56, 64, 3),
-        Convolution(32, 64, 56, 256, 1),
-        Convolution(32, 128, 28, 128, 3),
-        Convolution(32, 256, 14, 256, 3),
-        Convolution(32, 512, 7, 512, 3),
-        Convolution(16, 64, 224, 64, 3),
-        Convolution(16, 256, 56, 256, 3),
-    ),
-    elements=(MI, 4 * MI, 16 * MI),
-    softmax=((32, 1000), (32, 10000), (128, 512), (32, 512, 512)),
-    reductions=((1024, 1024), (4096, 4096)),
-    pools=((32, 64, 112, 3), (32, 128, 56, 2), (32, 256, 28, 2), (32, 512, 14, 2)),
-    norms=((32, 64, 112), (32, 128, 56), (32, 256, 28), (32, 512, 14), (32, 1024, 7)),
-    copies=(1, 4, 16, 64, 256, 1024),
-    mlps=((64, 784, 256, 10), (256, 1024, 4096, 1024), (1024, 4096, 16384, 4096)),
-    attentions=((8, 512, 512, 8), (16, 256, 768, 12), (4, 1024, 1024, 16), (2, 2048, 768, 12)),
-    decoder=Decoder(hidden=1024, layers=8, heads=16, sequence=1024, batch=8, vocabulary=32000),
-)
-TINY = Preset(
-    name="tiny",
-    dtypes=("float32",),
-    seconds=0.5,
-    products=((128, 128, 128), (512, 512, 512), (1024, 1024, 1024)),
-    batches=((32, 64, 64, 64), (8, 256, 256, 256)),
-    convolutions=(Convolution(1, 16, 28, 16, 3), Convolution(1, 64, 56, 64, 3)),
-    elements=(MI, 4 * MI),
-    softmax=((32, 1000), (128, 512)),
-    reductions=((1024, 1024),),
-    pools=((1, 64, 56, 2),),
-    norms=((1, 64, 56),),
-    copies=(1, 16),
-    mlps=((64, 784, 256, 10),),
-    attentions=((1, 128, 256, 4),),
-    decoder=Decoder(hidden=128, layers=2, heads=4, sequence=64, batch=2, vocabulary=1000),
-)
-DEFAULT = Preset(
-    **{
-        **vars(SEED),
-        "name": "default",
-        "seconds": 0.25,
-        "products": ((1024, 1024, 1024), (4096, 4096, 4096), (8192, 8192, 8192)),
-        "batches": SEED.batches[:1],
-        "convolutions": SEED.convolutions[1:3],
-        "elements": SEED.elements[-1:],
-        "copies": (16, 256),
-        "pools": SEED.pools[:1],
-        "norms": SEED.norms[:1],
-        "mlps": SEED.mlps[1:],
-    }
-)
-FULL = Preset(
-    **{
-        **vars(SEED),
-        "name": "full",
-        "seconds": 1.0,
-        "dtypes": ("float32", "bfloat16", "float16"),
-        "products": (*SEED.products, *_squares(16384), (8192, 28672, 8192)),
-        "attentions": (*SEED.attentions, (2, 8192, 4096, 32)),
-        "decoder": Decoder(
-            hidden=2048, layers=16, heads=16, sequence=2048, batch=4, vocabulary=32000
-        ),
-    }
-)
-PRESETS = {preset.name: preset for preset in (TINY, DEFAULT, SEED, FULL)}
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+PRESETS = _presets()
+TINY, SEED = PRESETS["tiny"], PRESETS["seed"]
 
 
 def cases_of(preset: Preset, dtypes: Iterable[str] = ()) -> tuple[TimedCase, ...]:

@@ -413,7 +413,8 @@ def test_an_unknown_request_rate_is_refused_and_an_unknown_model_is_shown() -> N
     unknown = dataclasses.replace(served(), request_rate=None, model=None)
     found = compared(unknown, unknown)
     assert refused(found) == {"request_rate"}
-    assert {one.name for one in found.differences} == {"model", "request_rate"}
+    messages = [one.message for one in found.findings]
+    assert messages == ["the model of A is unknown", "the model of B is unknown"]
 
 
 def test_several_serving_runs_a_side_have_intervals() -> None:
