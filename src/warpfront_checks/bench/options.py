@@ -147,7 +147,7 @@ BENCH_OPTIONS = (
     BenchOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
     BenchOption("cold", default=False, help="write over the cache before every repetition"),
     BenchOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
-    BenchOption("reference", default=False, help="also time each case by torch.utils.benchmark"),
     BenchOption("all", default=False, help="every suite, which is the default"),
     *(BenchOption(name, default=False, help=f"only {says}") for name, says in SUITES.items()),
+    BenchOption("reference", default=False, help="also time each case by torch.utils.benchmark"),
 )

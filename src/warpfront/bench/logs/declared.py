@@ -1,8 +1,7 @@
 """Formats that are data: one TOML file each, in `warpfront/data/logs/`. Pure.
 
-A file declares the lines of its format (`[[step]]`, `[[setting]]`), and which field each name of
-theirs is (`[names]`). Its `sources` name the repository, file and commit of the program that prints
-the lines.
+A file declares the lines of its format (`[[step]]`, `[[setting]]`), and the field of each name in
+them (`[names]`). Its `sources` name the program that prints them: repository, file and commit.
 """
 
 from __future__ import annotations

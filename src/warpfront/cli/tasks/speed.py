@@ -106,10 +106,9 @@ def read_log(
     ] = "",
     perf_csv: Annotated[str, Option("also write madengine's perf.csv to this file")] = "",
 ) -> None:
-    """Say what a training's log says: steps, times, and what it leaves out.
+    """Read a log of a training, or a serving benchmark: steps, times, and what it leaves out.
 
-    Primus, Megatron-LM, NeMo, torchtitan, MLPerf, TensorPrimat, madengine;
-    packed or not. Needs no GPU.
+    Formats of 20 programs (docs/logs.md), packed or not. Needs no GPU.
     """
     from warpfront.bench.forms import run_text
     from warpfront.bench.record_files import run_document
@@ -157,7 +156,7 @@ class Compared:
     same_training: Annotated[
         bool, Option("refuse sides whose losses differ, or of which one has none")
     ] = False
-    paired: Annotated[
+    by_pairs: Annotated[
         bool, Option("compare runs in pairs: the first of A with the first of B, and so on")
     ] = False
 
@@ -181,7 +180,7 @@ class Compared:
             if self.max_slower == _NO_NUMBER
             else _share(self.max_slower, "--max-slower"),
             same_training=self.same_training,
-            paired=self.paired,
+            paired=self.by_pairs,
         )
 
 
