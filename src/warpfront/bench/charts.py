@@ -74,10 +74,7 @@ def _plain(axis: Any) -> None:
 def _steps(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
     drawn: list[float] = []
-    for letter, side, colour, runs in (
-        ("A", found.a, _A, sides[0]),
-        ("B", found.b, _B, sides[1]),
-    ):
+    for letter, side, colour, runs in (("A", found.a, _A, sides[0]), ("B", found.b, _B, sides[1])):
         for number, run in enumerate(runs):
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):

@@ -13,14 +13,7 @@ from statistics import median
 from warpfront.bench import statistics
 from warpfront.bench.comparability import KERNELS, SERVING
 from warpfront.bench.logs.facts import KERNEL
-from warpfront.bench.records import (
-    CaseRatio,
-    Comparison,
-    ComparisonOutcome,
-    Interval,
-    Run,
-    Side,
-)
+from warpfront.bench.records import CaseRatio, Comparison, ComparisonOutcome, Interval, Run, Side
 
 FEWEST_RUNS = 3
 _RATES = ("output_throughput", "total_throughput", "request_throughput")

@@ -20,15 +20,7 @@ from warpfront.matrix.compat import Compat
 from warpfront.matrix.plan import with_parents
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Cell,
-    DeviceAccess,
-    Failed,
-    Selection,
-    Verification,
-)
+from warpfront.model import Blocked, BuiltImage, Cell, DeviceAccess, Failed, Selection, Verification
 from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
 from warpfront.pipeline.within.containers import ending_of, result_in, run_told
 from warpfront.pipeline.within.locks import read_locks, usable_locks

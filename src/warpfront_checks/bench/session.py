@@ -127,10 +127,7 @@ def _memory_below_floor(found: Device | None) -> tuple[str, ...]:
 
 
 def _add_reference(
-    results: list[dict[str, Any]],
-    cases: Sequence[TimedCase],
-    bench: TorchBench,
-    seconds: float,
+    results: list[dict[str, Any]], cases: Sequence[TimedCase], bench: TorchBench, seconds: float
 ) -> None:
     """Add the median by `torch.utils.benchmark`, in seconds, to each case that was timed."""
     from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request

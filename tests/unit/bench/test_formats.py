@@ -8,7 +8,7 @@ import tomllib
 from importlib import resources
 
 import pytest
-from log_samples import MAXTEXT, SAMPLES, SGLANG_SERVING, VLLM_JSON, VLLM_SERVING
+from log_samples import DEEPSPEED, MAXTEXT, SAMPLES, SGLANG_SERVING, VLLM_JSON, VLLM_SERVING
 from training_logs import format_of, megatron_line, mllog_line, nemo_line, read, read_one
 
 from warpfront.bench.logs import DECLARED, FORMATS
@@ -279,6 +279,41 @@ def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
     run = read_one(lines)
     assert [step.seconds for step in run.steps] == [2.0] * 16
     assert "16 of 32 lines are other ranks' of a step" in run.findings[-1].message
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "seconds", "loss"),
+    [
+        ("step 0: train loss 5.356185 (took 1452.12 ms)", "llmc", 1.45212, 5.356185),
+        ("step    1/74: train loss 4.367631 (80.64 ms)", "llmc", 0.08064, 4.367631),
+        (
+            "step    1/74: train loss 4.36 (acc 4.36) (80.64 ms, 50793 tok/s)",
+            *("llmc", 0.08064, 4.36),
+        ),
+        (
+            "1|20|Loss: 1.2345:  10%|#  | 20/200 [00:40<06:00,  2.00s/it]",
+            *("torchtune", 2.0, 1.2345),
+        ),
+        ("step:3 - actor/pg_loss:np.float64(0.25) - timing_s/step:12.5", "verl", 12.5, 0.25),
+        (
+            "[INFO|DP=0|PP=0|TP=0]: iteration: 5 / 9 | time_per_iteration_ms: 1.5K | lm_loss: 4.5",
+            *("nanotron", 1.5, 4.5),
+        ),
+        (
+            "Epoch 0:  10%|#| 10/99 [00:05<00:45,  2.00it/s, train_loss=0.5]",
+            *("lightning", 0.5, 0.5),
+        ),
+    ],
+)
+def test_older_and_newer_forms_are_read(line: str, name: str, seconds: float, loss: float) -> None:
+    assert format_of(f"{line}\n") == name
+    (step,) = read_one(f"{line}\n").steps
+    assert (step.seconds, step.loss) == (pytest.approx(seconds), pytest.approx(loss))
+
+
+def test_a_librarys_lines_do_not_hide_those_of_the_trainer() -> None:
+    assert format_of(DEEPSPEED * 5 + SAMPLES["hf quoted"]) == "hf-trainer"
+    assert format_of(DEEPSPEED) == "deepspeed"
 
 
 def test_a_format_that_no_line_fits_is_none() -> None:

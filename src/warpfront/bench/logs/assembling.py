@@ -39,6 +39,7 @@ WANTED = (
 )
 WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
 _OF_LOAD = {f"{SERVING}concurrency"}
+_MESH = ("data", "tensor", "pipeline", "context")
 _OF_PARALLEL = "parallel."
 # Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
@@ -375,8 +376,8 @@ def _parallel(said: dict[str, Any]) -> Parallel:
     replicas, shards = (said.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
     if replicas and shards:
         ways["data"] = replicas * shards
-        known = [ways[name] for name in ("data", "tensor", "pipeline", "context")]
-        if all(known):
+        known = [count for name in _MESH if (count := ways[name])]
+        if len(known) == len(_MESH):
             said.setdefault("devices", math.prod(known))
     return Parallel(**ways)
 
@@ -391,7 +392,7 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
     flags = (name for name in _PRECISIONS if said.get(f"is_{name}"))
     precision = run.precision or next(flags, None)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
-    solved: dict[str, int] = {}
+    solved: dict[str, Any] = {}
     findings = list(run.findings)
     if run.tokens_per_step is None and (tokens := _tokens_per_step(run.steps)):
         solved["tokens_per_step"] = tokens

@@ -14,15 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from warpfront.bench.logs.facts import (
-    SERVING,
-    Fact,
-    Format,
-    LoggedStep,
-    NextRun,
-    Setting,
-    Unused,
-)
+from warpfront.bench.logs.facts import SERVING, Fact, Format, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import (
     is_no_number,
     json_object,
@@ -173,6 +165,7 @@ class Declaration:
     ignored: re.Pattern[str] | None
     records: str
     key: str
+    fallback: bool
     averages: bool
 
     def target(self, name: str) -> Target | None:
@@ -208,6 +201,7 @@ def declared(name: str) -> Format:
         marks=declaration.marks,
         reader=lambda _path: DeclaredReader(declaration),
         is_document=bool(declaration.records or declaration.key),
+        fallback=declaration.fallback,
         averages=declaration.averages,
     )
 
@@ -235,6 +229,7 @@ def _read(name: str) -> Declaration:
         ignored=re.compile("|".join(ignored)) if ignored else None,
         records=document.get("records", ""),
         key=document.get("key", ""),
+        fallback=document.get("fallback", False),
         averages=document.get("averages", False),
     )
 
@@ -378,13 +373,7 @@ class DeclaredReader:
         return int(step)
 
     def _logged(
-        self,
-        step: int,
-        figures: dict[str, float],
-        rank: str,
-        *,
-        is_no_loss: bool,
-        block: bool,
+        self, step: int, figures: dict[str, float], rank: str, *, is_no_loss: bool, block: bool
     ) -> Iterator[Fact]:
         """The step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)

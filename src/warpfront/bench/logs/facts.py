@@ -59,7 +59,8 @@ class Format:
     """How logs of one kind are recognised and read.
 
     `marks` tells whether only this format has a line, `averages` whether a step's figures are the
-    mean since the line before, `closes` whether a line shows by itself that it is whole.
+    mean since the line before, `closes` whether a line shows by itself that it is whole. A
+    `fallback` is of a library, and is chosen where a log has no trainer's own lines.
     """
 
     name: str
@@ -67,4 +68,5 @@ class Format:
     reader: Callable[[str], Reader]
     is_document: bool = False
     closes: bool = False
+    fallback: bool = False
     averages: bool = False

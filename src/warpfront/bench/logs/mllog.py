@@ -37,10 +37,7 @@ _CARDS = re.compile(
 _PLACES = ("samples_count", "step", "step_num", "epoch_num")
 _FITS = 4.0
 """How far the clock may be from the steps that a line's place counts."""
-_VALUES = {
-    "global_batch_size": "global_batch",
-    "max_sequence_length": "sequence",
-}
+_VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence"}
 
 
 class MllogReader:
@@ -117,7 +114,8 @@ class MllogReader:
     ) -> Iterator[Fact]:
         rate, took = amount(value.get("throughput")), amount(value.get("train_step_time"))
         loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
-        name = next((name for name in _PLACES if _amounts(metadata.get(name))), "")
+        # Of a summary, the place is a range, and no amount.
+        name = next((name for name in _PLACES if amount(metadata.get(name)) is not None), "")
         if not self._batch or not name or not (rate or took or loss is not None):
             keys = ", ".join(sorted(map(str, value)))
             where = "" if self._batch and name else " without a step"
@@ -127,17 +125,20 @@ class MllogReader:
             yield Unused("tracked_stats of a block without a step")  # its samples are the block's
             return
         place = float(metadata[name])
+        seconds: float | None
         if rate or took:
             seconds = took or self._batch / (rate or 1)
             self._lines += 1
             step = self._step_at(name, place, seconds, at)
         else:
             seconds, step = self._by_loss(name, place, at)
-            if seconds is not None and seconds <= 0:
-                yield Remark(level="warning", message="the clock goes back between two lines")
-        if step < 0:
+        if seconds and seconds < 0:
+            yield Remark(level="warning", message="the clock goes back between two lines")
+        elif step < 0:
             yield Unused("tracked_stats of a block whose steps have lines")
-        if not seconds or seconds <= 0 or step < 0:
+        elif not seconds:
+            yield Unused("tracked_stats of a loss without a time before it")
+        if not seconds or seconds < 0 or step < 0:
             return
         steps = max(step - self._samples // self._batch, 1) if self._counts != "lines" else 1
         self._samples = step * self._batch
@@ -218,11 +219,6 @@ def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
     quality, samples = amount(value), _whole(metadata.get("samples_count"))
     if quality is not None and samples:
         yield Evaluation(samples=samples, value=quality)
-
-
-def _amounts(value: object) -> bool:
-    """Whether a place is one number; of a summary's, it is a range."""
-    return amount(value) is not None
 
 
 def _gigabytes(value: object) -> int | None:

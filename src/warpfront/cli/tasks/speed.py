@@ -106,7 +106,7 @@ def read_log(
     ] = "",
     perf_csv: Annotated[str, Option("also write madengine's perf.csv to this file")] = "",
 ) -> None:
-    """Read a log of a training, or a serving benchmark: steps, times, and what it leaves out.
+    """Read logs of trainings and serving benchmarks: steps, times, gaps.
 
     Formats of 20 programs (docs/logs.md), packed or not. Needs no GPU.
     """
