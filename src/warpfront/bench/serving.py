@@ -42,31 +42,33 @@ def side_of(name: str, runs: Sequence[Run]) -> Side:
     )
 
 
-def measured_serving(asked: Comparison, a: Sequence[Run], b: Sequence[Run]) -> Comparison:
+def measured_serving(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> Comparison:
     """Return the ratio of every figure that all runs have; verdict by the output's throughput."""
     cases = []
     several = min(len(a), len(b)) >= FEWEST_RUNS
     kernels = (name for name in a[0].serving if name.startswith(KERNEL))
     for name in (*_RATES, *_TIMES, *kernels):
-        one, other = ([run.serving.get(name) for run in side] for side in (a, b))
-        if all(one) and all(other):
-            cases.append(_ratio(name, [v for v in one if v], [v for v in other if v]))
+        before, after = ([run.serving.get(name) for run in side] for side in (a, b))
+        if all(before) and all(after):
+            cases.append(_ratio(name, [v for v in before if v], [v for v in after if v]))
     if not cases:
-        return dataclasses.replace(asked, reasons=("no figure that both have",))
+        return dataclasses.replace(terms, reasons=("no figure that both have",))
     first = cases[0].ratio
-    found = dataclasses.replace(asked, times=first, cases=tuple(cases))
+    measured = dataclasses.replace(terms, times=first, cases=tuple(cases))
     if not several:
         reason = f"{len(a)} and {len(b)} runs; {FEWEST_RUNS} a side give an interval"
-        return dataclasses.replace(found, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,))
+        return dataclasses.replace(
+            measured, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,)
+        )
     stands = statistics.holm([case.p_value for case in cases])
     cases = [
-        dataclasses.replace(case, changed=stand and abs(case.ratio.value - 1) > asked.noise)
+        dataclasses.replace(case, changed=stand and abs(case.ratio.value - 1) > terms.noise)
         for case, stand in zip(cases, stands, strict=True)
     ]
     changed = any(case.changed for case in cases)
     outcome = ComparisonOutcome.DIFFERENCE if changed else ComparisonOutcome.NO_DIFFERENCE
     resampled = f"{len(a)} runs against {len(b)} runs"
-    return dataclasses.replace(found, verdict=outcome, cases=tuple(cases), resampled=resampled)
+    return dataclasses.replace(measured, verdict=outcome, cases=tuple(cases), resampled=resampled)
 
 
 def _ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
@@ -77,7 +79,7 @@ def _ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
     if min(len(a), len(b)) < FEWEST_RUNS:
         nothing = Interval(value=value, low=value, high=value)
         return CaseRatio(id=name, ratio=nothing, p_value=1.0, changed=False)
-    sides = [[one] for one in a], [[one] for one in b]
+    sides = [[value] for value in a], [[value] for value in b]
     ratio = statistics.ratio_interval(*sides)
     freedom = len(a) + len(b) - 2
     p_value = statistics.p_value(value, statistics.resampled_ratios(*sides), freedom=freedom)

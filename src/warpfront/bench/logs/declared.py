@@ -60,9 +60,9 @@ _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB":
 
 def _clock(text: str) -> float | None:
     """Seconds of `9 days, 1:02:03` or `02:03`."""
-    if found := _CLOCK.match(text.strip()):
-        days, hours, minutes = (int(part or 0) for part in found.groups()[:3])
-        return ((days * 24 + hours) * 60 + minutes) * 60 + float(found[4])
+    if clock := _CLOCK.match(text.strip()):
+        days, hours, minutes = (int(part or 0) for part in clock.groups()[:3])
+        return ((days * 24 + hours) * 60 + minutes) * 60 + float(clock[4])
     return None
 
 
@@ -131,25 +131,25 @@ class LineRule:
         return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
 
     def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """The text before each beginning, and the names with their values up to the next one."""
+        """The text before each beginning, and the names with their values up to the next begun."""
         if self.begin is None:
             yield line, self._pairs(line)
             return
-        found = list(self.begin.finditer(line))
-        ends = [*(one.start() for one in found[1:]), len(line)]
-        for one, end in zip(found, ends, strict=False):
-            groups = {name: text for name, text in one.groupdict().items() if text is not None}
-            body = groups.pop("fields", line[one.end() : end])
-            yield line[: one.start()], {**self._pairs(body), **groups}
+        beginnings = list(self.begin.finditer(line))
+        ends = [*(begun.start() for begun in beginnings[1:]), len(line)]
+        for begun, end in zip(beginnings, ends, strict=False):
+            groups = {name: text for name, text in begun.groupdict().items() if text is not None}
+            body = groups.pop("fields", line[begun.end() : end])
+            yield line[: begun.start()], {**self._pairs(body), **groups}
 
     def _pairs(self, body: str) -> dict[str, str]:
         if self.pairs is not None:
-            found = (one.groupdict() for one in self.pairs.finditer(body))
-            return {one["name"].strip(): one["value"] or one.get("text") or "" for one in found}
+            pairs = (match.groupdict() for match in self.pairs.finditer(body))
+            return {pair["name"].strip(): pair["value"] or pair.get("text") or "" for pair in pairs}
         if not self.split:
             return {}
         pieces = (piece.rstrip() for piece in body.split(self.split))
-        halves = (one.rpartition(self.sign if self.sign in one else " ") for one in pieces)
+        halves = (piece.rpartition(self.sign if self.sign in piece else " ") for piece in pieces)
         return {" ".join(name.split()): value.strip() for name, _, value in halves if name}
 
 
@@ -169,12 +169,12 @@ class Declaration:
     averages: bool
 
     def target(self, name: str) -> Target | None:
-        known = self.names.get(name)
-        if known is None:
-            known = next((to for pattern, to in self.patterns if pattern.search(name)), None)
-        if known is None and (name in _STEP_FIELDS | _POSITION | _SETTINGS):
-            known = Target(name, "")
-        return known if known is None or known.field else None
+        target = self.names.get(name)
+        if target is None:
+            target = next((to for pattern, to in self.patterns if pattern.search(name)), None)
+        if target is None and (name in _STEP_FIELDS | _POSITION | _SETTINGS):
+            target = Target(name, "")
+        return target if target is None or target.field else None
 
     def is_unused(self, name: str) -> bool:
         """Whether a name looks like a measurement that no rule reads."""
@@ -248,14 +248,14 @@ def _target(text: str) -> Target:
 
 
 def _rule(table: Mapping[str, Any]) -> LineRule:
-    known = dict(table)
+    fields = dict(table)
     for name in ("begin", "pairs"):
-        if name in known:
-            known[name] = re.compile(known[name])
+        if name in fields:
+            fields[name] = re.compile(fields[name])
     for name in ("has", "lacks"):
-        known[name] = tuple(known.get(name, ()))
-    known["sets"] = tuple(known.get("sets", {}).items())
-    return LineRule(**known)
+        fields[name] = tuple(fields.get(name, ()))
+    fields["sets"] = tuple(fields.get("sets", {}).items())
+    return LineRule(**fields)
 
 
 class DeclaredReader:
@@ -389,17 +389,17 @@ class DeclaredReader:
                 if elapsed > self._at[1]:
                     figures.setdefault("seconds", (elapsed - self._at[1]) / figures["steps"])
             self._at = step, elapsed
-        known: dict[str, Any] = {
+        printed: dict[str, Any] = {
             name: round(value) if name in _COUNTS else value
             for name, value in figures.items()
             if value > 0 or name in {"loss", "grad_norm", "skipped", "nan"}
         }
         if is_no_loss:
-            known["nan"] = 1
-        if not block and known and not known.keys() & _TIMES:
+            printed["nan"] = 1
+        if not block and printed and not printed.keys() & _TIMES:
             yield Unused("lines of a step without a time")
-        elif known.keys() - {"steps"}:
-            yield LoggedStep(Step(step=step, **known), rank, None if part is None else int(part))
+        elif printed.keys() - {"steps"}:
+            yield LoggedStep(Step(step=step, **printed), rank, None if part is None else int(part))
 
 
 def _memory_kind(name: str) -> Iterator[Fact]:

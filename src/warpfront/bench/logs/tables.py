@@ -58,8 +58,8 @@ class TableReader:
     """One file; of several runs in it, one after the other."""
 
     def __init__(self, path: str) -> None:
-        found = _TAG.search(path)
-        self._tag = found[1].replace("_", "/", 1) if found else path.rpartition("/")[2][:-4]
+        tag = _TAG.search(path)
+        self._tag = tag[1].replace("_", "/", 1) if tag else path.rpartition("/")[2][:-4]
 
     def read(self, text: str) -> Iterable[Fact]:
         try:
@@ -109,9 +109,9 @@ class TableReader:
                 if at > before[1]:
                     values.setdefault("seconds", (at - before[1]) / steps)
             before = (int(step), at) if at is not None else before
-            kept = {k: v for k, v in values.items() if v > 0 or k in {"loss", "grad_norm"}}
-            if kept:
-                yield LoggedStep(Step(step=int(step), steps=steps, line=line, **kept))  # type: ignore[arg-type]
+            printed = {k: v for k, v in values.items() if v > 0 or k in {"loss", "grad_norm"}}
+            if printed:
+                yield LoggedStep(Step(step=int(step), steps=steps, line=line, **printed))  # type: ignore[arg-type]
             yield from (Unused(f"column {name!r}") for name in unread)
 
 
@@ -119,7 +119,7 @@ def field_of(name: str) -> tuple[str, float] | None:
     """Return the field of a metric and its scale; None for evaluations and unknown ones."""
     if _EVALUATED.search(name):
         return None
-    return next((found[:2] for found in _METRICS if found[2].search(name)), None)
+    return next((metric[:2] for metric in _METRICS if metric[2].search(name)), None)
 
 
 def marks(text: str) -> bool:
