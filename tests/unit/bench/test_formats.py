@@ -308,7 +308,8 @@ def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
 def test_older_and_newer_forms_are_read(line: str, name: str, seconds: float, loss: float) -> None:
     assert format_of(f"{line}\n") == name
     (step,) = read_one(f"{line}\n").steps
-    assert (step.seconds, step.loss) == (pytest.approx(seconds), pytest.approx(loss))
+    assert step.seconds == pytest.approx(seconds)
+    assert step.loss == pytest.approx(loss)
 
 
 def test_a_librarys_lines_do_not_hide_those_of_the_trainer() -> None:
