@@ -312,6 +312,19 @@ def test_older_and_newer_forms_are_read(line: str, name: str, seconds: float, lo
     assert step.loss == pytest.approx(loss)
 
 
+def test_a_bar_that_is_drawn_twice_a_step_counts_once_with_its_last_loss() -> None:
+    text = "".join(
+        f"Epoch 0:  22%|##| {n}/18 [00:{4 * n:02}<01:02,  4.50s/it, loss={loss}, v_num=193315]\n"
+        for n in range(1, 15)
+        for loss in (11 - n, 10 - n)
+    )
+    run = read_one(text)
+    assert [(step.seconds, step.loss) for step in run.steps] == [
+        (4.5, 10 - n) for n in range(1, 15)
+    ]
+    assert run.findings == ()
+
+
 def test_a_librarys_lines_do_not_hide_those_of_the_trainer() -> None:
     assert format_of(DEEPSPEED * 5 + SAMPLES["hf quoted"]) == "hf-trainer"
     assert format_of(DEEPSPEED) == "deepspeed"

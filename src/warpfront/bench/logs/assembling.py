@@ -100,8 +100,8 @@ class Assembling:
             case Setting(name=name, value=value, firm=firm):
                 self._set(name, value, line, firm=firm)
             case LoggedStep(step=step, rank=rank, part=part):
-                place = step.line or line
-                self._see(_Kept(step, self._segment, place, rank, part, 1, step.seconds or 0.0))
+                kept = _Kept(step, 0, step.line or line, rank, part, 1, step.seconds or 0.0)
+                self._see(kept, redrawn=fact.redrawn)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
                     self._evaluations.append(fact)
@@ -134,9 +134,13 @@ class Assembling:
         if len(self._findings) < _MOST_FINDINGS:
             self._findings.append(Remark(level=level, message=cleaned(message), line=line))
 
-    def _see(self, new: _Kept) -> None:
+    def _see(self, new: _Kept, *, redrawn: bool) -> None:
         step = new.step
         known = self._recent.get(step.step)
+        if known and redrawn and step.step == self._last:
+            latest = _merged(step, known.step, strict=False) or step
+            self._recent[step.step] = known._replace(step=latest, total=latest.seconds or 0.0)
+            return
         if known and step.step == self._last and (merged := _merged(known.step, step)):
             self._recent[step.step] = known._replace(step=merged, total=known.total or new.total)
             return

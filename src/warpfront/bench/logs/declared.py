@@ -105,7 +105,8 @@ class LineRule:
 
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
     them. A `block` line belongs to the step of the line before. A `quiet` line alone does not tell
-    the format. A `bar` is drawn again and again. `offset` is added to a line's count. A line that
+    the format. A `bar` is drawn again and again, of one total; what is `redrawn` has any total, and
+    the last drawing of a step counts. `offset` is added to a line's count. A line that
     `opens` begins another run, and tells the format as a step's line does.
     """
 
@@ -118,6 +119,7 @@ class LineRule:
     block: bool = False
     quiet: bool = False
     bar: bool = False
+    redrawn: bool = False
     opens: bool = False
     offset: int = 0
     sets: tuple[tuple[str, Any], ...] = ()
@@ -347,8 +349,7 @@ class DeclaredReader:
                 yield from self._setting(target, text, firm=True)
         step = self._position(rule, figures)
         if step is not None:
-            block = rule.block or bool(self._format.records)
-            yield from self._logged(step, figures, rank, is_no_loss=is_no_loss, block=block)
+            yield from self._logged(rule, step, figures, rank, is_no_loss=is_no_loss)
 
     def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
         """The step of a line: its own, the epoch's and the count's, or that of the line before."""
@@ -373,15 +374,15 @@ class DeclaredReader:
         return int(step)
 
     def _logged(
-        self, step: int, figures: dict[str, float], rank: str, *, is_no_loss: bool, block: bool
+        self, rule: LineRule, step: int, figures: dict[str, float], rank: str, *, is_no_loss: bool
     ) -> Iterator[Fact]:
         """The step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
-        block = block or elapsed is not None
+        block = rule.block or bool(self._format.records) or elapsed is not None
         if (tokens := figures.pop("step_tokens", None)) and "seconds" in figures:
             figures.setdefault("tokens_per_second", tokens / figures["seconds"])
         if elapsed is not None:
-            if self._at and step == self._at[0]:
+            if self._at and step == self._at[0] and "seconds" not in figures:
                 yield Unused("further lines of a step")
                 return
             if self._at and step > self._at[0]:
@@ -399,7 +400,8 @@ class DeclaredReader:
         if not block and printed and not printed.keys() & _TIMES:
             yield Unused("lines of a step without a time")
         elif printed.keys() - {"steps"}:
-            yield LoggedStep(Step(step=step, **printed), rank, None if part is None else int(part))
+            number = None if part is None else int(part)
+            yield LoggedStep(Step(step=step, **printed), rank, number, rule.redrawn)
 
 
 def _memory_kind(name: str) -> Iterator[Fact]:

@@ -25,11 +25,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
-    """A step's line. `rank` is the prefix that names a rank; `part` counts lines of one step."""
+    """A step's line. `rank` is the prefix that names a rank; `part` counts lines of one step; a
+    line that is `redrawn` replaces the one before it of the same step.
+    """
 
     step: Step
     rank: str = ""
     part: int | None = None
+    redrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
