@@ -118,7 +118,7 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
         step = f"{milliseconds(seconds)} ms, median of all lines"
     return (
         ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
-        ("samples/s", f"{samples:,.4g} of all devices" if samples else None),
+        ("samples/s", f"{samples:,.2f} of all devices" if samples else None),
         ("tokens/s", f"{rate:,.1f} per device" if rate else _of_all_devices(run)),
         ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
         ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
