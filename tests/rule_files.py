@@ -3,14 +3,13 @@
 `[examples]`: `hit` has what the rule is about, `near` looks like it and has not, `gated` has it
 where the target does not come. A gate does not touch what is structural: there the third is
 suppressed with a reason, or optional. `path` is the file's name where that matters, `target` whom
-the scan is for (gfx942 else); `hipless` and `untranslated` say what the tree has nothing of, and
-`identifiers` what hipify's tables know. `near_path` and the like are of one example alone. A rule
+the scan is for (gfx942 else); `identifiers` says what hipify's tables know. `near_path` and the like are of one example alone. A rule
 that no one file can show names the test that shows it, `elsewhere`.
 
 `[proof]`: why a rule of the CUDA engine may say error for an AMD device. `refused` does not compile
 there with hipcc, but for the targets of `accepted_on`, and `accepted`, which does the same, does;
 or `at_run_time` says what happens to `seen`, where a compiler says nothing. `unknown_before` is the
-first of hipcc's releases that knows a function at all. `untranslated` is as above.
+first of hipcc's releases that knows a function at all.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "src" / "warpfront_port" / "data" / "rules"
 SCAN = ROOT / "src" / "warpfront_port" / "scan"
 KINDS = ("hit", "near", "gated")
-_OF_EACH = {f"{kind}_{word}" for kind in KINDS for word in ("path", "target", "hipless")}
-_OF_ALL = {"path", "target", "hipless", "untranslated", "identifiers"}
+_OF_EACH = {f"{kind}_{word}" for kind in KINDS for word in ("path", "target")}
+_OF_ALL = {"path", "target", "identifiers"}
 _EXAMPLES: Final = frozenset({*KINDS, *_OF_EACH, *_OF_ALL})
-_REFUSED: Final = frozenset({"refused", "accepted", "accepted_on", "untranslated"})
+_REFUSED: Final = frozenset({"refused", "accepted", "accepted_on"})
 _AT_RUN_TIME: Final = frozenset({"at_run_time", "seen", "accepted", "unknown_before"})
 _ID = re.compile(r"[A-Z]{2}\d{3}")
 # They mend what others saw.

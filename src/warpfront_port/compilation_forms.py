@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from warpfront.model import Outcome, Verification
 from warpfront.report import sarif
 from warpfront.verify.verdict import outcome_of
 from warpfront_port.compile.outcomes import Compilation, Message
-from warpfront_port.finding_forms import findings_text
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import ScanFinding
 
@@ -37,9 +36,20 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
             lines.append(f"    ... and {len(said) - _SHOWN} more")
     if compiled.left:
         lines += ["", "what hipify leaves, and says nothing of:"]
-        lines += findings_text(compiled.left, rules).splitlines()
+        lines += list(_left_lines(compiled.left, rules))
     lines.append(_counted(verification))
     return "\n".join(lines) + "\n"
+
+
+def _left_lines(left: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[str]:
+    """Yield one line a rule with the first places, errors first."""
+    by_rule: dict[str, list[ScanFinding]] = {}
+    for finding in sorted(left, key=lambda one: (one.severity != "error", one)):
+        by_rule.setdefault(finding.rule, []).append(finding)
+    for rule, found in by_rule.items():
+        places = ", ".join(f"{one.path}:{one.line}" for one in found[:3])
+        more = f", ... {len(found) - 3} more" if len(found) > 3 else ""
+        yield f"  {found[0].severity} {rule} {rules[rule].title}: {places}{more}"
 
 
 def _counted(verification: Verification) -> str:

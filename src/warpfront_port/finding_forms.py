@@ -1,17 +1,19 @@
-"""The findings of a scan as people, code hosts and programs read them. Pure."""
+"""The verdict and findings of a scan as people, code hosts and programs read them. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import asdict, dataclass, field
 
 from warpfront.model import Unread
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_text
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import Gate, ScanFinding, Severity
+from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
+from warpfront_port.scan.project import Project, Renames
+from warpfront_port.scan.verdict import Cause, Taken, Verdict, VerdictAnswer, consequence_of
+from warpfront_port.scan.verdict import counted as plural
 
 UNPARSED = "SC003"
 """The rule that reports a file whose text cannot be parsed."""
@@ -19,8 +21,11 @@ UNPARSED = "SC003"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a scan of a tree came to. `findings` are in the order of path and line; `unread` are the
-    files and folders that nobody looked into.
+    """What a scan of a tree came to.
+
+    `findings` are in the order of path and line; `unread` are the files and folders that were not
+    read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
+    compiler for the target took or refused, `uncompiled` maps the others to the reason.
     """
 
     target: str
@@ -29,9 +34,16 @@ class Scan:
     files: int
     lines: int
     suppressed: int
+    project: Project = field(default_factory=Project)
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    compiled: tuple[str, ...] = ()
+    uncompiled: Mapping[str, str] = field(default_factory=dict)
+    compiler: str = ""
 
 
-PLACES_SHOWN = 15
+PLACES_SHOWN = 3
+CAUSES_SHOWN = 12
+"""Causes of one consequence in the text; `--everything` lists all."""
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
@@ -44,9 +56,15 @@ _GATES: Mapping[Gate, str] = {
     Gate.TEST: "in test code",
     Gate.AUTOMATION: "in the project's own CI",
     Gate.NVIDIAS: "the file is NVIDIA's by its name",
-    Gate.LEFT_OUT: "the project's build for AMD leaves the file out",
-    Gate.UNPROVEN: "nothing shows that AMD comes here",
-    Gate.REPEATED: "said of this folder already",
+    Gate.LEFT_OUT: "AMD's build leaves the file out: {taken}",
+    Gate.TAKEN: "taken for AMD's: {taken}",
+    Gate.COMPILED: "the compiler for the target takes it",
+}
+_TITLES: Mapping[Consequence, str] = {
+    Consequence.BUILD: "will not build",
+    Consequence.WRONG: "may compute wrongly",
+    Consequence.RUNTIME: "will fail at run time",
+    Consequence.CHECK: "to check",
 }
 
 
@@ -61,35 +79,112 @@ def counted(findings: Iterable[ScanFinding]) -> str:
     return ", ".join(words) or "no findings"
 
 
-def findings_text(
-    findings: Sequence[ScanFinding], rules: Mapping[str, Rule], *, everything: bool = False
-) -> str:
-    """Grouped by rule, the worst and most frequent first, each group with what to do. Notes are
-    counted, and listed with `everything`.
-    """
-    lines: list[str] = []
-    for rule, group in _groups(findings, rules):
-        worst = min(group, key=lambda finding: _ORDER[finding.severity]).severity
-        if worst is Severity.NOTE and not everything:
-            continue
-        lines.append(f"{worst.value} {rule.id}: {rule.title} ({len(group)})")
-        shown = group if everything else group[:PLACES_SHOWN]
-        lines += list(_places(shown))
-        if len(shown) < len(group):
-            lines.append(f"  ... and {len(group) - len(shown)} more")
-        lines += [f"  why: {rule.why}", f"  fix: {rule.fix}", ""]
-    return "\n".join(lines) + ("\n" if lines else "")
+def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> str:
+    """Return the verdict for a terminal: the answer first, then causes by consequence."""
+    low, high = verdict.size.hours
+    lines = [verdict.line, f"way: {verdict.project.way}"]
+    if verdict.causes:
+        lines.append(
+            f"size: {plural(verdict.size.files, 'file')}, {plural(verdict.size.causes, 'cause')}, "
+            f"{low:g} to {high:g} hours ({verdict.size.basis})"
+        )
+    lines += _compiled_lines(verdict, scan)
+    lines += [
+        f"taken for AMD's: {plural(one.files, 'file')}, because {one.place}: {one.reason}"
+        for one in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
+    ]
+    if verdict.answer is not VerdictAnswer.UNDETERMINED or len(verdict.reasons) > 1:
+        lines += [f"not determined: {reason}" for reason in verdict.reasons[:PLACES_SHOWN]]
+    for consequence, title in _TITLES.items():
+        causes = verdict.of(consequence)
+        if causes:
+            lines += ["", f"{title} ({len(causes)})"]
+            shown = causes if everything else causes[:CAUSES_SHOWN]
+            fixes: set[str] = set()
+            for cause in shown:
+                lines += _cause_lines(cause, everything=everything)
+                if cause.rule not in fixes and (everything or consequence is not Consequence.CHECK):
+                    lines.append(f"        {cause.fix}")
+                fixes.add(cause.rule)
+            if len(shown) < len(causes):
+                lines.append(f"  ... and {len(causes) - len(shown)} more (--everything lists them)")
+    lines += _rename_lines(verdict.project, everything=everything)
+    return "\n".join(lines) + "\n"
 
 
-def _places(findings: Iterable[ScanFinding]) -> Iterator[str]:
-    """One line for one fact of a file, with the further lines that it holds for."""
-    facts: dict[tuple[str, str], list[ScanFinding]] = {}
-    for finding in findings:
-        facts.setdefault((finding.path, _said(finding)), []).append(finding)
-    for (path, said), group in facts.items():
-        further = ", ".join(str(finding.line) for finding in group[1:])
-        also = f" (also lines {further})" if further else ""
-        yield f"  {path}:{group[0].line}:{group[0].column}: {said}{also}"
+def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
+    units = len(verdict.project.units)
+    if scan.compiler:
+        yield f"compiled: {len(scan.compiled)} of {plural(units, 'CUDA source')} by {scan.compiler}"
+    elif units:
+        yield f"compiled: none of {plural(units, 'CUDA source')}"
+
+
+def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
+    shown = cause.places if everything else cause.places[:PLACES_SHOWN]
+    more = f", ... {len(cause.places) - len(shown)} more" if len(shown) < len(cause.places) else ""
+    uses = f" ({cause.uses} uses)" if cause.uses > 1 else ""
+    taken = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
+    yield f"  {cause.rule} {cause.message}{uses}: {', '.join(shown)}{more}{taken}"
+
+
+def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
+    """Yield one line a file about names that only have to be renamed; the names without twin."""
+    if not project.renames:
+        return
+    names, uses = sum(r.names for r in project.renames), sum(r.uses for r in project.renames)
+    lacking = [one for one in project.renames if one.twinless]
+    known = (
+        "" if project.tables else "; whether all have twins in HIP is not determined (no tables)"
+    )
+    twins = f"; {len(lacking)} files name some that hipify's tables lack" if lacking else ""
+    if project.tables and not lacking:
+        twins = ", all have twins in HIP"
+    yield ""
+    yield (
+        f"names: {plural(names, 'CUDA name')} ({uses} uses) in "
+        f"{plural(len(project.renames), 'file')}{twins}{known}"
+    )
+    for one in project.renames if everything else lacking[:CAUSES_SHOWN]:
+        yield f"  {_rename_line(one)}"
+
+
+def _rename_line(one: Renames) -> str:
+    if not one.twinless:
+        return f"{one.path}: {one.names} names"
+    listed = ", ".join(f"{name} (line {line})" for name, line in one.twinless[:4])
+    more = f", ... {len(one.twinless) - 4} more" if len(one.twinless) > 4 else ""
+    return f"{one.path}: {one.names} names, without twin: {listed}{more}"
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """Return the verdict as JSON values."""
+    causes = [
+        {**asdict(cause), "places": list(cause.places), "taken": list(cause.taken)}
+        for cause in verdict.causes
+    ]
+    counts = {one.value: len(verdict.of(one)) for one in Consequence}
+    return {
+        "line": verdict.line,
+        "answer": verdict.answer.value,
+        "target": verdict.target,
+        "counts": counts,
+        "way": verdict.project.way,
+        "size": asdict(verdict.size),
+        "reasons": list(verdict.reasons),
+        "taken": [asdict(one) for one in verdict.taken],
+        "compiler": verdict.compiler,
+        "units": list(verdict.project.units),
+        "renames": [asdict(one) for one in verdict.project.renames],
+        "causes": causes,
+    }
+
+
+def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
+    """Return how many files each place of evidence stands for, the most first."""
+    places = Counter((one.place, one.reason) for one in evidence.values() if one.kind == "amd")
+    ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
 
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
@@ -121,49 +216,36 @@ def scan_summary(scan: Scan, shown: Sequence[ScanFinding]) -> str:
 
 def _said(finding: ScanFinding) -> str:
     gate = _GATES.get(finding.gate)
-    where = f" ({gate.format(line=finding.gate_line)})" if gate is not None else ""
+    words = gate.format(line=finding.gate_line, taken=finding.taken) if gate is not None else ""
+    where = f" ({words})" if words else ""
     return f"{finding.message}{where}"
 
 
-def _groups(
-    findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
-) -> Iterator[tuple[Rule, list[ScanFinding]]]:
-    by_rule = {
-        rule: sorted(group, key=lambda finding: (_ORDER[finding.severity], finding))
-        for rule, group in groupby(
-            sorted(findings, key=lambda finding: finding.rule), key=lambda finding: finding.rule
-        )
-    }
-    order = sorted(
-        by_rule,
-        key=lambda rule: (_ORDER[by_rule[rule][0].severity], -len(by_rule[rule]), rule),
-    )
-    for rule in order:
-        yield rules[rule], by_rule[rule]
-
-
-def findings_markdown(
-    findings: Sequence[ScanFinding], rules: Mapping[str, Rule], *, target: str
-) -> str:
-    """A summary for a pull request or a step: one row a rule."""
+def verdict_markdown(verdict: Verdict) -> str:
+    """Return the verdict for a pull request or a step: one row a cause."""
     lines = [
-        f"### Scan for {target}: {counted(findings)}",
+        f"### Scan: {markdown_text(verdict.line)}",
         "",
-        "| severity | rule | what | places | first | fix |",
-        "|---|---|---|---:|---|---|",
+        f"Way: {markdown_text(verdict.project.way)}",
     ]
-    for rule, group in _groups(findings, rules):
-        first = group[0]
+    lines += [f"Not determined: {markdown_text(reason)}" for reason in verdict.reasons]
+    if verdict.causes:
+        lines += [
+            "",
+            "| consequence | rule | what | uses | where | fix |",
+            "|---|---|---|---:|---|---|",
+        ]
+    for cause in verdict.causes:
         cells = (
-            first.severity.value,
-            rule.id,
-            rule.title,
-            str(len(group)),
-            f"{first.path}:{first.line}",
-            rule.fix,
+            _TITLES[cause.consequence],
+            cause.rule,
+            cause.message,
+            str(cause.uses),
+            ", ".join(cause.places[:PLACES_SHOWN]),
+            cause.fix,
         )
         lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
-    return "\n".join(lines if findings else lines[:1]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
@@ -196,6 +278,13 @@ def _property(text: str) -> str:
     return _command_text(text).replace(":", "%3A").replace(",", "%2C")
 
 
+def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
+    """Return how many findings of each severity there are."""
+    counts = Counter(finding.severity for finding in findings)
+    kinds = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+    return {f"{kind.value}s": counts[kind] for kind in kinds}
+
+
 def findings_json(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
 ) -> list[dict[str, object]]:
@@ -212,6 +301,9 @@ def findings_json(
             "message": finding.message,
             "gate": finding.gate.value,
             "gate_line": finding.gate_line,
+            "consequence": consequence_of(finding, rules[finding.rule]).value,
+            "uses": list(finding.uses),
+            "taken": finding.taken,
             "excerpt": finding.excerpt,
             "fingerprint": finding.fingerprint,
             "phase": rules[finding.rule].phase,
@@ -221,14 +313,15 @@ def findings_json(
     ]
 
 
-def findings_sarif(
+def verdict_sarif(
+    verdict: Verdict,
     findings: Iterable[ScanFinding],
     rules: Mapping[str, Rule],
     *,
     unread: Iterable[str] = (),
     version: str,
 ) -> str:
-    """SARIF 2.1.0, with the rules that occur."""
+    """Return SARIF 2.1.0 with the rules that occur, the verdict as a notification."""
     listed = tuple(findings)
     named = sorted({finding.rule for finding in listed})
     return sarif.sarif_text(
@@ -236,7 +329,7 @@ def findings_sarif(
         rules=[_sarif_rule(rules[name]) for name in named],
         tool="warpfront-scan",
         version=version,
-        unknown=unread,
+        unknown=(verdict.line, *verdict.reasons, *unread),
     )
 
 

@@ -15,7 +15,11 @@ SOURCE = Path(__file__).parents[2] / "src"
 # is a start-up shim of the guard, whose sentences name files and packages of the image.
 PROGRAMS = ("warpfront/cli/", "warpfront_checks/", "warpfront_port/tasks/")
 # A schema of its own, as JSON; a child process that answers its parent on a pipe.
-ALONE = {"warpfront/matrix/__main__.py", "warpfront/images/template_process.py"}
+ALONE = {
+    "warpfront/matrix/__main__.py",
+    "warpfront/images/template_process.py",
+    "warpfront_port/compile/syntax_job.py",
+}
 STARTS = {
     "warpfront/__main__.py",
     "warpfront/cli/sessions.py",

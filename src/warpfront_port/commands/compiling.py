@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
+from packaging.version import Version
+
 import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
@@ -38,7 +40,7 @@ from warpfront.pipeline.within.containers import (
     ending_of,
     result_in,
 )
-from warpfront.pipeline.workspace import AskSite, Folders, site_when_needed
+from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
@@ -86,7 +88,7 @@ class CompileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class CompilerPlace:
     """An image with a compiler: a `devel` cell's, or a bootstrapped one without torch."""
 
     id: str
@@ -139,6 +141,29 @@ def compile_tree(
     return dataclasses.replace(found, notes=(*found.notes, *doubt))
 
 
+def compiler_place(
+    workspace: Workspace, selection: Selection, target: str, watch: Watch
+) -> CompilerPlace:
+    """Return the image of the matrix that compiles for `target`, made where it is not there.
+
+    Raises `NothingSelectedError` where no cell and no compiler serves the target.
+    """
+    newest = sorted(workspace.matrix.compilers, key=_toolkit_order, reverse=True)
+    return _place(
+        dataclasses.replace(workspace.matrix, compilers=tuple(newest)),
+        selection,
+        target,
+        workspace.folders,
+        engine=connect(environment()),
+        site=site_when_needed(),
+        watch=watch,
+    )
+
+
+def _toolkit_order(base: CompilerBase) -> Version:
+    return Version(str(base.toolkit).removeprefix("rocm").removeprefix("cuda") or "0")
+
+
 def compile_in_cell(
     request: CompileRequest,
     cell: Cell,
@@ -155,7 +180,7 @@ def compile_in_cell(
     return None if compiling is None else compiling.run(engine, watch)
 
 
-def _toolkit_doubt(place: _Place, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
+def _toolkit_doubt(place: CompilerPlace, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
     """A compiler without torch may be of another toolkit than the images are."""
     others = {
         str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
@@ -166,7 +191,7 @@ def _toolkit_doubt(place: _Place, target: str, cells: Iterable[Cell]) -> tuple[s
     return (f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {held}",)
 
 
-def _compiling(request: CompileRequest, place: _Place, store: Store) -> _Compiling | None:
+def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _Compiling | None:
     _, vendor = read_compile_target(request.target)
     call = vendor.compiler_call(request.target)
     assert call is not None, "the caller asked"
@@ -223,7 +248,7 @@ def _place(
     engine: Engine,
     site: AskSite,
     watch: Watch,
-) -> _Place:
+) -> CompilerPlace:
     chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
     # Somebody who names cells with a compiler wants those, and no other in their place.
@@ -249,8 +274,8 @@ def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
     return [cell for cell in cells if cell.compiler is not None and target in cell.targets]
 
 
-def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
-    return _Place(
+def _of_cell(cell: Cell, image: BuiltImage) -> CompilerPlace:
+    return CompilerPlace(
         id=cell.id,
         name=image.reference,
         image_id=image.image_id,
@@ -262,7 +287,7 @@ def _of_cell(cell: Cell, image: BuiltImage) -> _Place:
 
 def _of_base(
     base: CompilerBase, cache: Path, *, engine: Engine, site: AskSite, watch: Watch
-) -> _Place:
+) -> CompilerPlace:
     stored = bootstrapped_image(
         f"compiler-{base.name}", base.bootstrap, engine, cache=cache, on_line=watch.say
     )
@@ -280,7 +305,7 @@ def _of_base(
         packages = f"/opt/venv/lib/python{base.python}/site-packages"
         binds.append(Bind(source=folder, target=packages))
     path = f"{compiler.programs}:{_SYSTEM_PATH}" if compiler.programs else _SYSTEM_PATH
-    return _Place(
+    return CompilerPlace(
         id=f"compiler-{base.name}",
         name=f"compiler {base.name} (Debian {base.bootstrap.suite}, no torch)",
         image_id=stored.id,
@@ -301,7 +326,7 @@ class _Compiling:
     units: tuple[SourceUnit, ...]
     tree: Tree
     texts: Mapping[str, str]
-    place: _Place
+    place: CompilerPlace
 
     @property
     def folder(self) -> Path:

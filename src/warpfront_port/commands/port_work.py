@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from warpfront.system.store import storing, write_text
@@ -12,7 +11,7 @@ from warpfront_port.commands.scanning import torchless_of
 from warpfront_port.scan import cuda, python
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
-from warpfront_port.scan.fix import Fix, fix_source, opens_cub
+from warpfront_port.scan.fix import Fix, fix_source
 from warpfront_port.scan.phases import Phase, plan_port
 from warpfront_port.scan.python_fixes import fix_python
 from warpfront_port.scan.script_fixes import fix_script, fixes_scripts
@@ -30,35 +29,13 @@ def phases_of(
     return plan_port(findings, catalogue(), (PurePosixPath(file.path) for file in tree.files))
 
 
-def users_of(root: Path, folders: Iterable[str]) -> Mapping[str, int]:
-    """How many files outside each of `folders` include or import something of it."""
-    counts = dict.fromkeys(folders, 0)
-    files = list_tree(root).files if counts else ()
-    for file in files:
-        path = PurePosixPath(file.path)
-        text = read_text(root, file) if cuda.reads(path) or python.reads(path) else ""
-        for folder in counts:
-            outside = isinstance(text, str) and not file.path.startswith(f"{folder}/")
-            counts[folder] += outside and _uses(str(text), folder)
-    return counts
-
-
-def _uses(text: str, folder: str) -> bool:
-    """Whether a source names the folder in an include or an import."""
-    last = re.escape(folder.rpartition("/")[2])
-    dotted = re.escape(folder.replace("/", "."))
-    pattern = rf"(?m)^\s*(?:#\s*include\s*[<\"][^>\"\n]*\b{last}/|(?:from|import)\s+{dotted}\b)"
-    return re.search(pattern, text) is not None
-
-
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
     """What can be put behind gates in the Python, C++, CUDA, scripts and Dockerfiles below `root`,
     in order of paths.
     """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     context = Context(torchless=torchless_of(tree, tree.files))
-    opened_cub = any(opens_cub(one.text) for one in _sources(tree) if cuda.reads(one.path))
-    found = (_fix_of(source, context, opened_cub=opened_cub) for source in _sources(tree))
+    found = (_fix_of(source, context) for source in _sources(tree))
     return tuple(fix for fix in found if fix is not None)
 
 
@@ -71,12 +48,12 @@ def _sources(tree: Tree) -> Iterator[SourceText]:
             yield SourceText(path=path, text=text)
 
 
-def _fix_of(source: SourceText, context: Context, *, opened_cub: bool) -> Fix | None:
+def _fix_of(source: SourceText, context: Context) -> Fix | None:
     if python.reads(source.path):
         return fix_python(source)
     if fixes_scripts(source.path):
         return fix_script(source, context)
-    return fix_source(source, cuda.rule_matches(source, Context()), opened_cub=opened_cub)
+    return fix_source(source, cuda.rule_matches(source, Context()))
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:

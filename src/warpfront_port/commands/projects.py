@@ -14,7 +14,7 @@ from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, 
 from warpfront.pipeline.workspace import Folders
 from warpfront.system.progress import Watch
 from warpfront_port.commands.compiling import CompileRequest, compile_in_cell
-from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan
+from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan, verdict_of
 from warpfront_port.compile.outcomes import SESSION as COMPILE
 from warpfront_port.scan.findings import ScanFinding, Severity
 from warpfront_port.scan.targets import has_rules, read_target
@@ -77,12 +77,13 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
     started = monotonic()
     request = ScanRequest(repo=root / tree.path, target=read_target(target))
     found, new = scan(request, watch)
+    verdict = verdict_of(found, new)
     errors = [one for one in new if one.severity is Severity.ERROR]
     accepted = len(found.findings) - len(new)
     outcome, reason = Outcome.PASSED, ""
-    if errors:
+    if verdict.reaches("any"):
         outcome = Outcome.FAILED
-        reason = f"{len(errors)} errors for {target}: {_said(errors[0])}"
+        reason = f"{verdict.line}: {_said(errors[0])}"
     elif not found.files:
         outcome, reason = Outcome.ERROR, f"no file of {tree.path} was scanned"
     return CheckResult(
@@ -92,6 +93,7 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
         reason=reason,
         seconds=round(monotonic() - started, 3),
         details={
+            "verdict": verdict.line,
             "files": found.files,
             "findings": len(new),
             f"accepted by {BASELINE}": accepted,

@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -19,23 +19,19 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
-from warpfront_port.finding_forms import Scan
+from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
 from warpfront_port.hipify_tables import read_identifiers
 from warpfront_port.scan import cuda, structured
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
+from warpfront_port.scan.evidence import evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
-from warpfront_port.scan.left_out import (
-    beside_amds,
-    cudas_beside_amds,
-    names_amd,
-    unproven_beside,
-    unproven_code,
-)
-from warpfront_port.scan.severities import Judged, said_once
+from warpfront_port.scan.project import read_project
+from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
+from warpfront_port.scan.verdict import Verdict, counted, judge_project
 from warpfront_port.scan.words import is_aside
 
 SECONDS_PER_FILE = 20.0
@@ -43,6 +39,7 @@ _CHUNK_BYTES = 512 * 1024
 _ALONE_BYTES = 1024 * 1024
 """Below this a scan takes less time than starting processes for it."""
 
+NO_TOOLCHAIN = "no HIP toolchain"
 BASELINE = ".warpfront-baseline.json"
 _WORTH_SAYING = 500
 
@@ -79,82 +76,53 @@ def scan_tree(
         raise StoreError(f"{before} is no folder", hint="--before names the tree before an edit")
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
+    texts = _texts(tree, files)
+    context = _context(tree, files, texts)
     scope = Scope(
         target=target,
         rules=catalogue(),
-        context=_context(tree, files),
+        context=context,
         before=str(before.absolute()) if before else "",
     )
     results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
     judged = [result.judged for result in results if result.judged is not None]
     unread = [result.unread for result in results if result.unread is not None]
+    project = read_project(texts, context.identifiers)
     return Scan(
         target=target.name,
-        findings=tuple(said_once((f for one in judged for f in one.findings), scope.rules)),
+        findings=tuple(finding for one in judged for finding in one.findings),
         unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
         lines=sum(result.lines for result in results),
         suppressed=sum(one.suppressed for one in judged),
+        project=project,
+        evidence=context.evidence if target.is_rocm else {},
+        uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
     )
 
 
-def _context(tree: Tree, files: Sequence[TreeFile]) -> Context:
-    """torch's tables are worth reading only where there is CUDA to look up in them."""
-    texts = _texts(tree, (file for file in files if cuda.reads(PurePosixPath(file.path))))
-    paths = [file.path for file in files]
-    heard = _heard_of(tree, files, texts)
-    knows_amd = "asked" in heard or _knows_amd(heard, paths)
+def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) -> Context:
+    """Return what engines may know of the tree; torch's tables are read only where CUDA is."""
     base = Context(
         own_packages=_own_packages(tree),
         torchless=torchless_of(tree, files),
-        left_out=beside_amds(paths) | cudas_beside_amds(paths),
-        unproven=unproven_beside(paths) if knows_amd else frozenset(),
-        knows_amd=knows_amd,
-        ported=knows_amd,
+        evidence=evidence_of(texts),
     )
-    if not texts:
+    code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
+    if not code:
         return base
-    renamed = not heard.isdisjoint({"extensions", "renaming"})
-    known = dict(headers.NO_CUDACC) if "hip" in heard and not renamed else {}
-    facing = Context(vendor_macros=known)
     facts = {
-        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text), facing)
-        for path, text in texts.items()
+        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
+        for path, text in code.items()
     }
-    ported = _is_ported(heard, paths, texts, facts.values())
-    if ported:
-        heard |= {"hip"}
-    elif heard.isdisjoint({"extensions", "renaming"}):
-        heard -= {"hip"}
-    known |= headers.vendor_macros(facts.values())
-    shared = _shared_switches(tree, files) if "hip" not in heard and "extensions" in heard else ()
     return replace(
         base,
         identifiers=read_identifiers(),
-        portable_names=frozenset().union(*(one.portable for one in facts.values()), shared),
-        vendor_macros=known,
+        portable_names=frozenset().union(*(one.portable for one in facts.values())),
+        vendor_macros=headers.vendor_macros(facts.values()),
         own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
-        own_macros=headers.own_macros(facts.values()),
-        own_variables=frozenset().union(*(one.variables for one in facts.values())),
-        unproven=base.unproven | (unproven_code(texts) if knows_amd else frozenset()),
-        untranslated=heard.isdisjoint({"hip", "extensions"}) and headers.has_code(texts),
-        hipless="hip" not in heard and ("extensions" in heard or headers.has_code(texts)),
-        ported=ported,
-        cuda_headers=headers.runtime_headers(texts),
+        masks=headers.narrow_masks(code),
     )
-
-
-def _is_ported(
-    heard: frozenset[str],
-    paths: Iterable[str],
-    texts: Mapping[str, str],
-    facts: Collection[headers.HeaderFacts],
-) -> bool:
-    if "hipify" in heard or len(cudas_beside_amds(paths)) > headers.BEGUN:
-        return True
-    product = [text for path, text in texts.items() if not is_aside(PurePosixPath(path))]
-    asked = "asked" in heard and not headers.is_untouched(product)
-    return asked or headers.is_ported(heard, product or texts.values(), facts)
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
@@ -166,36 +134,6 @@ def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
 def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
     read = ((file.path, read_text(tree.root, file)) for file in files)
     return {path: text for path, text in read if isinstance(text, str)}
-
-
-def _heard_of(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) -> frozenset[str]:
-    """What the files of a tree have heard of; those that were not read yet come last. A script or
-    a notebook says what somebody ran, not what the code has. A README that names AMD's devices has
-    "asked", where the code knows of them or needs to know nothing: else it says what is to come.
-    """
-    rest = (
-        read_text(tree.root, file)
-        for file in files
-        if file.path not in texts and not _is_only_run(PurePosixPath(file.path))
-    )
-    heard = headers.heard_of(texts.values(), (text for text in rest if isinstance(text, str)))
-    readmes = (file for file in tree.files if file.path.lower().startswith("readme"))
-    says = headers.says_amd(_texts(tree, readmes).values())
-    begun = "extensions" in heard or not headers.has_code(texts) or headers.is_begun(texts.values())
-    return heard | {"asked"} if says and begun else heard
-
-
-def _knows_amd(heard: frozenset[str], paths: Iterable[str]) -> bool:
-    return not heard.isdisjoint({"hip", "rocm"}) or names_amd(paths)
-
-
-def _is_only_run(path: PurePosixPath) -> bool:
-    return path.suffix == ".ipynb" or structured.kind_of(path) == "shell"
-
-
-def _shared_switches(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
-    modules = _texts(tree, (file for file in files if file.path.endswith(".py")))
-    return headers.shared_switches(modules.values())
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:
@@ -350,7 +288,9 @@ class ScanRequest:
     write_baseline: bool = False
 
 
-def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[ScanFinding, ...]]:
+def scan(
+    request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda found: found
+) -> tuple[Scan, tuple[ScanFinding, ...]]:
     """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
     is written first, and nothing is left to say.
     """
@@ -362,6 +302,7 @@ def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[ScanFinding, .
         before=request.before,
         progress=_said_in_tenths(watch),
     )
+    found = compiled(found)
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
     if request.write_baseline:
         write_text(path, baseline_text(found.findings))
@@ -369,6 +310,33 @@ def scan(request: ScanRequest, watch: Watch) -> tuple[Scan, tuple[ScanFinding, .
     text = read_file(path, missing_ok=not request.baseline)
     accepted = read_baseline(text, str(path)) if text is not None else {}
     return found, beyond(found.findings, accepted)
+
+
+def verdict_of(found: Scan, new: Iterable[ScanFinding]) -> Verdict:
+    """Return the verdict on a scanned tree, from the findings that no baseline accepts."""
+    return judge_project(
+        found.target,
+        new,
+        catalogue(),
+        found.project,
+        undetermined=tuple(_undetermined(found)),
+        taken=taken_of(found.evidence),
+        compiler=found.compiler,
+    )
+
+
+def _undetermined(found: Scan) -> Iterator[str]:
+    """Yield why nothing can be said of parts of a tree: sources not compiled, files not read."""
+    by_reason: dict[str, list[str]] = {}
+    for unit, reason in found.uncompiled.items():
+        if unit not in found.evidence:
+            by_reason.setdefault(reason, []).append(unit)
+    for reason, units in by_reason.items():
+        first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
+        yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
+    for one in undetermined_files(found):
+        if not is_aside(PurePosixPath(one.partition(":")[0])):
+            yield one
 
 
 def _said_in_tenths(watch: Watch) -> Progress:

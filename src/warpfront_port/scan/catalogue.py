@@ -11,7 +11,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
-from warpfront_port.scan.findings import Severity
+from warpfront_port.scan.findings import Consequence, Severity
 from warpfront_port.scan.targets import CLASSES, ScanTarget
 
 ENGINES = ("python", "cuda", "structured", "scanner")
@@ -19,8 +19,8 @@ _NAMES = ("imports", "dotted", "environment", "environment_prefixes", "distribut
 _OF_CODE = ("names", "families", "headers", "once", "once_a_file", "call", "scope", "shift")
 _SEEN: Final = frozenset((*_NAMES, *_OF_CODE))
 _AS_WRITTEN = ("title", "phase", "message", "why", "fix")
-_FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources"}
-_FLAGS = ("structural", "of_amd", "of_a_folder", "of_a_package", "despite_a_port", "unless_named")
+_FIELDS = {*_AS_WRITTEN, "engines", "severity", "sources", "consequence"}
+_FLAGS = ("structural", "of_amd", "of_a_package", "unless_named", "cause_by_name")
 _OPTIONAL = {*_FLAGS, "seen", "detectors"}
 _SEVERITIES = frozenset(Severity)
 # From here on a file is for tests: a third of the text, for which a scan does not wait.
@@ -35,12 +35,11 @@ class Rule:
     `hpu`, `cpu`) to a severity. `message` says what is wrong in one line, with `{what}` for the
     code it is about. `phase` (0 to 8) is the step of a port that deals with it. `structural` rules
     are about files that no condition guards: gates do not touch them. `of_amd` rules are about code
-    that is written for AMD: in AMD's own arm it is no worse than elsewhere. What `of_a_folder`
-    rules say is one fact of a folder, said at its first place there. `of_a_package` rules are about
-    an import or a program: one that may be missing is a note. What a port shows to work is a note,
-    but of rules that hold `despite_a_port`: it was built for other targets, for another ROCm, is
-    not finished, imports what nobody builds for AMD, or is wrong without a word. A file that names
-    the target asked for has no finding of an `unless_named` rule. Where a claim comes from is in
+    that is written for AMD: in AMD's own arm it is no worse than elsewhere. `consequence` is what
+    comes of an error. Findings of a `cause_by_name` rule are one cause for each name, those of
+    other rules are one cause. `of_a_package` rules are about an import or a program: one that may
+    be missing is a note. A file that names the target has no finding of an `unless_named` rule.
+    Where a claim comes from is in
     `sources`: public places, or files of torch with its version.
 
     `seen` are the names that are all it takes to see it. In Python `imports` (packages and
@@ -56,6 +55,7 @@ class Rule:
     title: str
     engines: tuple[str, ...]
     phase: int
+    consequence: Consequence
     severities: Mapping[str, Severity]
     message: str
     why: str
@@ -63,10 +63,9 @@ class Rule:
     sources: tuple[str, ...]
     structural: bool = False
     of_amd: bool = False
-    of_a_folder: bool = False
     of_a_package: bool = False
-    despite_a_port: bool = False
     unless_named: bool = False
+    cause_by_name: bool = False
     seen: tuple[Mapping[str, Any], ...] = ()
     detectors: tuple[str, ...] = ()
 
@@ -113,8 +112,11 @@ def read_rule(text: str, name: str) -> Rule:
         raise _wrong(name, "has neither names (seen) nor code (detectors) to be found by")
     if not set(engines := tuple(record["engines"])) <= set(ENGINES):
         raise _wrong(name, f"names an engine that is none: {engines}")
+    if record["consequence"] not in frozenset(Consequence):
+        raise _wrong(name, f"has a consequence that is none: {record['consequence']!r}")
     return Rule(
         id=name.removesuffix(".toml"),
+        consequence=Consequence(record["consequence"]),
         engines=engines,
         severities=_read_severities(record["severity"], name),
         sources=tuple(record["sources"]),

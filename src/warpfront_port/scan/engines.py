@@ -8,11 +8,10 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan import cuda, notebooks, python, structured
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import Context, Gate, Match, SourceText
+from warpfront_port.scan.findings import Context, Match, SourceText
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.severities import Judged, judge
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.words import is_aside
 
 BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
 
@@ -46,23 +45,8 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
         seen = (*seen, *edited)
     except RecursionError:
         seen = (Match(rule="SC003", start=0, end=0, what="nested too deeply"),)
-    gate = _gate(source, scope.context) if scope.target.is_rocm else Gate.OPEN
-    ported = scope.target.is_rocm and scope.context.ported
-    return judge(source, seen, scope.target, scope.rules, gate=gate, ported=ported)
-
-
-def _gate(source: SourceText, context: Context) -> Gate:
-    """What names ROCm among images and services has a part for AMD beside the one for CUDA; what
-    examples, benchmarks and tests of a tree that knows AMD start is nobody's product.
-    """
-    path = str(source.path)
-    unproven = path in context.unproven
-    started = unproven and structured.kind_of(source.path) in ("dockerfile", "yaml", "shell")
-    if path in context.left_out or (
-        started and ("rocm" in source.text.lower() or is_aside(source.path))
-    ):
-        return Gate.LEFT_OUT
-    return Gate.UNPROVEN if unproven else Gate.OPEN
+    evidence = scope.context.evidence.get(str(source.path))
+    return judge(source, seen, scope.target, scope.rules, evidence=evidence)
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:

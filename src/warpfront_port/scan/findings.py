@@ -28,6 +28,19 @@ class Severity(StrEnum):
         return order[min(max(order.index(self) + levels, 1), len(order) - 1)]
 
 
+class Consequence(StrEnum):
+    """What comes of a finding that is an error, on the target."""
+
+    BUILD = "build"
+    """It does not build or install."""
+    WRONG = "wrong"
+    """It runs, and may compute other numbers."""
+    RUNTIME = "runtime"
+    """It stops when it runs."""
+    CHECK = "check"
+    """It is slower, or does without something."""
+
+
 class Gate(StrEnum):
     """What stands between a target and the code of a sighting."""
 
@@ -48,19 +61,35 @@ class Gate(StrEnum):
     NVIDIAS = "nvidias"
     """A file for packaging whose name says that it is NVIDIA's, or a third vendor's: a note."""
     LEFT_OUT = "left-out"
-    """The project does without the file on AMD, or has another in its place: a note."""
-    UNPROVEN = "unproven"
-    """The project knows AMD, and nothing shows that AMD comes here: a warning at most."""
-    PORTED = "ported"
-    """The project has a port, whose authors met this, or had no reason to come here: a note."""
-    REPEATED = "repeated"
-    """Said of this folder already, one fact: a note."""
+    """AMD's build of the project leaves the file out, or has a copy in its place: a note."""
+    TAKEN = "taken"
+    """The file shows that it already runs on AMD: one level lower."""
+    COMPILED = "compiled"
+    """A compiler for the target takes the line: a note."""
 
 
 Side = Literal["nvidia", "amd", "other"]
 Known = Literal["set", "unset", "open"] | int | None
 """What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Why one file counts as AMD's ("amd"), or as one that AMD's build leaves out.
+
+    `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
+    """
+
+    kind: Literal["amd", "left-out"]
+    path: str
+    line: int
+    reason: str
+
+    @property
+    def place(self) -> str:
+        """`path:line`."""
+        return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +102,8 @@ class Match:
     "amd" it is no finding for AMD, with "amd" alone it is NVIDIA code in AMD's arm ("other" is
     every device that is neither: CPU, Gaudi). `gate` is one that softens (availability, wrapped,
     test) or open. `gate_line` is the 1-based line of the condition that decided either, 0 where
-    there is none.
+    there is none. `use` is the offset of a use, where `start` is a definition behind several uses.
+    `key` names the cause: matches of one rule with equal keys are one cause; `what` where empty.
     """
 
     rule: str
@@ -84,6 +114,8 @@ class Match:
     sides: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
     gate_line: int = 0
+    use: int = -1
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,38 +134,28 @@ class Context:
     is there; empty otherwise. `portable_names` are macros and functions that some header of the
     tree defines for AMD as well. `vendor_macros` are those that its headers define on some
     sides only: there a number stands for nothing, "unset" is all that is known.
-    `own_namespaces` are the C++ namespaces that it opens, `own_macros` what its headers define,
-    `own_variables` what it declares by names of CUDA's form (also to load CUDA when it runs).
-    `own_packages` are the Python packages that the tree itself is the source of, `torchless`
-    its files of requirements without torch, and their names where all files of that name are.
-    `left_out` are the paths of files that have another for AMD in their place, `unproven` those of
-    which nothing shows that AMD comes there, where the tree `knows_amd` at all. Nothing in an
-    `untranslated` tree knows of HIP: CUDA's names stay as they are, and only `cuda_headers` (by
-    their names) bring in the runtime that hipcc does not include by itself. A `hipless` tree has
-    nothing for AMD but what torch may make of its extensions, a `ported` one runs there.
+    `own_namespaces` are the C++ namespaces that it opens. `masks` are macros of its headers that
+    stand for 32 set bits, with path and line. `own_packages` are the Python packages that the tree
+    itself is the source of, `torchless` its files of requirements without torch, and their names
+    where all files of that name are. `evidence` shows by path which files run on AMD already.
     """
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()
-    own_macros: frozenset[str] = frozenset()
-    own_variables: frozenset[str] = frozenset()
+    masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()
     torchless: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
-    unproven: frozenset[str] = frozenset()
-    knows_amd: bool = False
-    untranslated: bool = False
-    hipless: bool = False
-    ported: bool = False
-    cuda_headers: frozenset[str] = frozenset()
+    evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ScanFinding:
     """What one sighting means for one target. Lines and columns are 1-based, columns count
     characters, the end is exclusive. `excerpt` is the first line of it, white space collapsed.
+    `uses` are lines behind one definition, `taken` is the place (`path:line`) that shows the file
+    to run on AMD already, `cause` what findings of one cause have in common.
     """
 
     path: str
@@ -147,6 +169,9 @@ class ScanFinding:
     gate: Gate = Gate.OPEN
     gate_line: int = 0
     excerpt: str = ""
+    uses: tuple[int, ...] = ()
+    taken: str = ""
+    cause: str = ""
 
     @property
     def fingerprint(self) -> str:

@@ -17,18 +17,14 @@ from warpfront_port.scan.cuda.lexer import Directive, blank
 from warpfront_port.scan.cuda.view import View
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
 
-FIXABLE = frozenset({"CU105", "CU108", "CU118", "CU122", "CU140"})
+FIXABLE = frozenset({"CU108"})
 MASK = "WARPFRONT_ALL_LANES"
 _FULL_MASK = re.compile(r"0[xX][fF]{8}[uU]?\b")
 _ROCM = "defined(USE_ROCM) || defined(__HIP_PLATFORM_AMD__) || defined(__HIP__)"
 """torch's builds define the first, builds with CMake and HIP's headers the second: above those only
 the third is there, which clang defines for the language.
 """
-_NOT_ROCM = f"#if !({_ROCM})\n"
-_HIPCUB = "#else\n#include <hipcub/hipcub.hpp>\nnamespace cub = hipcub;\n"
 _END = "#endif\n"
-_INCLUDE = re.compile(r"\s*#\s*include\s*<(cub|cuda)/")
-_CUB_OPENED = re.compile(r"\bnamespace\s+cub\s*(?:::[\w:\s]*)?\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +62,16 @@ class _Gate:
     rule: str
 
 
-def opens_cub(text: str) -> bool:
-    """Whether the code opens namespace `cub` itself, which then cannot be another name of hipCUB's
-    wherever both are included.
-    """
-    return bool(_CUB_OPENED.search(text)) and bool(_CUB_OPENED.search(blank(text).code))
-
-
-def fix_source(
-    source: SourceText, seen: Iterable[Match], *, opened_cub: bool = False
-) -> Fix | None:
+def fix_source(source: SourceText, seen: Iterable[Match]) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
-    where an edit would not leave NVIDIA the same tokens. With `opened_cub`, where some file of the
-    tree `opens_cub`, includes of CUB stay.
+    where an edit would not leave NVIDIA the same tokens.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends serves nobody
     view = View(source=source, context=Context())
-    fixable = FIXABLE - {"CU105"} if opened_cub or opens_cub(source.text) else FIXABLE
-    wanted = [one for one in seen if one.rule in fixable and _is_open(one)]
-    gates = _apart(sorted({gate for one in wanted for gate in _gates(view, one)}))
-    masks = [one for one in wanted if one.rule == "CU108" and _literal_mask(view, one)]
+    wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
+    gates = _apart(sorted({gate for one in wanted for gate in _mask_gate(view, one)}))
+    masks = [one for one in wanted if one.use < 0 and _literal_mask(view, one)]
     after = _with_gates(_with_masks(view, masks), gates)
     if masks:
         after = _with_mask_macro(after, _spelling(view, masks[0]))
@@ -101,50 +86,16 @@ def _is_open(one: Match) -> bool:
     return {"amd", "nvidia"} <= one.sides and one.gate is Gate.OPEN and one.shift == 0
 
 
-def _gates(view: View, one: Match) -> Iterator[_Gate]:
-    line = view.line(one.start) - 1
-    text = view.source.text.splitlines()[line]
-    if one.rule == "CU118" and re.fullmatch(r"\s*__syncwarp\s*\(\s*\w*\s*\)\s*;\s*", text):
-        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=_END, rule=one.rule)
-    elif one.rule in ("CU105", "CU122") and (include := _INCLUDE.match(text)):
-        after = _HIPCUB + _END if include[1] == "cub" else _END
-        yield _Gate(first=line, last=line, before=_NOT_ROCM, after=after, rule=one.rule)
-    elif one.rule == "CU140":
-        yield from _function_gate(view, one, line)
-    elif one.rule == "CU108":
-        yield from _mask_gate(view, one)
-
-
 def _mask_gate(view: View, one: Match) -> Iterator[_Gate]:
     """The one `#define` of a mask that the file gives everybody 32 lanes with."""
-    argument = re.search(r"\(\s*(\w+)\s*\Z", view.code[one.start : one.end])
-    defined = view.macros.get(argument[1], ()) if argument else ()
-    if (
-        argument is None
-        or len(defined) != 1
-        or len(view.region(defined[0].start).reach) < len(SIDES)
-    ):
+    name = one.what if one.use >= 0 else ""
+    defined = view.macros.get(name, ())
+    if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
         return
-    if _FULL_MASK.fullmatch(defined[0].body[len(argument[1]) :].strip().strip("()")):
+    if _FULL_MASK.fullmatch(defined[0].body[len(name) :].strip().strip("()")):
         line = view.line(defined[0].start) - 1
-        wide = f"#if {_ROCM}\n#define {argument[1]} 0xffffffffffffffffull\n#else\n"
+        wide = f"#if {_ROCM}\n#define {name} 0xffffffffffffffffull\n#else\n"
         yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
-
-
-def _function_gate(view: View, one: Match, line: int) -> Iterator[_Gate]:
-    """The whole of an operator whose definition begins and ends with its lines."""
-    opening = view.code.find("{", one.end, one.end + 80)
-    if opening < 0 or view.code[one.end : opening].strip():
-        return
-    body = view.syntax.around(opening, "compound_statement")
-    if body is None:
-        return
-    last = view.line(body.end_byte - 1) - 1
-    lines = view.code.splitlines()
-    starts = lines[line].startswith(("__device__", "inline", "static", "__forceinline__"))
-    above = lines[line - 1].rstrip() if line else ""
-    if starts and (not above or above.endswith(("}", ";"))) and lines[last].rstrip() == "}":
-        yield _Gate(first=line, last=last, before=_NOT_ROCM, after=_END, rule=one.rule)
 
 
 def _apart(gates: list[_Gate]) -> list[_Gate]:
@@ -166,7 +117,7 @@ def _apart(gates: list[_Gate]) -> list[_Gate]:
 
 def _with_gates(text: str, gates: list[_Gate]) -> str:
     lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n") and gates:
+    if lines and not lines[-1].endswith("\n") and gates and gates[-1].last == len(lines) - 1:
         lines[-1] += "\n"
     for gate in reversed(gates):
         lines[gate.last] += gate.after

@@ -127,6 +127,15 @@ class _NvidiaReader(ast.NodeTransformer):
 
     visit_IfExp = visit_If  # noqa: N815 - the name that ast looks for
 
+    def visit_List(self, node: ast.List) -> ast.List:
+        """`[a, *[b]]` is `[a, b]`: an element that one vendor alone gets."""
+        self.generic_visit(node)
+        elements: list[ast.expr] = []
+        for one in node.elts:
+            spread = one.value if isinstance(one, ast.Starred) else None
+            elements += spread.elts if isinstance(spread, ast.List) else [one]
+        return ast.List(elts=elements, ctx=node.ctx)
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """`x and not is_rocm` is `x` for NVIDIA, `x or is_rocm` too."""
         neutral = isinstance(node.op, ast.And)

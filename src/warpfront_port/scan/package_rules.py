@@ -47,7 +47,13 @@ def rule_of_package(name: str) -> str:
     """The rule about a distribution; "" for none."""
     exact, begun = _packages()
     normal = canonicalize_name(name)
+    if normal not in exact and _NAMED_BY_CUDA.search(normal):
+        return "DP303"
     return exact.get(normal) or next((r for start, r in begun if normal.startswith(start)), "")
+
+
+_NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
+"""`spconv-cu126`, `somelib-cuda12`: a project's wheels for one CUDA."""
 
 
 def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
@@ -61,11 +67,11 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     name = canonicalize_name(requirement.name)
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
-        rule = "DP301"
+        rule = "DP303"
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
     exact = any(one.operator in {"==", "===", "~="} for one in requirement.specifier)
-    made = _required(rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    made = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
     yield replace(made, shift=made.shift - (name == "cupy"))  # its source builds for ROCm
 
 
@@ -100,14 +106,18 @@ def read_poetry(
     """The same of a Poetry table's entry: `torch = "2.7.1"`."""
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in extras):
-        rule = "DP301"
+        rule = "DP303"
     if rule:
         exact = _POETRY_EXACT.match(specifier.strip()) is not None
-        yield _required(rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"})
+        yield _required(
+            name, rule, extra=extra, exact=exact, pinned=specifier.strip() not in {"", "*"}
+        )
 
 
-def _required(rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
+def _required(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
     shift = 1 if rule == "DP302" and exact else 0
+    if name.startswith("nvidia-"):  # it installs, and nothing uses it
+        shift = -1
     if rule == "DP315" and not pinned:
         shift = -1
     if _VENDOR_EXTRA.match(extra.lower()):

@@ -25,12 +25,15 @@ _TEXTS = {
     "PY001": {"reduce-overhead": "default"},
     "PY002": {"max-autotune": "max-autotune-no-cudagraphs"},
     "PY008": {"high": "highest", "medium": "highest", "tf32": "ieee"},
-    "PY027": {"flash_attention_2": "sdpa", "flash_attention_3": "sdpa"},
+    "PY025": {"flash_attention_2": "sdpa", "flash_attention_3": "sdpa"},
 }
 """What a text becomes on AMD."""
-_SWITCHES = frozenset({"PY003", "PY004", "PY008", "PY027"})
+_SWITCHES = frozenset({"PY001", "PY004", "PY008", "PY025"})
 """Rules about a switch that is on: AMD has it off."""
-FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, "PY010", "PY014", "PY025"})
+_OF_BUILDS = frozenset({"BL201", "BL202", "PY047"})
+FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010", "PY014", "PY025"})
+_MET_TOO = frozenset({"BL204", "BL211", "BL212", "BL214", "BL216", "PY047"})
+"""Rules about builds that never ask for ROCm: an edit that asks for it answers them as well."""
 _FLASH_ARGUMENTS = frozenset({"dropout_p", "softmax_scale", "causal"})
 _AMD = {"nvidia": False, "amd": True, "other": False}
 _THREE_TIERS = """\
@@ -89,8 +92,9 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
     edited = SourceText(path=source.path, text=after)
     if after == source.text or isolation_rule_matches(source, edited):
         return None
-    fixed = Counter(change.rule for change in changes)
-    if _found(source) - _found(edited) != fixed or not _found(edited) <= _found(source):
+    fixed = Counter(change.rule for change in changes if change.rule)
+    gone = _found(source) - _found(edited)
+    if not fixed <= gone or set(gone - fixed) - _MET_TOO or not _found(edited) <= _found(source):
         return None
     rules = tuple(sorted(fixed.elements()))
     return Fix(path=source.path, before=source.text, after=after, rules=rules)
@@ -104,12 +108,16 @@ def _found(source: SourceText) -> Counter[str]:
 
 
 def _is_open(one: Match) -> bool:
-    return one.sides == frozenset(SIDES) and one.gate is Gate.OPEN and one.rule in FIXED_IN_PYTHON
+    soft = one.rule in _OF_BUILDS and one.gate is Gate.AVAILABILITY
+    open_ = one.gate is Gate.OPEN or soft
+    return one.sides == frozenset(SIDES) and open_ and one.rule in FIXED_IN_PYTHON
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
     kept: list[_Change] = []
     for change in sorted(changes):
+        if change in kept:
+            continue
         if not kept or change.start >= kept[-1].end:
             kept.append(change)
     return kept
@@ -117,7 +125,13 @@ def _apart(changes: Iterable[_Change]) -> list[_Change]:
 
 def _changes(module: Module, one: Match) -> Iterator[_Change]:
     node = next((n for n in module.nodes if module.span(n) == (one.start, one.end)), None)
+    if node is not None and one.rule == "PY047":
+        yield from _either_home(module, node)
+        return
     gate = _gate(module, one.start) if node is not None else ""
+    if node is not None and one.rule in _OF_BUILDS:
+        yield from _without_flag(module, node, gate, one.rule)
+        return
     if node is None or not gate:
         return
     if one.rule == "PY025" and isinstance(node, ast.ImportFrom):
@@ -132,6 +146,37 @@ def _changes(module: Module, one: Match) -> Iterator[_Change]:
         start, end = module.span(value)
         chosen = f"({other} if {gate} else {module.text[start:end]})"
         yield _Change(start=start, end=end, text=chosen, rule=one.rule)
+
+
+def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[_Change]:
+    """An option of nvcc in a list, which AMD's list does without; torch is imported for that."""
+    parent = module.parents.get(node)
+    if not isinstance(parent, ast.List | ast.Tuple) or node not in parent.elts:
+        return
+    if not gate:
+        place = next((n for n in module.tree.body if _imports_of_torch(n)), None)
+        if place is None:
+            return
+        start = module.span(place)[0]
+        yield _Change(start=start, end=start, text="import torch\n", rule="")
+    start, end = module.span(node)
+    flag = module.text[start:end]
+    chosen = f"*([] if {gate or 'torch.version.hip'} else [{flag}])"
+    yield _Change(start=start, end=end, text=chosen, rule=rule)
+
+
+def _imports_of_torch(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
+
+
+def _either_home(module: Module, node: ast.AST) -> Iterator[_Change]:
+    """`CUDA_HOME or ROCM_HOME`, imported side by side."""
+    start, end = module.span(node)
+    if isinstance(node, ast.ImportFrom):
+        text = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", module.text[start:end])
+        yield _Change(start=start, end=end, text=text, rule="PY047")
+    elif isinstance(node, ast.Name) and "CUDA_HOME" in module.imported:
+        yield _Change(start=start, end=end, text="(CUDA_HOME or ROCM_HOME)", rule="PY047")
 
 
 def _gate(module: Module, offset: int) -> str:

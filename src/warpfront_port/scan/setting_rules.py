@@ -18,14 +18,14 @@ _MODE = re.compile(r"(?:.*[._])?(?:compile\w*|compiler|mode|\w*_mode|mode_\w+|dy
 _ATTENTION = re.compile(r"(?:.*[._])?_?(?:attn|attention)(?:_impl\w*|_backend|_type|_kind)?\Z")
 _PRECISION = re.compile(r"(?:.*[._])?(?:float32_)?matmul_precision\Z")
 SWITCHES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?:.*[._])?triton\.cudagraph(?:s|_trees)\Z"), "PY003"),
-    (re.compile(r".*inductor.*\.cudagraph(?:s|_trees)\Z"), "PY003"),
-    (re.compile(r"torchinductor_cudagraphs\Z"), "PY003"),
+    (re.compile(r"(?:.*[._])?triton\.cudagraph(?:s|_trees)\Z"), "PY001"),
+    (re.compile(r".*inductor.*\.cudagraph(?:s|_trees)\Z"), "PY001"),
+    (re.compile(r"torchinductor_cudagraphs\Z"), "PY001"),
     (re.compile(r"(?:.*(?:inductor|compile)\w*\.)(?:.*\.)?memory_planning\Z"), "PY004"),
     (re.compile(r"torchinductor_memory_planning\Z"), "PY004"),
     (re.compile(r"torch\.backends\..*allow_tf32\Z"), "PY008"),
     (re.compile(r"(?:nvidia|torch_allow)_tf32(?:_cublas)?_override\Z"), "PY008"),
-    (re.compile(r"(?:.*[._])?(?:use|enable)_flash_attention_2\Z"), "PY027"),
+    (re.compile(r"(?:.*[._])?(?:use|enable)_flash_attention_2\Z"), "PY025"),
 )
 _TF32 = re.compile(r"(?:.*[._])?(?:(?:allow|use|enable)_)?tf32\Z")
 WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
@@ -67,7 +67,7 @@ def _of_text(name: str, value: str) -> Iterator[SettingUse]:
     if value in MODES and _MODE.match(name):
         yield SettingUse(rule=MODES[value], what=f'"{value}"')
     elif value in ATTENTION and _ATTENTION.match(name):
-        yield SettingUse(rule="PY027", what=f'"{value}"')
+        yield SettingUse(rule="PY025", what=f'"{value}"')
     elif value in {"high", "medium"} and _PRECISION.match(name):
         yield SettingUse(rule="PY008", what=f'matmul precision "{value}"')
     elif value == "tf32" and name.endswith("fp32_precision"):

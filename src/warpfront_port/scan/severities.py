@@ -9,8 +9,15 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import Gate, Match, ScanFinding, Severity, Side, SourceText
-from warpfront_port.scan.left_out import is_amds
+from warpfront_port.scan.findings import (
+    Evidence,
+    Gate,
+    Match,
+    ScanFinding,
+    Severity,
+    Side,
+    SourceText,
+)
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.words import line_starts
 
@@ -44,8 +51,6 @@ _SOFTENED = {
     Gate.WRAPPED: Severity.NOTE,
     Gate.TEST: Severity.NOTE,
     Gate.LEFT_OUT: Severity.NOTE,
-    Gate.UNPROVEN: Severity.WARNING,
-    Gate.PORTED: Severity.NOTE,
 }
 
 
@@ -74,33 +79,34 @@ def judge(
     target: ScanTarget,
     rules: Mapping[str, Rule],
     *,
-    gate: Gate = Gate.OPEN,
-    ported: bool = False,
+    evidence: Evidence | None = None,
 ) -> Judged:
-    """The findings that `rule_matches` of one file come to for `target`, each thing once. `gate` is
-    what stands before the whole file, `ported` whether its tree runs on AMD's devices.
+    """Return the findings that `rule_matches` of one file come to for `target`, each cause once.
+
+    `evidence` shows that the file runs on AMD already: what it does not disprove is one level
+    lower; what AMD's build leaves out is a note.
     """
     lines = _Lines(source.text)
     suppressions = tuple(read_suppressions(source.text, lines))
-    if gate is not Gate.OPEN:
-        milder = (Gate.OPEN, Gate.AVAILABILITY) if gate is Gate.LEFT_OUT else (Gate.OPEN,)
-        rule_matches = [replace(o, gate=gate) if o.gate in milder else o for o in rule_matches]
-    if ported:
-        rule_matches = [
-            replace(o, gate=Gate.PORTED) if _is_met(o, rules[o.rule]) else o for o in rule_matches
-        ]
-    found = {
-        (finding.rule, finding.line, finding.rule[:2] != "DP" and finding.column): finding
-        for rule_match in sorted(rule_matches, key=_WORST_LAST)
-        if (finding := _finding(source, rule_match, target, rules[rule_match.rule], lines))
-        is not None
-    }
+    found: dict[tuple[str, int, int], ScanFinding] = {}
+    uses: dict[tuple[str, int, int], set[int]] = {}
+    for rule_match in sorted(rule_matches, key=_WORST_LAST):
+        rule = rules[rule_match.rule]
+        finding = _finding(source, rule_match, target, rule, lines)
+        if finding is None:
+            continue
+        if evidence is not None and target.is_rocm:
+            finding = _with_evidence(finding, rule, evidence)
+        key = (finding.rule, finding.line, finding.column if finding.rule[:2] != "DP" else 0)
+        found[key] = finding
+        if rule_match.use >= 0:
+            uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
     kept: list[ScanFinding] = []
     used: set[Suppression] = set()
-    for finding in found.values():
+    for key, finding in found.items():
         suppression = _suppressing(finding, suppressions)
         if suppression is None:
-            kept.append(finding)
+            kept.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
         else:
             used.add(suppression)
     suppressed = len(found) - len(kept)
@@ -110,15 +116,18 @@ def judge(
     return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
 
 
-def _is_met(rule_match: Match, rule: Rule) -> bool:
-    """Whether those who ported a tree met this, or had no reason to come here."""
-    if rule_match.gate is Gate.AVAILABILITY:
-        return True
-    if rule_match.sides == {"amd"} and rule.id.startswith("PY"):
-        return False  # nobody else comes here
-    if rule_match.gate is Gate.UNPROVEN and rule_match.sides != {"amd"}:
-        return not (rule.despite_a_port and rule.id.startswith("CT"))
-    return rule_match.gate in (Gate.OPEN, Gate.UNPROVEN) and not rule.despite_a_port
+def _with_evidence(finding: ScanFinding, rule: Rule, evidence: Evidence) -> ScanFinding:
+    """Return a finding one level lower, with the place that shows why.
+
+    Flags and settings of a build are judged by who reaches them, which is better evidence.
+    """
+    if evidence.kind == "left-out":
+        return replace(finding, severity=Severity.NOTE, gate=Gate.LEFT_OUT, taken=evidence.place)
+    if finding.severity is Severity.NOTE or rule.id.startswith("BL"):
+        return finding
+    gate = finding.gate if finding.gate is not Gate.OPEN else Gate.TAKEN
+    lower = finding.severity.shifted(-1)
+    return replace(finding, severity=lower, gate=gate, taken=evidence.place)
 
 
 class _Lines:
@@ -145,7 +154,7 @@ def _finding(
     named = rule.unless_named and target.name in source.text
     if severity is Severity.NONE or named:
         return None
-    softer = _of_path(str(source.path), severity, rule, target)
+    softer = _of_path(str(source.path), rule, target)
     if softer is not None:
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(rule_match.start)
@@ -164,10 +173,24 @@ def _finding(
         gate=gate,
         gate_line=rule_match.gate_line if gate is not Gate.OPEN else 0,
         excerpt=excerpt,
+        cause=rule_match.key or (_cause(what) if rule.cause_by_name else ""),
     )
 
 
-def _of_path(path: str, severity: Severity, rule: Rule, target: ScanTarget) -> Gate | None:
+def _cause(what: str) -> str:
+    """Return what the places of one cause have in common: the first telling word of the code."""
+    words = _TELLING.findall(what)
+    return next((word for word in words if word not in _COMMON), what[:40])
+
+
+_TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
+_COMMON = frozenset(
+    {"import", "asm", "volatile", "if", "ifdef", "elif", "defined", "const", "int", "unsigned"}
+    | {"constexpr", "static", "uint32_t", "define", "for", "__asm__", "float"}
+)
+
+
+def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
     """What the name of a file says of what is found in it, if it says something. Code says more
     than its name.
     """
@@ -181,8 +204,7 @@ def _of_path(path: str, severity: Severity, rule: Rule, target: ScanTarget) -> G
         return Gate.NVIDIAS
     if _OF_USE.search(path) or _TESTS.search(path):
         return Gate.TEST
-    decided = target.is_rocm and severity is Severity.WARNING and not rule.of_amd
-    return Gate.OWN_ARM if decided and is_amds(path) else None
+    return None
 
 
 def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
@@ -196,8 +218,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         of_devices = rule.severities.get("rocm") is Severity.NONE
         return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
     own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
-    proven = rule_match.gate is Gate.UNPROVEN and (own_arm or not target.is_rocm)
-    if rule_match.gate in _SOFTENED and not proven:
+    if rule_match.gate in _SOFTENED:
         order = tuple(Severity)
         decided = own_arm and severity is Severity.WARNING
         forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
@@ -207,21 +228,6 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         # Whoever wrote this arm wrote it for AMD: what only may be wrong was a decision there.
         return severity if severity is Severity.ERROR else Severity.NOTE, Gate.OWN_ARM
     return severity, Gate.OPEN
-
-
-def said_once(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[ScanFinding]:
-    """The findings in their order; of a rule that states one fact of a folder, the first of each
-    severity there, and notes for the rest.
-    """
-    said: set[tuple[str, str, Severity]] = set()
-    for finding in findings:
-        key = (finding.rule, finding.path.rpartition("/")[0], finding.severity)
-        once = rules[finding.rule].of_a_folder and finding.severity is not Severity.NOTE
-        if once and key in said:
-            yield replace(finding, severity=Severity.NOTE, gate=Gate.REPEATED)
-        else:
-            said.add(key)
-            yield finding
 
 
 def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppression]:

@@ -26,7 +26,6 @@ _COMPILER = re.compile(
             |-lcusparse|-lcusolver|-lcufft|-lcurand|-lcupti|-lnvidia-ml)(?![\w-])
     )"""
 )
-OWN_PART = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cublas|cudart|\.cuh?(?![\w.])")
 _RULES = {"nvcc": "BL201", "arch": "BL202", "link": "BL207"}
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
 CUDA_INDEX = re.compile(
@@ -50,10 +49,10 @@ def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
     if "max_split_size_mb" in text:
         yield "PY010", text.strip()[:80], 1 if expandable else 0
     elif expandable:
-        yield "PY011", "expandable_segments:True", 0
+        yield "PY010", "expandable_segments:True", -1
     if re.search(r"backend\s*:\s*cudaMallocAsync", text):
-        # warpfront: ignore[PY013] the name of what is looked for
-        yield "PY013", "backend:cudaMallocAsync", 0
+        # warpfront: ignore[PY010] the name of what is looked for
+        yield "PY010", "backend:cudaMallocAsync", 1
 
 
 def index_shift(whole: str) -> int:
@@ -82,6 +81,17 @@ def is_aside(path: PurePosixPath) -> bool:
 
 
 _ASIDE = frozenset(
-    {"example", "examples", "bench", "benchmark", "benchmarks", "demo", "demos", "doc"}
+    {
+        "example",
+        "examples",
+        "sample",
+        "samples",
+        "bench",
+        "benchmark",
+        "benchmarks",
+        "demo",
+        "demos",
+        "doc",
+    }
     | {"docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test", "tests"}
 )

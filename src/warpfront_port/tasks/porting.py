@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from warpfront import __version__
 from warpfront.cli.display import Display
@@ -26,23 +26,29 @@ from warpfront.cli.tasks.showing import (
     raise_failure,
     workspace_here,
 )
-from warpfront.determination import require_determined
+from warpfront.determination import Answer, require_determined
 from warpfront.errors import (
     CommandFailedError,
     FindingsError,
     InputError,
+    MatrixError,
     NothingSelectedError,
     UnavailableError,
 )
 from warpfront.model import Outcome, Selection, SourceTree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from warpfront.pipeline.workspace import Workspace
     from warpfront_port.commands.compiling import CompileRequest
+    from warpfront_port.commands.project_check import ProjectCheck
     from warpfront_port.commands.scanning import ScanRequest
     from warpfront_port.commands.trial_runs import TrialRequest
     from warpfront_port.compile.outcomes import Compilation
     from warpfront_port.finding_forms import Scan
     from warpfront_port.scan.findings import ScanFinding
+    from warpfront_port.scan.verdict import Verdict
     from warpfront_port.trying.trial import Trial
 
 DEFAULT_TARGET = "gfx942"
@@ -270,36 +276,137 @@ def scan(
     forms: Forms,
     scanned: Scanned,
     *,
-    everything: Annotated[bool, Option("list notes, too, and every place")] = False,
+    everything: Annotated[bool, Option("list every cause, place and fix")] = False,
     phases: Annotated[bool, Option("also put the findings in the order of a port")] = False,
-    summary: Annotated[bool, Option("where to begin and what it costs, not every place")] = False,
-    by: Annotated[str, Option("a line for each folder, rule or phase, not every place")] = "",
     allow_undetermined: AllowUndetermined = False,
+    fail_on: Annotated[
+        str, Option("which verdict ends with 15: build, wrong, runtime or any (the default)")
+    ] = "any",
+    compiler: Annotated[
+        str,
+        Option("what compiles CUDA sources: auto (what is at hand), host, matrix or none"),
+    ] = "auto",
     fix: Annotated[str, Option("write the mechanical changes to this file, as a patch")] = "",
     apply: Annotated[bool, Option("make the mechanical changes in the tree itself")] = False,
 ) -> None:
-    """Say what in a source tree will break on another vendor's devices.
+    """Answer whether a source tree builds and runs on another vendor's device.
 
-    And what to do about it. Targets are gfx942, gfx1100, gaudi3, cpu and
-    others. Needs no matrix, unless --image names one with a `project:`.
+    The first line is the verdict; then the way, the size, and one line for
+    each cause. Targets are gfx942, gfx1100, gaudi3, cpu and others. Needs no
+    matrix, unless --image names one with a `project:`.
     """
     from warpfront_port.commands import scanning
 
+    if fail_on not in _GATES:
+        raise NothingSelectedError(f"no verdict {fail_on!r}", hint=f"one of {', '.join(_GATES)}")
     asked = _scan_request(source, scanned, dry_run=forms.dry_run)
-    found, new = scanning.scan(asked, display)
+    found, new = scanning.scan(asked, display, _compiled_by(asked, compiler, display))
     if not found.files and all(one.left_out for one in found.unread):
         raise InputError(
             f"{asked.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree with --repo; --vendored reads third parties too",
         )
-    view = _view_of(asked, new, by, summary=summary)
-    _show_findings(found, new, forms, everything=everything, view=view)
+    verdict = scanning.verdict_of(found, new)
+    _show_verdict(verdict, found, new, forms, everything=everything)
     if phases:
         _print_phases(asked, found)
     if fix or apply:
         patch = "" if forms.dry_run else fix
         display.say(_fixed(asked, patch, apply=apply and not forms.dry_run))
-    _raise_errors(found, new, allow_undetermined=allow_undetermined)
+    _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
+
+
+def _compiled_by(asked: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
+    """Return what adds a compiler's answers to a scan."""
+    from warpfront_port.commands.syntax_passes import PLACES, SyntaxRequest, with_compiler
+
+    if where not in PLACES:
+        raise NothingSelectedError(f"no compiler {where!r}", hint=f"one of {', '.join(PLACES)}")
+    workspace = _workspace_for(where)
+    request = SyntaxRequest(root=asked.repo, target=asked.target.name, where=where)
+    return lambda found: with_compiler(found, request, workspace, display)
+
+
+def _workspace_for(compiler: str) -> Workspace | None:
+    """Return the project here, for its compilers; a matrix that cannot be read is no reason for a
+    scan to stop, unless its compiler is asked for by name.
+    """
+    if compiler in ("none", "host") or not Path("matrix.yaml").is_file():
+        return None
+    try:
+        return workspace_here()
+    except MatrixError:
+        if compiler == "matrix":
+            raise
+        return None
+
+
+_GATES = ("any", "build", "wrong", "runtime")
+
+
+@command
+def check(
+    display: Display,
+    source: Annotated[
+        Selection,
+        selecting(
+            target=f"the device that it is to run on ({DEFAULT_TARGET} if not given)",
+            vendor="preflight and try in images of this vendor",
+            image="try in this image (torch if not given)",
+            only="preflight and try in the cells of this id, or glob of ids",
+        ),
+    ],
+    *,
+    repo: Annotated[str, Option("the project's folder (this one if not given)")] = ".",
+    compiler: Annotated[
+        str, Option("what compiles CUDA sources: auto (what is at hand), host, matrix or none")
+    ] = "auto",
+    json: Json = False,
+    allow_undetermined: AllowUndetermined = False,
+) -> None:
+    """Report on a project for a target: scan, compile, preflight and try.
+
+    The first line is the scan's verdict; each part answers in one line, with
+    details below. A program to try follows `--`: warpfront check --repo ../app
+    --target gfx942 -- python train.py.
+    """
+    from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
+    from warpfront_port.commands.syntax_passes import PLACES
+    from warpfront_port.scan.targets import read_target
+
+    if compiler not in PLACES:
+        raise NothingSelectedError(f"no compiler {compiler!r}", hint=f"one of {', '.join(PLACES)}")
+    workspace = workspace_here() if Path("matrix.yaml").is_file() else None
+    request = CheckRequest(
+        repo=Path(repo),
+        target=read_target(source.target or DEFAULT_TARGET),
+        cells=dataclasses.replace(source, target=source.target or DEFAULT_TARGET),
+        compiler=compiler,
+        argv=_words_after_dashes(),
+    )
+    report = check_project(request, workspace, display)
+    if json:
+        print_json(_check_document(report))
+    else:
+        print(check_text(report), end="")
+    determination = report.determination
+    if determination.answer is Answer.FAILS:
+        raise FindingsError("; ".join(determination.reasons))
+    if determination.answer is Answer.UNDETERMINED:
+        require_determined(
+            determination.reasons,
+            allow_undetermined=allow_undetermined,
+            hint="--allow-undetermined accepts this; the parts are printed above",
+        )
+
+
+def _check_document(report: ProjectCheck) -> dict[str, object]:
+    from warpfront_port.finding_forms import verdict_json
+
+    parts = [
+        {"name": part.name, "answer": part.answer.value, "line": part.line} for part in report.parts
+    ]
+    return {"verdict": verdict_json(report.verdict), "parts": parts}
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> ScanRequest:
@@ -317,65 +424,44 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
     )
 
 
-def _show_findings(
-    found: Scan, new: tuple[ScanFinding, ...], forms: Forms, *, everything: bool, view: str
+def _show_verdict(
+    verdict: Verdict,
+    found: Scan,
+    new: tuple[ScanFinding, ...],
+    forms: Forms,
+    *,
+    everything: bool,
 ) -> None:
-    """Findings on the screen or as JSON, and in the files that were asked for. `view` is what is
-    shown in their place.
-    """
+    """Print the verdict as text or JSON, and write the files that the options name."""
     from warpfront.system.store import write_text
-    from warpfront_port import finding_forms, scan_views
+    from warpfront_port import finding_forms
     from warpfront_port.scan.catalogue import catalogue
 
     rules = catalogue()
     unread = [f"{item.path}: {item.reason}" for item in found.unread]
-    undetermined = finding_forms.undetermined_files(found)
     if forms.sarif and not forms.dry_run:
-        text = finding_forms.findings_sarif(new, rules, unread=unread, version=__version__)
+        text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
         write_text(Path(forms.sarif), text)
     if forms.markdown and not forms.dry_run:
-        text = finding_forms.findings_markdown(new, rules, target=found.target)
-        write_text(Path(forms.markdown), text)
+        write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
     if forms.json:
-        totals = {**scan_views.totals(new), "suppressed": found.suppressed}
-        listed = finding_forms.findings_json(new, rules)
-        facts = {"files": found.files, "lines": found.lines, **totals}
+        facts = {"files": found.files, "lines": found.lines, "suppressed": found.suppressed}
+        facts |= finding_forms.totals(new)
         print_json(
             {
                 "target": found.target,
+                "verdict": finding_forms.verdict_json(verdict),
                 "totals": facts,
                 "unread": unread,
-                "undetermined": undetermined,
-                "findings": listed,
+                "undetermined": list(verdict.reasons),
+                "findings": finding_forms.findings_json(new, rules),
             }
         )
     else:
-        text = view or finding_forms.findings_text(new, rules, everything=everything)
-        if undetermined:
-            count = finding_forms.files_of(len(undetermined))
-            print(f"not determined: could not read or parse {count}")
-        print(text, end="")
+        print(finding_forms.verdict_text(verdict, found, everything=everything), end="")
         print(finding_forms.scan_summary(found, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
-
-
-def _view_of(asked: ScanRequest, new: tuple[ScanFinding, ...], by: str, *, summary: bool) -> str:
-    """The findings by folder, rule or phase, or where to begin; "" where neither was asked for."""
-    from warpfront_port import scan_views
-    from warpfront_port.commands import port_work
-    from warpfront_port.scan.catalogue import catalogue
-
-    if not by and not summary:
-        return ""
-    if by and by not in scan_views.VIEWS:
-        known = ", ".join(scan_views.VIEWS)
-        raise NothingSelectedError(f"no view {by!r}", hint=f"--by is one of {known}")
-    rules = catalogue()
-    users = port_work.users_of(asked.repo, scan_views.nvidias_folders(new, rules))
-    if summary:
-        return scan_views.summary_text(new, rules, users)
-    return scan_views.view_text(new, rules, cast("scan_views.View", by), users)
 
 
 def _print_phases(asked: ScanRequest, found: Scan) -> None:
@@ -402,16 +488,16 @@ def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
-def _raise_errors(found: Scan, new: tuple[ScanFinding, ...], *, allow_undetermined: bool) -> None:
-    from warpfront_port.finding_forms import counted, undetermined_files
-
-    if any(finding.severity == "error" for finding in new):
-        raise FindingsError(f"{counted(new)} for {found.target}")
-    require_determined(
-        undetermined_files(found),
-        allow_undetermined=allow_undetermined,
-        hint="correct these files, or leave them out with --exclude",
-    )
+def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> None:
+    """Raise for a verdict that fails the gate (15) and for one that was not reached (33)."""
+    if verdict.reaches(gate):
+        raise FindingsError(verdict.line)
+    if verdict.answer == "not determined":
+        require_determined(
+            verdict.reasons,
+            allow_undetermined=allow_undetermined,
+            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine",
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

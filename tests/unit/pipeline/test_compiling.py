@@ -269,7 +269,7 @@ def test_verify_compiles_and_scans_the_project_of_an_image(workspace: Workspace)
     assert outcomes["compile", "a.cpp"].outcome is Outcome.PASSED
     scan = outcomes["static", "scan"]
     assert scan.outcome is Outcome.FAILED
-    assert scan.reason.startswith("1 errors for cpu: use.py:1: PY014")
+    assert scan.reason.startswith("cpu: will fail at run time: 1 cause: use.py:1: PY014")
     job = json.loads((_compile_folder(workspace, cell.id) / "job.json").read_text())
     assert job["units"][0]["argv"][0] == "g++"
     assert "-DFAST" in job["units"][0]["argv"]

@@ -15,6 +15,7 @@ RULE = """
 title = "t"
 engines = ["python"]
 phase = 1
+consequence = "build"
 severity = { rocm = "error" }
 message = "m"
 why = "w"
@@ -58,6 +59,7 @@ def test_the_rule_that_the_faults_are_sown_into_is_right() -> None:
         ('title = "t"\n', "", "missing or unknown fields: title"),
         ('title = "t"', "title = t", "is no TOML"),
         ('"python"', '"fortran"', "engine"),
+        ('"build"', '"doom"', "consequence that is none"),
         ('"error"', '"fatal"', "severity that is none: rocm = 'fatal'"),
         ("rocm", "abacus", "severity that is none: abacus"),
         ("imports", "smells", "unknown: smells"),

@@ -21,6 +21,7 @@ FAMILIES: Mapping[str, str] = {
     "DP": "Dependencies",
     "CT": "Containers",
     "SH": "Scripts",
+    "CC": "A compiler for the target",
     "SC": "The scan itself",
 }
 HEAD = """# Rules of the scanner
@@ -28,10 +29,12 @@ HEAD = """# Rules of the scanner
 <!-- Generated from src/warpfront_port/data/rules by `pytest
 tests/unit/port/test_rules_page.py --update-golden`. -->
 
-What `invoke scan --target gfx942` looks for. A severity counts for the narrowest class that a
-target is in: `gfx942` before `gfx9`, that before `wave64` or `wave32`, that before `rocm`. Code
-that a target never reaches is no finding; code behind a check for a package is a warning at most;
-in the branch for AMD a warning is a note; test code and the project's own CI are notes.
+What `invoke scan --target gfx942` looks for, beside what a compiler answers. An error decides the
+verdict by its consequence: `build`, `wrong`, `runtime` or none (`check`). A severity counts for
+the narrowest class that a target is in: `gfx942` before `gfx9`, that before `wave64` or `wave32`,
+that before `rocm`. Code that a target never reaches is no finding; code behind a check for a
+package is a warning at most; in the branch for AMD a warning is a note; test code and the
+project's own CI are notes.
 `# warpfront: ignore[PY019] reason` suppresses what is found on one line.
 """
 
@@ -39,9 +42,10 @@ in the branch for AMD a warning is a note; test code and the project's own CI ar
 def rules_page(rules: Iterable[Rule]) -> str:
     """Markdown: a table of all rules, then a section for each."""
     listed = sorted(rules, key=lambda rule: (list(FAMILIES).index(rule.id[:2]), rule.id))
-    lines = [HEAD, "| rule | what | rocm | hpu | cpu |", "|---|---|---|---|---|"]
+    lines = [HEAD, "| rule | what | consequence | rocm | hpu | cpu |"]
+    lines += ["|---|---|---|---|---|---|"]
     lines += [
-        f"| [{rule.id}](#{rule.id.lower()}) | {rule.title} | "
+        f"| [{rule.id}](#{rule.id.lower()}) | {rule.title} | {rule.consequence} | "
         + " | ".join(severity_of(rule, name) for name in ("rocm", "hpu", "cpu"))
         + " |"
         for rule in listed
@@ -69,7 +73,8 @@ def section_of(rule: Rule) -> list[str]:
         "",
         f"Fix: {rule.fix}",
         "",
-        f"Severity: {severities}. Phase {rule.phase} of a port. Sources: {sources}.",
+        f"Severity: {severities}. Consequence: {rule.consequence}. Phase {rule.phase}.",
+        f"Sources: {sources}.",
     ]
 
 

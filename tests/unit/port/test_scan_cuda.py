@@ -27,8 +27,7 @@ def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) 
 def example(rule: str, kind: str) -> list[Match]:
     record = EXAMPLES[rule]
     names = {name: name.replace("cuda", "hip") for name in record.get("identifiers", ())}
-    alone = record.get("untranslated", False)
-    context = Context(identifiers=names, untranslated=alone, hipless=alone)
+    context = Context(identifiers=names)
     found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
     return [rule_match for rule_match in found if rule_match.rule == rule]
 
@@ -85,9 +84,9 @@ __device__ float f(float v) { return __shfl_xor_sync(0xffffffff, v, 1); }
 
 
 def test_a_name_that_a_header_of_the_tree_maps_is_wrapped_too() -> None:
-    text = "__device__ void f() { __syncwarp(); }"
-    found = seen(text, context=Context(portable_names=frozenset({"__syncwarp"})))
-    assert [(rule_match.rule, rule_match.gate) for rule_match in found] == [("CU118", Gate.WRAPPED)]
+    text = "__device__ void f() { __nanosleep(1); }"
+    found = seen(text, context=Context(portable_names=frozenset({"__nanosleep"})))
+    assert [(rule_match.rule, rule_match.gate) for rule_match in found] == [("CU147", Gate.WRAPPED)]
 
 
 def test_the_headers_of_a_tree_say_which_names_are_portable() -> None:
@@ -147,44 +146,14 @@ def test_an_instruction_without_a_dot_is_ptx_too() -> None:
 def test_a_projects_own_namespace_cuda_is_not_libcuxx() -> None:
     text = "auto f = cuda::maximum<float>();"
     mine = Context(own_namespaces=frozenset({"cuda"}))
-    assert rules_of(text) == {"CU122"}
+    assert rules_of(text) == {"CU147"}
     assert rules_of(text, context=mine) == set()
-    assert rules_of(f"#include <cuda/functional>\n{text}", context=mine) == {"CU122"}
-    assert rules_of("cuda::std::atomic<int> a;", context=mine) == {"CU122"}
-
-
-def test_a_launch_from_the_host_after_a_kernel_whose_arms_open_one_brace_twice() -> None:
-    text = """
-__global__ void k() {
-#ifdef FAST
-  if (true) {
-#else
-  if (false) {
-#endif
-  }
-}
-void host() { k<<<1, 1>>>(); }
-"""
-    assert "CU134" not in rules_of(text)
-    assert "CU134" in rules_of(text.replace("void host", "__global__ void other"))
-
-
-def test_a_kernel_that_each_arm_defines_ends_with_its_own_brace() -> None:
-    text = """
-#if __CUDA_ARCH__ >= 800
-__global__ void k(int a) {
-}
-#else
-__global__ void k(int b) {
-}
-#endif
-void host() { k<<<1, 1>>>(0); }
-"""
-    assert "CU134" not in rules_of(text)
+    assert rules_of(f"#include <cuda/functional>\n{text}", context=mine) == {"CU147"}
+    assert rules_of("cuda::std::atomic<int> a;", context=mine) == {"CU147"}
 
 
 def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> None:
-    assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU124"}
+    assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU123"}
     ours = "#if CUDART_VERSION < 11020 && !defined(USE_ROCM)\nint old;\n#endif\n"
     assert rules_of(ours) == set()
 
@@ -200,15 +169,6 @@ def test_a_subscript_by_warp_size_is_no_array_bound() -> None:
     ):
         assert "CU116" not in rules_of(f"__global__ void k() {{ {line} }}")
     assert "CU116" in rules_of("__global__ void k() { __shared__ float s[1024 / warpSize]; }")
-
-
-def test_rccl_keeps_nccls_names() -> None:
-    text = "#include <hip/hip_runtime.h>\nvoid f() { ncclAllReduce(); }"
-    assert "CU138" not in rules_of(text, path="collectives.cpp")
-    left = text.replace("ncclAllReduce", "cudaMalloc")
-    assert "CU138" in rules_of(left, path="collectives.cpp")
-    assert "CU138" not in rules_of(left, path="hip/names.h")
-    assert "CU138" not in rules_of(left, path="kernel.cu")  # hipify takes these, whatever they say
 
 
 @pytest.mark.parametrize(
@@ -240,12 +200,6 @@ def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
     assert found == {"unsigned": [0], "uint64_t": [], "my_mask": [-1]}
 
 
-def test_a_member_of_what_was_declared_as_something_else_is_no_half() -> None:
-    text = "__device__ void f(half2 v) {{ {0} v; v.x = 0; }}"
-    assert "CU127" in rules_of(text.format("half2"))
-    assert "CU127" not in rules_of(text.format("float4"))
-
-
 def test_the_name_that_a_macro_gives_amd_is_no_use_of_it() -> None:
     assert rules_of("#ifdef USE_ROCM\n#define cudaMalloc hipMalloc\n#endif\n") == set()
 
@@ -259,7 +213,7 @@ def test_a_mask_of_unknown_width_weighs_less_than_one_of_32_bits() -> None:
 
 def test_ptx_that_holds_a_tensor_core_instruction_is_that() -> None:
     text = '__device__ void f() { asm volatile("cp.async.ca.shared.global [%0], [%1], 16;\\n"); }'
-    assert rules_of(text) == {"CU121"}
+    assert rules_of(text) == {"CU107"}
 
 
 @pytest.mark.parametrize("suffix", [".cu", ".cuh", ".hip", ".cpp", ".h", ".hpp", ".CU"])
@@ -306,29 +260,6 @@ def test_no_text_makes_the_engine_slow(name: str, part: int) -> None:
     assert time.process_time() - before < 20 / part
 
 
-def test_where_nothing_translates_every_place_that_names_cuda_has_to_change() -> None:
-    text = "void f() { cudaFree(p); }\nvoid g() { cudaFree(q); }\n"
-    alone = seen(text, context=Context(untranslated=True))
-    assert [(one.rule, one.shift) for one in alone] == [("CU101", 1)] * 2
-    assert [(one.rule, one.shift) for one in seen(text)] == [("CU101", 0)]
-
-
-def test_the_first_include_of_a_file_says_that_nothing_in_the_tree_is_for_hip() -> None:
-    text = "#include <cub/cub.cuh>\n#include <cub/block/block_scan.cuh>\n"
-    hipless = [one.shift for one in seen(text, context=Context(hipless=True))]
-    assert hipless == [1, 0]
-    assert [one.shift for one in seen(text)] == [0, 0]
-
-
-def test_a_long_arm_for_cuda_is_said_at_its_end_too_where_amds_would_begin() -> None:
-    context = Context(hipless=True)
-    long, short = "int a;\n" * 8, "int a;\n"
-    for body, lines in ((long, [1, 10]), (short, [1])):
-        text = f"#if MINE_USE_CUDA\n{body}#endif // MINE_USE_CUDA\n"
-        found = [one for one in seen(text, context=context) if one.rule == "CU153"]
-        assert [text.count("\n", 0, one.start) + 1 for one in found] == lines
-
-
 @pytest.mark.parametrize(
     ("arm", "is_portable"),
     [
@@ -346,112 +277,19 @@ def test_what_an_arm_for_amd_defines_too_is_portable(arm: str, *, is_portable: b
     assert ("CHECK_CUDA" in cuda.header_facts(source, Context()).portable) is is_portable
 
 
-@pytest.mark.parametrize(
-    ("macro", "is_switch"),
-    [
-        ("__GRID_CUDA", True),
-        ("_MINE_HAS_CUDA", True),
-        ("MINE_WITH_CUDA", True),
-        ("__CUDA_RUNTIME_H__", False),
-        ("_LIBCUDACXX_CUDA_ABI", False),
-        ("_CUDA_MINE_H", False),
-        ("MINE_NO_CUDA", False),
-    ],
-)
-def test_a_switch_for_cuda_may_begin_with_an_underscore(macro: str, *, is_switch: bool) -> None:
-    found = seen(f"#ifdef {macro}\nint a;\n#endif\n", context=Context(hipless=True))
-    assert ("CU153" in {one.rule for one in found}) is is_switch
-
-
-def test_a_projects_own_macro_or_variable_is_no_name_of_cudas() -> None:
-    context = Context(untranslated=True)
-    own = "#define cudaErrcheck(r) (r)\nauto cublas_status = f();\nvoid g() { cudaErrcheck(x); }\n"
-    assert {"CU101", "CU102"}.isdisjoint(rules_of(own, context=context))
-    theirs = "void g() { cudaErrcheck(cudaFree(x)); cublasCreate(h); }\n"
-    assert {"CU101", "CU102"} <= set(rules_of(theirs, context=context))
-    for condition, said in (("__GNUC__ && !defined(__CUDACC__)", False), ("__CUDACC__", True)):
-        text = f"#if defined({condition.partition(' ')[0]}){condition.partition(' ')[2]}\n#endif\n"
-        text = text.replace(")&&", ") &&")
-        assert ("CU124" in rules_of(text, context=context)) is said
-
-
-def test_a_cu_file_needs_no_include_where_a_header_of_the_tree_brings_the_runtime() -> None:
-    texts = {
-        "a/deep.h": "#include <cuda_runtime.h>\n",
-        "a/mine.h": '#include "a/deep.h"\n',
-        "a/plain.h": "#include <cmath>\n",
-    }
-    names = headers.runtime_headers(texts)
-    assert names == {"deep.h", "mine.h"}
-    context = Context(untranslated=True, cuda_headers=names)
-    kernel = "__global__ void k() {}\n"
-    assert "CU152" not in rules_of(f'#include "a/mine.h"\n{kernel}', context=context)
-    assert "CU152" in rules_of(f'#include "a/plain.h"\n{kernel}', context=context)
-    assert "CU152" not in rules_of(f'#include "a/plain.h"\n{kernel}')
-
-
-def test_a_tree_knows_hip_by_its_build_or_a_header_and_not_by_a_remark_on_one_call() -> None:
-    known = ("find_package(hip REQUIRED)", "#include <hip/hip_runtime.h>")
-    assert [headers.heard_of([text]) for text in known] == [{"hip"}] * 2
-    assert headers.heard_of(["CUDAExtension(name)", "add_library(x)"]) == {"extensions"}
-    remark = "/* pinned memory from hipMallocHost */ enable_language(CUDA)"
-    assert headers.heard_of([remark]) == set()
-
-
-def test_a_switch_that_a_build_of_extensions_sets_by_torch_alone_is_set_for_amd_too() -> None:
-    by_torch = "CUDAExtension; torch.cuda.is_available(); [('WITH_CUDA', None), '-DMY_CUDA=1']"
-    by_toolkit = "from torch.utils.cpp_extension import CUDA_HOME; ('HAVE_CUDA', '1')"
-    assert headers.shared_switches([by_torch, by_toolkit, "os.environ['SOME_CUDA']"]) == {
-        "WITH_CUDA",
-        "MY_CUDA",
-    }
-    asked = "#ifdef WITH_CUDA\n#endif\n#if HAVE_CUDA\n#endif\n"
-    context = Context(hipless=True, portable_names=frozenset({"WITH_CUDA"}))
-    said = [one.what for one in seen(asked, path="a.cpp", context=context)]
-    assert said == ["#if HAVE_CUDA"]
-
-
-def test_a_file_that_a_port_left_behind_asks_for_cuda_alone() -> None:
-    both = "#if HAVE_CUDA\n#elif HAVE_ROCM\n#endif\n"
-    facts = cuda.header_facts(SourceText(path=PurePosixPath("common/gpu.h"), text=both))
-    context = Context(vendor_macros=headers.vendor_macros([facts]))
-    asked = "#if HAVE_CUDA\nint a;\n#endif\n"
-    assert rules_of(asked, path="torch/ops.cc", context=context) == {"CU153"}
-    assert rules_of(asked, path="cuda/ops.cc", context=context) == set()
-    ported = f"{asked}#if HAVE_ROCM\nint b;\n#endif\n"
-    assert rules_of(ported, path="torch/ops.cc", context=context) == set()
-    assert rules_of(asked, path="torch/ops.cc") == set()
-
-
-def test_a_projects_part_for_cuda_is_its_own_business_and_is_named_once_a_line() -> None:
-    alone = Context(untranslated=True, hipless=True, identifiers={"cudaFree": "hipFree"})
-    uses = "void f() { run(MyCuda(), cuda_size); runCudaVariant(barracuda); }\n"
-    found = [one for one in seen(uses, path="run.cpp", context=alone) if one.rule == "CU154"]
-    assert [one.what for one in found] == ["MyCuda"]
-    for path in ("src/cuda/run.cu", "run_cuda.cu", "run_cuda.cpp", "RunCuda.cpp"):
-        assert "CU154" not in rules_of(uses, path=path, context=alone)
-    for nvidias in (
-        "cudaFree(p);",
-        "x.to(torch::kCUDA, torch::cuda::device_count());",
-        "#include <cuda/std/array>\n",
-        "int x = CUDA_VERSION;",
-    ):
-        assert "CU154" not in rules_of(nvidias, path="run.cpp", context=alone)
-    for own in ('#include "my/cuda_utils.h"\n', "#define CUDA_TEST(x) x\n"):
-        assert "CU154" in rules_of(own, path="run.cpp", context=alone)
-
-
-def test_a_question_for_nvcc_is_never_true_where_nothing_renames_it() -> None:
-    text = "#ifdef __CUDACC__\n__device__ void f();\n#endif\n"
-    assert "CU124" in rules_of(text, context=Context(untranslated=True))
-    assert "CU124" not in rules_of(text)
-    both = text.replace("#ifdef __CUDACC__", "#if defined(__CUDACC__) || defined(__HIPCC__)")
-    assert "CU124" not in rules_of(both, context=Context(untranslated=True))
-
-
 def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
     kernel = "__global__ void k() {{ __shared__ float part[32]; {} }}\n"
     for use in ("part[warp_id] = x;", "x = blockReduceSum<float>(x, part);"):
         assert "CU114" in rules_of(kernel.format(use)), use
     for use in ("part[threadIdx.x] = x;", "g(part); y = warpReduce(x);"):
         assert "CU114" not in rules_of(kernel.format(use)), use
+
+
+def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> None:
+    header = "#define WARP_MASK 0xffffffff\n#define WIDE_MASK 0xffffffffffffffffull\n"
+    masks = headers.narrow_masks({"a/warp.h": header, "k.cu": header})
+    assert masks == {"WARP_MASK": ("a/warp.h", 1)}
+    text = "__device__ int f(int v) { return __shfl_sync(WARP_MASK, v, 0); }"
+    (found,) = seen(text, context=Context(masks=masks))
+    assert (found.shift, found.key) == (0, "WARP_MASK")
+    assert "a/warp.h:1" in found.what

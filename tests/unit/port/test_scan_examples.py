@@ -28,8 +28,7 @@ def judged(rule: str, kind: str, before: str = "") -> Judged:
     target = example.get(f"{kind}_target", example.get("target", "gfx942"))
     path = example.get(f"{kind}_path", example.get("path", "module.py"))
     source = SourceText(path=PurePosixPath(path), text=before + example[kind])
-    hipless = example.get(f"{kind}_hipless", example.get("hipless", False))
-    scope = Scope(target=read_target(target), rules=catalogue(), context=Context(hipless=hipless))
+    scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
     return scan_source(source, scope)
 
 
@@ -66,23 +65,15 @@ def test_what_is_said_of_the_examples_is_reviewed(rule: str, golden: Any) -> Non
     golden(f"scan/{rule}.txt", "\n".join(lines) + "\n")
 
 
-def test_a_makefile_without_hip_names_its_part_for_cuda_line_by_line() -> None:
-    text = "CC = g++\nNVCC ?= nvcc # CUDA's\nall: gpu-cuda gpu-cuda.o\n"
-    source = SourceText(path=PurePosixPath("Makefile.in"), text=text)
-    rules = catalogue()
-    scope = Scope(target=read_target("gfx942"), rules=rules, context=Context(hipless=True))
-    found = scan_source(source, scope).findings
-    assert [(one.line, one.rule, one.severity) for one in found] == [
-        (2, "BL217", Severity.WARNING),
-        (3, "BL217", Severity.WARNING),
-    ]
+def build_findings(name: str, text: str) -> list[tuple[str, str]]:
+    source = SourceText(path=PurePosixPath(name), text=text)
+    scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
+    return [(one.rule, one.severity.value) for one in scan_source(source, scope).findings]
 
 
-@pytest.mark.parametrize(("beside", "lines"), [("", [1]), ("find_package(OpenCL)\n", [])])
-def test_a_build_calls_cudas_part_gpu_where_it_knows_no_other_way_to_one(
-    beside: str, lines: list[int]
-) -> None:
-    text = f"if(MINE_ENABLE_GPU)\nendif()\n{beside}"
-    source = SourceText(path=PurePosixPath("CMakeLists.txt"), text=text)
-    scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context(hipless=True))
-    assert [one.line for one in scan_source(source, scope).findings] == lines
+def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
+    text = "NVCC = nvcc # the compiler\nall: a.o\n"
+    assert build_findings("Makefile", text) == [("BL217", "error")]
+    assert build_findings("Makefile", f"HIPCC = hipcc\n{text}") == []
+    optional = f"ifdef WITH_GPU\n{text}endif\n"
+    assert build_findings("Makefile", optional) == [("BL217", "warning")]

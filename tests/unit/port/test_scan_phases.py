@@ -39,7 +39,7 @@ def test_cuda_in_a_string_of_python_is_translated_too() -> None:
 
 
 def test_notes_leave_a_phase_clear_and_say_so() -> None:
-    phases = planned([finding("CU101", Severity.NOTE, "k.cu")], "k.cu")
+    phases = planned([finding("CU147", Severity.NOTE, "k.cu")], "k.cu")
     assert phases[2].state == "clear"
     assert phases[2].why == "nothing above a note; 1 notes"
 
@@ -47,8 +47,8 @@ def test_notes_leave_a_phase_clear_and_say_so() -> None:
 def test_what_to_do_comes_errors_first_with_a_place() -> None:
     phases = planned(
         [
-            finding("CU112", Severity.WARNING, "k.cu"),
-            finding("CU112", Severity.WARNING, "k.cu"),
+            finding("CU113", Severity.WARNING, "k.cu"),
+            finding("CU113", Severity.WARNING, "k.cu"),
             finding("CU108", Severity.ERROR, "k.cu"),
         ],
         "k.cu",
@@ -56,7 +56,7 @@ def test_what_to_do_comes_errors_first_with_a_place() -> None:
     steps = phases[3].steps
     assert [(step.rule, step.errors, step.warnings, step.first) for step in steps] == [
         ("CU108", 1, 0, "k.cu:3"),
-        ("CU112", 0, 2, "k.cu:3"),
+        ("CU113", 0, 2, "k.cu:3"),
     ]
     assert phases[3].why == "1 errors and 2 warnings in 1 files"
 

@@ -18,10 +18,9 @@ MI300X = [read_target("gfx942", toolkit) for toolkit in ("", "5.7", "6.4")]
 PROOFS = read_proofs()
 
 
-def errors(text: str, *, untranslated: bool = False) -> set[str]:
-    name = "proof.cu" if untranslated else "proof.hip"
-    source = SourceText(path=PurePosixPath(name), text=text)
-    context = Context(untranslated=untranslated)
+def errors(text: str) -> set[str]:
+    source = SourceText(path=PurePosixPath("proof.hip"), text=text)
+    context = Context()
     scopes = [Scope(target=one, rules=catalogue(), context=context) for one in MI300X]
     found = [one for scope in scopes for one in scan_source(source, scope).findings]
     return {one.rule for one in found if one.severity is Severity.ERROR}
@@ -39,6 +38,5 @@ def test_every_rule_that_says_error_has_a_proof() -> None:
 @pytest.mark.parametrize("rule", PROOFS)
 def test_what_the_compiler_refuses_is_an_error_and_what_it_takes_is_none(rule: str) -> None:
     proof = PROOFS[rule]
-    untranslated = proof.get("untranslated", False)
-    assert rule in errors(proof.get("refused") or proof["seen"], untranslated=untranslated)
-    assert errors(proof["accepted"], untranslated=untranslated) == set()
+    assert rule in errors(proof.get("refused") or proof["seen"])
+    assert errors(proof["accepted"]) == set()

@@ -20,7 +20,7 @@ FIXED = {
         "import torch as t\nMODE = 'max-autotune'\nf = t.compile(g, mode=MODE)\n",
         "MODE = (\"max-autotune-no-cudagraphs\" if t.version.hip else 'max-autotune')",
     ),
-    "PY003": (
+    "PY001 by hand": (
         "import torch\nimport torch._inductor.config as c\nc.triton.cudagraphs = True\n",
         "c.triton.cudagraphs = (False if torch.version.hip else True)",
     ),
@@ -44,9 +44,31 @@ FIXED = {
         "import torch\nfrom flash_attn import flash_attn_func\ny = flash_attn_func(q, k, v)\n",
         "if torch.version.hip:\n    try:\n        from aiter import flash_attn_func\n",
     ),
-    "PY027": (
+    "PY025 by name": (
         "import torch\nm = load(attn_implementation='flash_attention_2')\n",
         "attn_implementation=(\"sdpa\" if torch.version.hip else 'flash_attention_2')",
+    ),
+    "BL201": (
+        "import torch\nfrom setuptools import setup\nFLAGS = ['-O3', '--use_fast_math']\n",
+        "['-O3', *([] if torch.version.hip else ['--use_fast_math'])]",
+    ),
+    "BL201 of a module that does not import torch": (
+        (
+            "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+            "E = CUDAExtension('k', ['k.cu'], extra_compile_args={'nvcc': ['--use_fast_math']})\n"
+        ),
+        "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n",
+    ),
+    "BL202": (
+        "import torch\nimport setuptools\nF = ['-gencode', 'arch=compute_80,code=sm_80']\n",
+        "*([] if torch.version.hip else ['-gencode'])",
+    ),
+    "PY047": (
+        (
+            "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME\n"
+            "with_gpu = CUDA_HOME is not None\n"
+        ),
+        "import CUDA_HOME, ROCM_HOME\n",
     ),
 }
 
@@ -56,7 +78,7 @@ def source(text: str) -> SourceText:
 
 
 def test_every_rule_that_is_fixed_has_an_example() -> None:
-    assert FIXED.keys() == FIXED_IN_PYTHON
+    assert {rule.split()[0] for rule in FIXED} == FIXED_IN_PYTHON
 
 
 @pytest.mark.parametrize("rule", FIXED)
@@ -64,7 +86,7 @@ def test_amd_gets_another_value_and_nvidia_the_same_tree(rule: str) -> None:
     text, wanted = FIXED[rule]
     fix = fix_python(source(text))
     assert fix is not None
-    assert rule in fix.rules
+    assert rule.split(maxsplit=1)[0] in fix.rules
     assert wanted in fix.after
     ast.parse(fix.after)
     assert isolation_rule_matches(source(text), source(fix.after)) == ()

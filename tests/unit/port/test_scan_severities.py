@@ -11,7 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warpfront_port.scan.catalogue import Rule
-from warpfront_port.scan.findings import SIDES, Gate, Match, ScanFinding, Severity, SourceText
+from warpfront_port.scan.findings import (
+    SIDES,
+    Consequence,
+    Evidence,
+    Gate,
+    Match,
+    ScanFinding,
+    Severity,
+    SourceText,
+)
 from warpfront_port.scan.severities import Judged, Suppression, judge, read_suppressions
 from warpfront_port.scan.targets import read_target
 
@@ -30,6 +39,7 @@ def a_rule(rule_id: str = "XX001", severity: str = "error", **changes: Any) -> R
         "why": "because",
         "fix": "like this",
         "sources": ("a page",),
+        "consequence": Consequence.BUILD,
     }
     return Rule(id=rule_id, **(facts | changes))
 
@@ -229,35 +239,33 @@ def test_what_only_sounds_like_automation_is_not(path: str) -> None:
     assert only(a_sighting(), path=path).gate is Gate.OPEN
 
 
-BOTH: Any = frozenset({"amd", "nvidia"})
-
-
-@pytest.mark.parametrize(
-    ("rule", "sides", "gate", "ported"),
-    [
-        ("PY900", BOTH, Gate.OPEN, Gate.PORTED),
-        # Where nobody but AMD comes no port met it, unless what it asks for may be absent anyway.
-        ("PY900", AMD_ONLY, Gate.OPEN, Gate.OWN_ARM),
-        ("PY900", AMD_ONLY, Gate.AVAILABILITY, Gate.PORTED),
-        # A condition that proves nothing was decided by who ported the rest.
-        ("PY901", BOTH, Gate.UNPROVEN, Gate.PORTED),
-        ("CU900", BOTH, Gate.UNPROVEN, Gate.PORTED),
-        ("CU901", BOTH, Gate.UNPROVEN, Gate.PORTED),
-        ("CT901", BOTH, Gate.UNPROVEN, Gate.UNPROVEN),
-        ("CU901", BOTH, Gate.OPEN, Gate.OPEN),
-        ("CU900", AMD_ONLY, Gate.UNPROVEN, Gate.PORTED),
-        ("PY901", AMD_ONLY, Gate.UNPROVEN, Gate.OWN_ARM),
-        ("CU901", AMD_ONLY, Gate.UNPROVEN, Gate.OWN_ARM),
-    ],
-)
-def test_what_a_port_met_is_told_as_such(rule: str, sides: Any, gate: Gate, ported: Gate) -> None:
-    kept = rule.endswith("1")
-    engine = "python" if rule.startswith("PY") else "cuda"
-    rules = {rule: a_rule(rule, engines=(engine,), despite_a_port=kept)}
-    seen = [a_sighting(rule=rule, sides=sides, gate=gate)]
+def shown(rule: str, kind: str) -> ScanFinding:
+    """A finding of a file that evidence is there for."""
+    rules = {rule: a_rule(rule)}
+    evidence = Evidence(kind=kind, path="build.txt", line=3, reason="r")  # type: ignore[arg-type]
     source = SourceText(path=PurePosixPath("a/module.py"), text=TEXT)
-    (finding,) = judge(source, seen, ROCM, rules, ported=True).findings
-    assert finding.gate is ported
+    (finding,) = judge(source, [a_sighting(rule=rule)], ROCM, rules, evidence=evidence).findings
+    return finding
+
+
+def test_evidence_lowers_a_finding_by_one_level_and_stands_in_it() -> None:
+    found = shown("CU900", "amd")
+    assert (found.severity, found.gate, found.taken) == (
+        Severity.WARNING,
+        Gate.TAKEN,
+        "build.txt:3",
+    )
+    left_out = shown("CU900", "left-out")
+    assert (left_out.severity, left_out.gate) == (Severity.NOTE, Gate.LEFT_OUT)
+
+
+def test_evidence_says_nothing_of_the_flags_of_a_build() -> None:
+    assert shown("BL900", "amd").severity is Severity.ERROR
+
+
+def test_uses_of_one_definition_are_one_finding() -> None:
+    uses = [a_sighting(use=TEXT.index("first")), a_sighting(use=TEXT.index("third"))]
+    assert only(*uses).uses == (1, 3)
 
 
 @pytest.mark.parametrize("suffix", [".py", ".pyi", ".ipynb", ".yaml"])

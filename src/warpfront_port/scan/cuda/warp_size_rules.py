@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tree_sitter import Node
 
@@ -84,11 +85,6 @@ _LAST_LANE = re.compile(
     rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
     re.IGNORECASE,
 )
-_NARROW_LAUNCH = re.compile(
-    r"\b\w*(?:launch|kernel|fwd|bwd|_cuda)\w*\s*<\s*32\s*,[^;{}()]{0,200}>\s*(?:\(|<<<)"
-)
-_NARROW_BLOCK = re.compile(r"<<<[^;<>]{0,200}?,\s*32\s*[,>]")
-_NARROW_DIM = re.compile(r"\bdim3\s+\w*(?:thread|block)\w*\s*[({]\s*32\s*[,)}]\s*(?:1\s*[,)}])?")
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _CONSTANT_PLACES = {
@@ -119,12 +115,24 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
     shift = mask_width_doubt(view, mask, span[0])
     if shift is None:
         return
+    defined = view.macros.get(mask, ())
+    if len(defined) == 1:
+        place = (defined[0].start, defined[0].end)
+        found = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
+        yield replace(found, use=span[0], sides=view.region(span[0]).reach)
+        return
     what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
-    yield rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+    if mask in view.context.masks:
+        what += " of {}:{}".format(*view.context.masks[mask])
+    found = rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+    yield replace(found, key=mask)
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
     """0 where a mask at `offset` certainly has 32 bits, -1 where that is open, None for 64."""
+    shared = view.context.masks.get(mask)
+    if shared is not None and mask not in view.macros:
+        return 0
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
         return None
@@ -145,7 +153,7 @@ def _width(view: View, name: str, offset: int) -> int:
 def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
     variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
     if variable and _width(view, variable, start) == 32:
-        rule = "CU110" if name == "__activemask" else "CU109"
+        rule = "CU109"
         what = f"{variable} = {name}()"
         yield rule_match(view, rule, (start, span[1]), what=what, names={name})
 
@@ -199,9 +207,9 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
         return
     numbers = [number_of(view, view.code[slice(*argument)]) for argument in given[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
-        yield rule_match(view, "CU112", whole)
+        yield rule_match(view, "CU113", whole)
     elif len(numbers) > 1 and numbers[1] == 32:
-        yield rule_match(view, "CU112", whole, shift=-1)
+        yield rule_match(view, "CU113", whole, shift=-1)
     # the steps of an unrolled reduction near by may include the one that wave64 needs
     near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
     if numbers[0] == 16 and "up" not in name and not _STEP_32.search(near):
@@ -222,9 +230,8 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
         yield from _warp_size_as_constant(view)
     if "threadIdx" in view.names or view.is_device_code:
         yield from _lane_arithmetic(view)
-    if view.is_device_code or "<<<" in view.code:
-        for pattern in (_NARROW_LAUNCH, _NARROW_BLOCK, _NARROW_DIM):
-            yield from patterns(view, pattern, "CU115")
+    if lanes and view.is_device_code:
+        yield from _after_partial_returns(view)
 
 
 def _shifted_by_lane(view: View) -> Iterator[Match]:
@@ -268,7 +275,7 @@ def _amd_too(view: View, offset: int) -> Reach:
 
 def _halvings(view: View) -> Iterator[Match]:
     """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
-    for pattern, shift in ((_HALVING_FROM_16, -view.context.ported), (_DOUBLING_TO_32, -1)):
+    for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for found in pattern.finditer(view.code):
             loop = view.syntax.around(found.start(), "for_statement")
             if loop is not None and _SHUFFLES.search(view.code, found.end(), loop.end_byte):
@@ -307,4 +314,57 @@ def _lane_arithmetic(view: View) -> Iterator[Match]:
         lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
         if _THREAD_NAME.fullmatch(left) or lanes:
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield rule_match(view, "CU114", found.span(), shift=-view.context.ported)
+            yield rule_match(view, "CU114", found.span())
+
+
+def _after_partial_returns(view: View) -> Iterator[Match]:
+    """Yield full-wave shuffles after a return that some lanes of a wave may take (CU171).
+
+    The lanes that returned are undefined sources. 32 lanes may all stay where 64 do not.
+    """
+    for returned in _PARTIAL_RETURN.finditer(view.code):
+        function = view.syntax.function(returned.start())
+        statement = view.syntax.around(returned.start(), "if_statement")
+        if function is None or statement is None or statement.start_byte != returned.start():
+            continue
+        names = [name for name in NAME.findall(returned["condition"]) if name not in _QUALIFIERS]
+        if not any(_is_of_a_thread(view, name, returned.start()) for name in names):
+            continue
+        shuffles = [
+            found
+            for found in _FULL_SHUFFLE.finditer(view.code, statement.end_byte, function.end_byte)
+            if _is_full(view, found["mask"])
+        ]
+        for found in shuffles:
+            what = f"{found['name']} after `{returned['condition'].strip()}` returned"
+            first = (shuffles[0].start(), shuffles[0].end())
+            made = rule_match(view, "CU171", first, what=what)
+            yield replace(made, use=found.start())
+
+
+def _is_full(view: View, mask: str) -> bool:
+    bodies = macro_bodies(view, mask.strip()) or (mask.strip(),)
+    return all(_ALL_LANES.fullmatch(body.strip("() ")) for body in bodies)
+
+
+def _is_of_a_thread(view: View, name: str, offset: int, depth: int = 2) -> bool:
+    """Whether a variable's value differs between the threads of a block."""
+    if name in {"threadIdx", "laneId", "lane_id"}:
+        return True
+    for value in view.syntax.values(name, offset) if depth else ():
+        text = view.code[value.start_byte : min(value.end_byte, value.start_byte + NEAR)]
+        if any(_is_of_a_thread(view, word, offset, depth - 1) for word in NAME.findall(text)[:12]):
+            return True
+    return False
+
+
+_PARTIAL_RETURN = re.compile(
+    r"\bif\s*\((?P<condition>[^;{}]{1,120}?)\)\s*(?:\{\s*return\s*;\s*\}|return\s*;)"
+)
+_FULL_SHUFFLE = re.compile(
+    r"\b(?P<name>__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all)_sync)\s*\(\s*(?P<mask>[^,()]{1,60}),"
+)
+_ALL_LANES = re.compile(
+    r"(?:\(\s*[\w ]+\s*\)\s*)?(?:0[xX](?:[fF]{8}|[fF]{16})[uUlL]*|-\s*1[lL]*|~\s*0[uUlL]*"
+    r"|U?INT(?:32|64)?_MAX)"
+)

@@ -234,7 +234,7 @@ def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
             if name == "mode" and one.text in MODES:
                 yield Seen(rule=MODES[one.text], node=one.node, what=f'"{one.text}"', via=via)
             elif name == "backend" and one.text in _BACKENDS:
-                yield Seen(rule="PY003", node=one.node, what=f'backend="{one.text}"', via=via)
+                yield Seen(rule="PY001", node=one.node, what=f'backend="{one.text}"', via=via)
 
 
 def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:

@@ -13,12 +13,12 @@ from warpfront_port.scan.python.module import Module, Seen, keyword, last_name, 
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.settings import STARTERS
 from warpfront_port.scan.setting_rules import MODES
-from warpfront_port.scan.structured.dependencies import bounds_python, toml_rule_matches
+from warpfront_port.scan.structured.dependencies import toml_rule_matches
 from warpfront_port.scan.structured.shell import script_rule_matches
 
 _TAKEN = re.compile(r"DP3\d\d|HP609|CT402")
 """Of a command: what it installs or starts. Programs are `settings`'s."""
-_SETTINGS = {*MODES.values(), "PY008", "PY027"}
+_SETTINGS = {*MODES.values(), "PY008", "PY025"}
 _SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
 _REQUIREMENTS = ("install_requires", "setup_requires", "tests_require")
 
@@ -73,9 +73,6 @@ def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
         if isinstance(value, ast.Dict):
             for key, listed in zip(value.keys, value.values, strict=True):
                 yield from _required(module, listed, text_of(key) or "?", node)
-    for one in module.scopes.texts(keyword(node, "python_requires")):
-        if bounds_python(one.text):
-            yield Seen(rule="DP316", node=one.node, what=f"python_requires {one.text}")
 
 
 def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) -> Iterator[Seen]:

@@ -36,12 +36,11 @@ Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 
 _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
-    ast.Module: (extensions.own_parts, mentions.of_nvml),
+    ast.Module: (mentions.of_nvml,),
     ast.Import: (mentions.imports,),
     ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
     ast.Attribute: (
         mentions.attributes,
-        extensions.asked_in_builds,
         mentions.rocm_version,
         devices.cuda_version_parsed,
         devices.home_as_switch,
@@ -54,7 +53,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         extensions.library_places,
         extensions.libraries_added,
         devices.patched_packages,
-        kernels.written_calls,
         without_cuda.device_strings,
         without_cuda.hpu_without_bridge,
     ),
@@ -76,7 +74,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (devices.core_arithmetic, kernels.warp_products),
     ast.keyword: (extensions.packaged_data,),
-    ast.JoinedStr: (extensions.wheels_by_cuda,),
     ast.Raise: (extensions.cuda_alone,),
     ast.Assert: (extensions.cuda_alone,),
     ast.Call: (
@@ -85,8 +82,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         graphs.capture_calls,
         mentions.imports_by_name,
         commands.started,
-        extensions.extension_calls,
         extensions.source_globs,
+        extensions.gencode_lists,
         extensions.compiler_versions,
         commands.sessions,
         commands.setup_requirements,
@@ -101,20 +98,16 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         devices.rocm_folder,
         devices.libraries,
         devices.library_choices,
-        devices.saved_tensors,
-        devices.device_random,
         devices.copied_over,
         devices.nccl,
         kernels.launches,
-        kernels.inline_compilers,
         without_cuda.device_calls,
         without_cuda.questions,
-        without_cuda.double_precision,
     ),
 }
 # Rules about how the vendors are told apart: the gate that they are part of does not excuse them.
 # 32 lanes, or a capability, written down where only AMD comes is somebody's answer for its devices.
-_DECIDED = frozenset({"PY019", "PY020", "PY038", "PY055"})
+_DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of
 # the tables' names. A search for each is many times as fast as one for all of them by a pattern.
 _WORDS = (
@@ -129,7 +122,7 @@ _LITERALS = (
     *_WORDS,
     *sorted(name for name in map(str.lower, EVERY_NAME) if not any(w in name for w in _WORDS)),
 )
-_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY053", "PY059", "PY015"})
+_ABOUT_GATES = frozenset({"PY018", "PY023", "PY048", "PY052", "PY059", "PY015"})
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -151,7 +144,7 @@ def rule_matches(
         yield _unreadable(source, error)
         return
     yield from commands.script_requirements(module)
-    gates = Gates(module, knows_amd=context.knows_amd)
+    gates = Gates(module)
     said: set[object] = set()
     for seen in _seen(module, context):
         for rule_match in _rule_match(module, gates, seen):
@@ -169,8 +162,6 @@ def _is_worth_parsing(text: str) -> bool:
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
-    if context.untranslated:
-        yield from mentions.own_words(module)
     for node in module.nodes:
         for detect in _DETECTORS.get(type(node), ()):
             for seen in detect(module, node):
@@ -233,8 +224,6 @@ def _inside_strings(
     for start, end, node in kernels.cuda_texts(module):
         standing = gates.standing(node)
         gate = standing.gate
-        if context.knows_amd and gate is Gate.OPEN:
-            gate = Gate.UNPROVEN  # who compiles it is known when it runs
         inner = SourceText(path=module.path, text=module.text[start:end])
         for rule_match in read_cuda(inner, context):
             yield dataclasses.replace(

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.module import FUNCTIONS, Module, Seen, keyword, text_of
+from warpfront_port.scan.python.module import Module, Seen, keyword, text_of
 from warpfront_port.scan.python.tables import imports_nvidia
 
 _DEVICE_NAME = re.compile(
@@ -114,9 +114,8 @@ def _capabilities(module: Module, node: ast.Compare, sides: list[ast.expr]) -> I
     if not any(_is_number(side) for side in sides):
         return
     if any(_is_capability(module, side) for side in sides):
-        rule, what = _capability_rule(module, node), module.shown(node)
-        milder = rule == "PY019" and _is_lower_bound(node, sides)
-        yield Seen(rule=rule, node=node, what=what, shift=-int(milder))
+        shift = -int(_is_lower_bound(node, sides))
+        yield Seen(rule="PY019", node=node, what=module.shown(node), shift=shift)
 
 
 def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
@@ -132,18 +131,6 @@ def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
 
 _CDNA = 9
 _CODES = 20
-_SHORT = 30
-
-
-def _capability_rule(module: Module, node: ast.Compare) -> str:
-    """What a short function says is about its comparisons; of a long one, the statement is."""
-    scope = module.scope(node)
-    lines = getattr(scope, "end_lineno", 0) - getattr(scope, "lineno", 0)
-    about = scope if not isinstance(scope, ast.Module) and lines <= _SHORT else node
-    if about is node:
-        about = next((one for one, _ in module.ancestors(node) if isinstance(one, ast.stmt)), node)
-    text = module.source_of(about).lower()
-    return "PY020" if "fp8" in text or "float8" in text else "PY019"
 
 
 def capability_queries(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -255,7 +242,7 @@ def arch_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
         return
     scope = module.source_of(module.scope(node)) if module.in_function(node) else module.text
     if "get_arch_list" in scope and _elements_of_arch_list(module, function.value):
-        yield Seen(rule="PY024", node=node, what=module.shown(node))
+        yield Seen(rule="PY019", node=node, what=module.shown(node))
 
 
 def _elements_of_arch_list(module: Module, node: ast.AST) -> bool:
@@ -368,7 +355,7 @@ def library_choices(module: Module, node: ast.Call) -> Iterator[Seen]:
     if name in {"preferred_linalg_library", "preferred_blas_library"}:
         text = text_of(node.args[0]) if node.args else text_of(keyword(node, "backend"))
         if text is not None and text.startswith("cu"):
-            yield Seen(rule="PY051", node=node, what=f'{name}("{text}")')
+            yield Seen(rule="PY050", node=node, what=f'{name}("{text}")')
 
 
 def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
@@ -377,7 +364,7 @@ def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
         (text := text_of(value)) is not None and text.startswith(("gfx", "sm_"))
         for value in node.values[:-1]
     ):
-        yield Seen(rule="PY053", node=node, what=module.shown(node))
+        yield Seen(rule="PY052", node=node, what=module.shown(node))
 
 
 def core_arithmetic(module: Module, node: ast.BinOp) -> Iterator[Seen]:
@@ -398,32 +385,6 @@ def warp_sizes(module: Module, node: ast.Assign) -> Iterator[Seen]:
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
             if _WARP_NAME.match(name) and _LAUNCHES.search(module.text):
                 yield Seen(rule="PY055", node=node, what=f"{name} = 32")
-
-
-def saved_tensors(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`torch.load(path)` that says neither where to nor what may be loaded."""
-    if module.dotted(node.func) != "torch.load":
-        return
-    unpacked = any(item.arg is None for item in node.keywords)
-    if keyword(node, "map_location") is None and len(node.args) < 2 and not unpacked:
-        yield Seen(rule="PY061", node=node, what=module.shown(node))
-
-
-def device_random(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """In tests: random inputs made on the device and compared with stored values."""
-    name = module.dotted(node.func)
-    if name not in {"torch.randn", "torch.rand", "torch.randint", "torch.normal"}:
-        return
-    device = text_of(keyword(node, "device"))
-    scope = module.scope(node)
-    if device is None or not device.startswith("cuda") or not isinstance(scope, FUNCTIONS):
-        return
-    text = module.source_of(scope)
-    stored = re.search(
-        r"torch\.load\(|load_file\(|np\.load\(|expected_\w+\s*=\s*torch\.tensor", text
-    )
-    if stored and "manual_seed" in text:
-        yield Seen(rule="PY062", node=node, what=module.shown(node))
 
 
 def patched_packages(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -457,5 +418,5 @@ def nccl(module: Module, node: ast.Call) -> Iterator[Seen]:
     if module.dotted(node.func).split(".")[-1] not in {"init_process_group", "new_group"}:
         return
     for argument in (*node.args[:1], *(i.value for i in node.keywords if i.arg == "backend")):
-        for rule in ("PY042", "HP602") if text_of(argument) in {"nccl", "cuda:nccl"} else ():
+        for rule in ("HP602", "HP602") if text_of(argument) in {"nccl", "cuda:nccl"} else ():
             yield Seen(rule=rule, node=argument, what=f'"{text_of(argument)}"')

@@ -12,9 +12,7 @@ from warpfront_port.scan.python.module import (
     Module,
     Seen,
     is_true,
-    keyword,
     last_name,
-    named_lines,
     text_of,
 )
 from warpfront_port.scan.python.settings import STARTERS
@@ -22,12 +20,7 @@ from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _HIP = re.compile(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc")
 _WINDOWS_LIBRARY = re.compile(r"(?:cublas|cudart|cuda|cudnn|cusparse|cusolver|nvrtc)\.lib")
-_WHEEL_FOLDERS = frozenset({"cuda_runtime", "cublas", "cudnn", "cuda_nvcc", "cusparse", "cusolver"})
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
-_ASKED = frozenset(
-    f"torch.cuda.{name}"
-    for name in ("is_available", "device_count", "get_device_capability", "get_device_properties")
-)
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _ASKING = re.compile(
     r"(?:\S*/)?(rocminfo|rocm_agent_enumerator|amdgpu-arch|rocm-smi|amd-smi)(?:\s|\Z)"
@@ -66,31 +59,17 @@ _SAYING = re.compile(r"(?i)print|echo|warn|info|error|debug|log|exit")
 
 
 def library_places(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`"cublas.lib"`, and `os.path.join(site, "nvidia", "cuda_runtime", "include")`."""
+    """Yield `"cublas.lib"`."""
     text = node.value
     if not isinstance(text, str) or not module.builds_extensions:
         return
     if _WINDOWS_LIBRARY.fullmatch(text):
         yield Seen(rule="BL207", node=node, what=text)
-    if text in _WHEEL_FOLDERS and "nvidia" in module.source_of(module.parents[node]):
-        yield Seen(rule="BL215", node=node, what=f"nvidia/{text}")
 
 
 def knows_hip(module: Module) -> bool:
     """Whether a build asks for ROCm anywhere."""
     return _HIP.search(module.text) is not None
-
-
-def extension_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`CUDAExtension(...)` and `load(...)` of a build that never asks for ROCm."""
-    if not module.names("cpp_extension", "CUDAExtension"):
-        return
-    made = {module.dotted(value) for value in (node.func, *module.scopes.values(node.func))}
-    names = {name.split(".")[-1] for name in made if name.split(".")[0] in {"torch", "paddle"}}
-    loads = any(keyword(node, name) for name in ("extra_cuda_cflags", "cuda_sources"))
-    builds = "CUDAExtension" in names or (loads and not names.isdisjoint({"load", "load_inline"}))
-    if builds and not knows_hip(module):
-        yield Seen(rule="BL210", node=node, what=last_name(node.func))
 
 
 def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
@@ -103,42 +82,11 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
         yield Seen(rule="BL216", node=node, what=module.shown(node, 60))
 
 
-def own_parts(module: Module, _root: ast.Module) -> Iterator[Seen]:
-    """What a build that never asks for ROCm does for CUDA, by its names. Who loads an extension
-    when it runs has torch's words beside it, which are ROCm's too.
-    """
-    builds = module.path.name == "setup.py" or "setuptools" in module.modules
-    if builds and "xtension" in module.text and not knows_hip(module):
-        for node, name in named_lines(module, _OWN):
-            called = name == "CUDAExtension" and not isinstance(node, ast.alias)  # BL210
-            torchs = module.dotted(node) == "torch.cuda" or (
-                "cpp_extension" in module.text and name in _TORCHS
-            )
-            if not called and not torchs and not name.endswith((".cu", ".cpp", ".cc")):
-                yield Seen(rule="BL217", node=node, what=name[:60])
-
-
-_TORCHS = frozenset({"cuda:0", "extra_cuda_cflags", "is_cuda", "with_cuda"})
-"""Words that torch has for ROCm as well: devices, and what it hands to whichever compiler."""
-_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc|cudaextension|cublas|cudart")
-
-
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """`from torch.utils.cpp_extension import CUDA_HOME`, with nothing of ROCm's beside it."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not knows_hip(module):
         yield Seen(rule="PY047", node=node, what="CUDA_HOME", shift=-1)
-
-
-def asked_in_builds(module: Module, node: ast.Attribute) -> Iterator[Seen]:
-    """`torch.cuda.is_available()` and `torch.version.cuda` in a setup.py."""
-    if module.path.name != "setup.py" or knows_hip(module):
-        return
-    dotted = module.dotted(node)
-    if dotted in _ASKED:
-        yield Seen(rule="BL204", node=node, what=dotted, shift=-1)
-    elif dotted == "torch.version.cuda":
-        yield Seen(rule="BL213", node=node, what=dotted)
 
 
 def libraries_added(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -174,11 +122,10 @@ def packaged_data(module: Module, node: ast.keyword) -> Iterator[Seen]:
         yield Seen(rule="BL212", node=node, what="include_package_data=True")
 
 
-def wheels_by_cuda(module: Module, node: ast.JoinedStr) -> Iterator[Seen]:
-    """`f"{name}-{version}+cu{cuda_version}..."`: the name of a wheel that is CUDA's."""
-    texts = [text_of(value) or "" for value in node.values]
-    if module.builds_extensions and any(re.search(r"[+_-]cu\Z", text) for text in texts):
-        yield Seen(rule="BL213", node=node, what=module.source_of(node)[:60])
+def gencode_lists(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """Yield `torch.cuda.get_gencode_flags()` of a build: nvcc's options, which hipcc refuses."""
+    if module.builds_extensions and module.dotted(node.func) == "torch.cuda.get_gencode_flags":
+        yield Seen(rule="BL202", node=node, what="-gencode by get_gencode_flags()")
 
 
 def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:

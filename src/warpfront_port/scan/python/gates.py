@@ -56,13 +56,10 @@ class Standing:
 
 
 class Gates:
-    """Answers for the nodes of one module. In a project that knows AMD nothing shows that AMD comes
-    to the inside of a function.
-    """
+    """Which sides come to the nodes of one module, and through which gate."""
 
-    def __init__(self, module: Module, *, knows_amd: bool = False) -> None:
+    def __init__(self, module: Module) -> None:
         self._module = module
-        self._knows_amd = knows_amd
         self._conditions = Conditions.of(module)
         self._is_test = is_test(module.path)
 
@@ -78,9 +75,6 @@ class Gates:
         soft = self._availability(node)
         if soft and gate is Gate.OPEN:
             gate, gate_line = Gate.AVAILABILITY, soft
-        if gate is Gate.OPEN and self._knows_amd:
-            inside = isinstance(self._module.scope(node), FUNCTIONS)
-            gate = Gate.UNPROVEN if inside else gate
         return Standing(sides=frozenset(sides), gate=gate, line=line or gate_line)
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[set[Side], int]:

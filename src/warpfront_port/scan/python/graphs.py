@@ -95,4 +95,4 @@ def kernels_of_the_hub(module: Module, node: ast.Call) -> Iterator[Seen]:
         texts = (text_of(inner) or "" for inner in ast.walk(module.scopes.one(node.args[0])))
         name = next((text for text in texts if _FLASH_3.search(text)), "")
         if name:
-            yield Seen(rule="PY026", node=node, what=f'get_kernel("{name}")')
+            yield Seen(rule="PY035", node=node, what=f'get_kernel("{name}")')

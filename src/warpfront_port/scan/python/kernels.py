@@ -6,10 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.extensions import is_said
 from warpfront_port.scan.python.module import Module, Seen, keyword, text_of
 
-_INLINE = frozenset({"load_inline", "RawKernel", "RawModule", "SourceModule", "ElementwiseKernel"})
 _CUDA_TEXT = re.compile(
     r"__global__|__device__|__shfl|__ballot|__syncthreads|#include\s*[<\"](?:cuda|cub|cutlass)"
 )
@@ -59,31 +57,6 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
     """`32 * num_warps`: the lanes of a warp written down."""
     if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
         yield Seen(rule="PY039", node=node, what=module.source_of(node))
-
-
-def inline_compilers(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`load_inline(cuda_sources=...)`, `cupy.RawKernel(...)`."""
-    name = module.dotted(node.func).split(".")[-1]
-    if name in _INLINE and not (name == "load_inline" and keyword(node, "cuda_sources") is None):
-        yield Seen(rule="PY040", node=node.func, what=name)
-
-
-def written_calls(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """`code.write("cudaFree(%s);")`: a program that writes CUDA's runtime, and nothing of HIP, for
-    others than torch, which translates what it loads.
-    """
-    text = node.value
-    if not isinstance(text, str) or "cuda" not in text or node in module.docstrings:
-        return
-    called = _CALL_WRITTEN.search(text)
-    if called is None or _COMES_TO_HIP.search(module.text) or is_said(module, node):
-        return
-    if not isinstance(module.parents[node], ast.Compare):
-        yield Seen(rule="PY065", node=node, what=called[0].rstrip("( "))
-
-
-_COMES_TO_HIP = re.compile(r"\bhip|HIP|(?i:rocm)|load_inline")
-_CALL_WRITTEN = re.compile(r"\bcuda[A-Z]\w+ ?\(|\bcuda(?:Stream|Event|Error)_t\b")
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen, named_lines, text_of
 from warpfront_port.scan.python.tables import IMPORTS, NAMES, OF_PACKAGES, longest_known
-from warpfront_port.scan.words import is_aside
 
-_JAX = frozenset({"jax", "jaxlib", "flax"})
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 
 
@@ -21,18 +19,6 @@ def of_nvml(module: Module, _root: ast.Module) -> Iterator[Seen]:
             listed = name == "pynvml" and not isinstance(node, ast.Name)
             if not listed and not _is_kept(module, node):
                 yield Seen(rule="PY064", node=node, what=name[:60])
-
-
-def own_words(module: Module) -> Iterator[Seen]:
-    """Names and words for CUDA in a module without torch, where nothing is for HIP (CU154): what
-    builds, writes or chooses the part for CUDA.
-    """
-    if "torch" not in module.text and not is_aside(module.path):
-        for node, name in named_lines(module, _OWN):
-            yield Seen(rule="CU154", node=node, what=name[:60])
-
-
-_OWN = re.compile(r"(?i)(?<![a-z])cuda(?![a-z])|(?<![a-z])nvcc")
 
 
 def _is_kept(module: Module, node: ast.AST) -> bool:
@@ -68,10 +54,8 @@ def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
         dotted = f"{package}.{alias.name}"
         if longest_known(dotted, IMPORTS):
             yield from _imported(module, node, dotted)
-        elif (known := longest_known(dotted, NAMES)) and NAMES[known] != "PY009":
+        elif known := longest_known(dotted, NAMES):
             yield Seen(rule=NAMES[known], node=node, what=dotted)
-    if package.split(".")[0] in _JAX:
-        yield from _jax(module, node, package)
 
 
 def imports_by_name(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -87,28 +71,9 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     if known:
         rule = IMPORTS[known]
         lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
-        # nvtx is NVIDIA's own package, torch's ranges are not; cupy has a build for ROCm.
-        worse = {"nvtx": 1, "cupy": -2, "cupyx": -2}.get(known, 0)
-        yield Seen(rule=rule, node=node, what=name, shift=lazy + worse)
-    elif name.split(".", maxsplit=1)[0] in _JAX and isinstance(node, ast.Import):
-        yield from _jax(module, node, name)
-
-
-def _jax(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
-    """The first import of JAX in a module that is on the torch path."""
-    if "torch" not in module.modules or module.in_function(node):
-        return
-    for other in module.nodes:
-        if isinstance(other, ast.Import | ast.ImportFrom) and _names_jax(other):
-            if other is node:
-                yield Seen(rule="PY036", node=node, what=name)
-            return
-
-
-def _names_jax(node: ast.Import | ast.ImportFrom) -> bool:
-    if isinstance(node, ast.Import):
-        return any(alias.name.split(".")[0] in _JAX for alias in node.names)
-    return not node.level and (node.module or "").split(".")[0] in _JAX
+        # cupy has a build for ROCm
+        better = -2 if known in {"cupy", "cupyx"} else 0
+        yield Seen(rule=rule, node=node, what=name, shift=lazy + better)
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
@@ -121,8 +86,7 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     known = longest_known(dotted, NAMES)
     if known and not _is_gcn(module, node, dotted):
         one_of_many = isinstance(module.parents[node], ast.List | ast.Tuple)
-        idle = dotted.startswith("torch.cuda.profiler.")  # does nothing there
-        shift = -1 if one_of_many or idle else 0
+        shift = -1 if one_of_many else 0
         yield Seen(rule=NAMES[known], node=node, what=dotted, shift=shift)
     elif dotted in _OCP and not _is_compared(module, node):
         mixed = f"{dotted.removeprefix('torch.')}uz" in module.text

@@ -13,7 +13,7 @@ from warpfront_port.scan.python.tables import ENVIRONMENT, ENVIRONMENT_PREFIXES
 from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.words import ALLOCATOR, allocator_rules
 
-_PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY056", "ncu": "PY056", "nvprof": "PY056"}
+_PROGRAMS = {"nvidia-smi": "PY016", "nsys": "PY016", "ncu": "PY016", "nvprof": "PY016"}
 _STARTED = re.compile(r"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:\s|\Z)")
 STARTERS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "popen", "system", "which"}
@@ -45,7 +45,7 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         module.builds_extensions or _is_sought(module, node)
     )
     if given or _NVRTC.fullmatch(text):
-        yield Seen(rule="PY041", node=node, what=text[:60])
+        yield Seen(rule="BL201", node=node, what=text[:60])
 
 
 def _is_sought(module: Module, node: ast.Constant) -> bool:
@@ -143,10 +143,9 @@ def _written(
         (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
     )
     if rule is not None:
-        hides_all = rule == "PY044" and text_of(value) in {"", "-1"}
-        yield Seen(rule=rule, node=node, what=name, shift=-1 if hides_all else 0)
+        yield Seen(rule=rule, node=node, what=name)
     if name.endswith("_ALLOC_CONF") and _is_after_allocation(module, node):
-        yield Seen(rule="PY012", node=node, what=name)
+        yield Seen(rule="PY010", node=node, what=name)
     if name == "ROCR_VISIBLE_DEVICES" and _writes_both(module, node):
         yield Seen(rule="PY045", node=node, what=" and ".join(sorted(_HIDING)))
 

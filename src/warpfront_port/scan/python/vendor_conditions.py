@@ -211,16 +211,22 @@ class Conditions:
         return {side: said[side] if known[side] is None else known[side] for side in SIDES}
 
     def _defined(self, node: ast.Name | ast.Attribute, depth: int) -> VendorTruths:
+        """Return what a name's definition comes to, where it tells vendors apart.
+
+        A value that is the same for every vendor decides nothing: a caller or another module may
+        set a parameter or a module's flag otherwise.
+        """
         value = self._module.scopes.one(node)
         if value is node and isinstance(node, ast.Name):
-            given = [one for one in self._module.scopes.bound(node) if not _names(one, node.id)]
-            value = given[0] if len(given) == 1 and given[0] is not None else node
+            bound = [one for one in self._module.scopes.bound(node) if not _names(one, node.id)]
+            value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         if value is node or not isinstance(value, ast.expr):
             return UNKNOWN
         if value not in self._values:
             self._values[value] = UNKNOWN  # a name that is defined by itself
             self._values[value] = self.truths(value, depth + 1)
-        return self._values[value]
+        truths = self._values[value]
+        return UNKNOWN if len(set(truths.values())) == 1 else truths
 
     def _called(self, call: ast.Call, depth: int) -> VendorTruths:
         dotted = self._module.dotted(call.func)

@@ -35,10 +35,12 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda" and not node.keywords:
         if dotted not in {"torch.cuda", "numba.cuda"}:
             yield Seen(rule="HP601", node=node, what=".cuda()")
-    elif dotted == "torch.cuda.Event":
-        yield Seen(rule="HP605", node=node, what=dotted)
-    elif dotted.startswith("torch.cuda.amp.") or _is_cuda_autocast(dotted, node):
-        yield Seen(rule="HP604", node=node, what=dotted)
+    elif (
+        dotted == "torch.cuda.Event"
+        or dotted.startswith("torch.cuda.amp.")
+        or _is_cuda_autocast(dotted, node)
+    ):
+        yield Seen(rule="HP601", node=node, what=dotted)
     elif dotted.startswith("torch.cuda.") and dotted.split(".")[-1] not in _HARMLESS:
         yield Seen(rule="HP601", node=node, what=dotted, shift=-2 * (dotted in _DOING_NOTHING))
     elif dotted.split(".")[-1] == "CUDAExtension":
@@ -68,10 +70,8 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     whole, parent = _whole(module, node)
     if _is_said(module, parent):
         return
-    if _is_asked(module, whole, parent):
+    if _is_asked(module, whole, parent) or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
         yield Seen(rule="HP610", node=whole, what=module.shown(whole, 60))
-    elif text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
-        yield Seen(rule="HP601", node=whole, what=module.shown(whole, 60))
     elif not (isinstance(parent, ast.keyword) and _is_mixed_precision(module, parent)):
         shift = _choice(module, node, whole, parent)
         if shift is not None:
@@ -199,13 +199,3 @@ def hpu_without_bridge(module: Module, node: ast.Constant) -> Iterator[Seen]:
     first = next(other for other in module.nodes if text_of(other) == "hpu")
     if first is node:
         yield Seen(rule="HP603", node=node, what='"hpu"')
-
-
-def double_precision(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """`.double()`, `dtype=torch.float64`, in a module that also names a device."""
-    wide = keyword(node, "dtype")
-    device = keyword(node, "device")
-    if wide is None or device is None or text_of(device) == "cpu":
-        return
-    if module.dotted(wide) in {"torch.float64", "torch.double"}:
-        yield Seen(rule="HP607", node=wide, what=module.dotted(wide))

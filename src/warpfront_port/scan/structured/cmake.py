@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from warpfront_port.scan.findings import SIDES, Match, Side
 from warpfront_port.scan.structured.shell import Word
-from warpfront_port.scan.words import GFX, OWN_PART, compiler_flag
+from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
     r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
@@ -107,40 +107,6 @@ def builds_hip(text: str) -> bool:
     return _HIP_ARM.search(text) is not None
 
 
-OTHER_WAYS = re.compile(r"(?i)opencl|sycl|metal|vulkan|oneapi|openacc|xpu|npu")
-_PART = re.compile(rf"{OWN_PART.pattern}|cuda")
-_GPU_PART = re.compile(rf"{_PART.pattern}|(?<![a-z])gpu(?![a-z])")
-
-
-_COMMENT = re.compile(r"#[^\n]*")
-_OFF = re.compile(r"(?i)off|0|false|no")
-
-
-def own_parts(text: str) -> Iterator[Match]:
-    """Where the build of a project without HIP names its part for CUDA (BL217): one a line; not in
-    a file that has a word for AMD's beside. What it calls its GPU's part is CUDA's too, where the
-    file has no other way to a GPU. The project's own name, which may have CUDA's in it, is none.
-    """
-    if _AMD.search(_COMMENT.sub("", text)):
-        return
-    gpu = {"if", "elseif", "option", "add_subdirectory"} if not OTHER_WAYS.search(text) else set()
-    commands = tuple(_raw_commands(text))
-    called = next((words[0].text for name, _, words in commands if name == "project" and words), "")
-    own = re.compile(rf"(?i){re.escape(called)}" if "cuda" in called.lower() else r"\Z")
-    for name, start, arguments in commands:
-        if name == "set" and any(_OFF.fullmatch(word.text) for word in arguments[1:2]):
-            continue
-        lines = set()
-        part = _GPU_PART if name in gpu else _PART
-        first = Word(text=name, start=start, end=start + len(name))
-        for word in (first, *arguments) if name not in {"message", "endif", "else"} else ():
-            line = text.count("\n", start, word.start)
-            if line not in lines and part.search(own.sub("", word.text)):
-                lines.add(line)
-                what = f"{name}(... {word.text[:60]} ...)"
-                yield Match(rule="BL217", start=word.start, end=word.end, what=what)
-
-
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Everything in CMake text that a rule is about."""
     has_hip = builds_hip(text)
@@ -182,8 +148,6 @@ def _of_command(command: CMakeCommand, *, has_hip: bool) -> Iterator[tuple[str, 
     better = -1 if has_hip else 0
     if command.name == "find_package" and first in {"CUDA", "CUDAToolkit", "CUDNN"}:
         yield "BL205", shown, better if "REQUIRED" in words else -1
-    elif command.name == "find_package" and first == "HIP":
-        yield "BL206", shown, 0
     elif (
         (command.name == "enable_language" and "CUDA" in words)
         or (command.name == "project" and "CUDA" in words[1:])

@@ -18,8 +18,6 @@ from warpfront_port.scan.package_rules import Required, read_poetry, read_requir
 from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.words import CUDA_INDEX, index_shift
 
-_PYTHON = re.compile(r"(?:(?:>=|~=|==|\^|~)\s*|(?P<above>>)\s*)3\.(?P<minor>\d+)")
-_OLDEST_PYTHON = 10
 _SECTION = re.compile(r"\[([^\]]+)\]\s*\Z")
 _KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*=\s*(.*)")
 
@@ -53,9 +51,7 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
     for group, requirements in _groups(document, project):
         for requirement in requirements:
             yield from _of_requirement(finder, requirement, group)
-    yield from _python_bound(finder, project.get("requires-python"))
     poetry = _table(document, "tool", "poetry")
-    yield from _python_bound(finder, _table(poetry, "dependencies").get("python"))
     yield from _of_poetry(finder, text, poetry)
     for group in ("packages", "dev-packages"):  # a Pipfile's
         yield from _of_poetry(finder, text, {"dependencies": _table(document, group)})
@@ -113,20 +109,6 @@ def _texts(value: object) -> list[str]:
 def _of_requirement(finder: _Finder, requirement: str, group: str) -> Iterator[Match]:
     for required in read_requirement(requirement, extra=group):
         yield required.at(*finder.place(requirement), requirement)
-
-
-def bounds_python(value: str) -> bool:
-    """Whether a bound on Python asks for a newer one than images of the time before had."""
-    match = _PYTHON.search(value)
-    if match is None:
-        return False
-    return int(match["minor"]) + (match["above"] is not None) > _OLDEST_PYTHON
-
-
-def _python_bound(finder: _Finder, value: object) -> Iterator[Match]:
-    if isinstance(value, str) and bounds_python(value):
-        start, end = finder.place(value)
-        yield Match(rule="DP316", start=start, end=end, what=f"requires-python {value}")
 
 
 def _of_poetry(finder: _Finder, text: str, poetry: Mapping[str, Any]) -> Iterator[Match]:
@@ -208,7 +190,4 @@ def cfg_rule_matches(text: str) -> Iterator[Match]:
             for required in read_requirement(bare, extra=extra):
                 start = offset + line.find(bare)
                 yield required.at(start, start + len(bare), bare)
-        if key == "python_requires" and pair is not None and bounds_python(pair[2]):
-            end = offset + len(line.rstrip())
-            yield Match(rule="DP316", start=offset, end=end, what=bare)
         offset += len(line)

@@ -81,7 +81,7 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
         if instruction.name == "FROM":
             yield from _base(body, start, stages)
         elif instruction.name in {"ENV", "ARG"}:
-            yield from _variables(instruction, text)
+            yield from _variables(instruction)
         elif instruction.name in {"RUN", "CMD", "ENTRYPOINT"}:
             building = instruction.name == "RUN"
             script = re.sub(r"--(?:mount|network|security)=\S+", lambda m: " " * len(m[0]), body)
@@ -105,7 +105,7 @@ def _base(body: str, start: int, stages: set[str]) -> Iterator[Match]:
         stages.add(named[1])
 
 
-def _variables(instruction: Instruction, whole: str) -> Iterator[Match]:
+def _variables(instruction: Instruction) -> Iterator[Match]:
     body, start = instruction.body, instruction.start
     pairs = list(_PAIR.finditer(body))
     if not pairs and instruction.name == "ENV":
@@ -113,7 +113,7 @@ def _variables(instruction: Instruction, whole: str) -> Iterator[Match]:
     for pair in pairs:
         name, value = pair[1], pair[2].strip("\"'\n \t")
         word = Word(text=pair[0], start=start + pair.start(), end=start + pair.end())
-        yield from variable_rule_matches(name, value, word, whole=whole)
+        yield from variable_rule_matches(name, value, word)
         if instruction.name == "ARG" and NVIDIA_IMAGE.fullmatch(value):
             yield _rule_match("CT401", word.start, value)
         if instruction.name == "ENV" and _ARCH_NAME.match(name) and GFX.search(value):

@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from warpfront_port.scan.findings import Context, Match, SourceText
-from warpfront_port.scan.structured import cmake, makefile
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.dependencies import (
     cfg_rule_matches,
@@ -83,7 +82,7 @@ def reads(path: PurePosixPath) -> bool:
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Everything in `source` that a rule is about."""
-    for one in _read(source, context):
+    for one in _read(source):
         taken = source.text[one.start : one.end] if one.rule == "DP318" else ""
         if not taken or not _brings_no_torch(taken, source.text, context.torchless):
             yield one
@@ -146,7 +145,7 @@ _NEEDS = re.compile(
 )
 
 
-def _read(source: SourceText, context: Context) -> Iterator[Match]:
+def _read(source: SourceText) -> Iterator[Match]:
     kind = kind_of(source.path)
     text = source.text
     readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
@@ -161,9 +160,6 @@ def _read(source: SourceText, context: Context) -> Iterator[Match]:
         "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
         "shell": partial(script_rule_matches, whole=text),
     }
-    others = cmake.OTHER_WAYS.search(source.path.name) is not None
-    if context.hipless and kind in ("cmake", "make") and not others:
-        yield from (cmake if kind == "cmake" else makefile).own_parts(text)
     if kind is not None:
         yield from readers[kind](text)
 

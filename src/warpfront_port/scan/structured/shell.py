@@ -49,7 +49,6 @@ _CUDA_PACKAGE = re.compile(
     r"|nvidia-container|nvidia-docker|nvidia-utils|tensorrt|datacenter-gpu-manager)\S*"
 )
 CONDA_CUDA = re.compile(r"(?:pytorch-cuda|cudatoolkit|cuda-\w+|cudnn|nvidia::\S+)(?:[=<>\s].*)?\Z")
-_NVIDIA_VARIABLE = re.compile(r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+)\Z")
 _PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CPLUS_INCLUDE_PATH"})
 _DEVICE_QUESTIONS = frozenset({"rocminfo", "rocm_agent_enumerator", "amdgpu-arch"})
 _WITH_VALUE = frozenset(
@@ -236,7 +235,7 @@ def command_rule_matches(command: ShellCommand, *, whole: str, building: bool) -
     for word in command.assignments:
         match = _ASSIGNMENT.fullmatch(word.text)
         if match is not None:
-            yield from variable_rule_matches(match[1], match[2], word, whole=whole, command=command)
+            yield from variable_rule_matches(match[1], match[2], word, command=command)
     if not command.words:
         return
     yield from _programs(command, building=building)
@@ -264,21 +263,13 @@ def _see(
 
 
 def variable_rule_matches(
-    name: str, value: str, word: Word, *, whole: str, command: ShellCommand | None = None
+    name: str, value: str, word: Word, *, command: ShellCommand | None = None
 ) -> Iterator[Match]:
     """What rules say of `NAME=value`, in ENV, export, compose's environment and CI's env."""
-    if _NVIDIA_VARIABLE.match(name):
-        yield _see("CT403", word, command, what=name)
-    elif (
-        name == "TORCH_CUDA_ARCH_LIST"
-        and value not in {"", "0"}
-        and "PYTORCH_ROCM_ARCH" not in whole
-    ):
-        yield _see("BL208", word, command, what=name)
-    elif name in _PATHS and "/cuda" in value:
+    if name in _PATHS and "/cuda" in value:
         yield _see("CT406", word, command, what=f"{name}={value}"[:80])
     elif name.startswith("TORCHINDUCTOR_MAX_AUTOTUNE") and value not in {"0", ""}:
-        yield _see("PY005", word, command, what=name)
+        yield _see("PY002", word, command, what=name)
     if ALLOCATOR.search(value):
         for rule, what, shift in allocator_rules(value):
             yield _see(rule, word, command, what=what, shift=shift)
@@ -332,7 +323,7 @@ def _containers(command: ShellCommand) -> Iterator[Match]:
         if word.text in {"-e", "--env"} and variable is not None:
             given = command.words[index + 1]
             name, value = variable.groups()
-            yield from variable_rule_matches(name, value, given, whole="", command=command)
+            yield from variable_rule_matches(name, value, given, command=command)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield _see("CT401", word, command)
 

@@ -73,7 +73,7 @@ class _Document:
         elif name in _SCRIPTS:
             yield from self._script(value)
         elif name.isupper():
-            yield from variable_rule_matches(name, text, self._word(value), whole=self.text)
+            yield from variable_rule_matches(name, text, self._word(value))
         elif given := read_setting(".".join((*path[-2:], name)), text):
             yield self._rule_match(given[0].rule, value, given[0].what)
         elif CUDA_INDEX.search(text):
@@ -84,9 +84,7 @@ class _Document:
         pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
         name, value = pairs.get("name"), pairs.get("value")
         if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
-            yield from variable_rule_matches(
-                name.value, value.value, self._word(value), whole=self.text
-            )
+            yield from variable_rule_matches(name.value, value.value, self._word(value))
 
     def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
         text = item.value
@@ -95,7 +93,7 @@ class _Document:
             yield from self._script(item)
         elif last in {"environment", "env"} and "=" in text:
             name, _, value = text.partition("=")
-            yield from variable_rule_matches(name, value, self._word(item), whole=self.text)
+            yield from variable_rule_matches(name, value, self._word(item))
         elif last in {"dependencies", "channels"} and (
             CONDA_CUDA.match(text) or (last == "channels" and text == "nvidia")
         ):

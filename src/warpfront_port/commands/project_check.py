@@ -1,0 +1,174 @@
+"""check: scan, compile, preflight and try of one project, in one report. Edge."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.determination import Answer, Determination, combine
+from warpfront.errors import InputError, WarpfrontError
+from warpfront.model import Blocked, Failed, Selection
+from warpfront.pipeline.workspace import Workspace
+from warpfront.system.progress import Watch
+from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
+from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
+from warpfront_port.finding_forms import Scan, verdict_text
+from warpfront_port.scan.targets import ScanTarget
+from warpfront_port.scan.verdict import Verdict, VerdictAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """What is checked: the project at `repo` for `target`.
+
+    `cells` are the cells of preflight and try; `argv` is a program to try, if any.
+    """
+
+    repo: Path
+    target: ScanTarget
+    cells: Selection
+    compiler: str = "auto"
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPart:
+    """One part of the report: `line` is its answer in words, `text` its details.
+
+    `Answer.NOTHING` is a part that did not run because there was nothing for it to look at.
+    """
+
+    name: str
+    answer: Answer
+    line: str
+    text: str = ""
+
+    @property
+    def determination(self) -> Determination:
+        """The answer with its reason, to be combined with those of the other parts."""
+        return Determination(self.answer, (f"{self.name}: {self.line}",))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCheck:
+    """The report: the scan's verdict first, then every part."""
+
+    verdict: Verdict
+    parts: tuple[CheckPart, ...]
+
+    @property
+    def determination(self) -> Determination:
+        """The worst answer of all parts, with the reasons of all parts that share it."""
+        return combine(part.determination for part in self.parts)
+
+
+def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
+    """Return the report on a project; a part that cannot run says why, and is not determined."""
+    scan_request = ScanRequest(repo=request.repo, target=request.target)
+    syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
+    found, new = scan(scan_request, watch, lambda one: with_compiler(one, syntax, workspace, watch))
+    verdict = verdict_of(found, new)
+    parts = (
+        _scan_part(verdict, found),
+        _compile_part(found),
+        _part("preflight", lambda: _preflight(request, workspace, watch)),
+        _part("try", lambda: _try(request, workspace, watch)),
+    )
+    return ProjectCheck(verdict=verdict, parts=parts)
+
+
+def _scan_part(verdict: Verdict, found: Scan) -> CheckPart:
+    answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
+    answer = answers.get(verdict.answer, Answer.FAILS)
+    line = verdict.line.partition(": ")[2]
+    return CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, found))
+
+
+def _compile_part(found: Scan) -> CheckPart:
+    units = len(found.project.units)
+    if not units:
+        return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
+    line = f"{len(found.compiled)} of {units} CUDA sources judged by {found.compiler or 'nothing'}"
+    refused = {one.path for one in found.findings if one.rule == "CC701"}
+    if refused:
+        return CheckPart(
+            name="compile", answer=Answer.FAILS, line=f"{line}: errors in {len(refused)}"
+        )
+    answer = Answer.HOLDS if len(found.compiled) == units else Answer.UNDETERMINED
+    return CheckPart(name="compile", answer=answer, line=line)
+
+
+def _part(name: str, run: Callable[[], CheckPart]) -> CheckPart:
+    try:
+        return run()
+    except InputError as error:
+        return CheckPart(name=name, answer=Answer.NOTHING, line=str(error).splitlines()[0])
+    except WarpfrontError as error:
+        return CheckPart(name=name, answer=Answer.UNDETERMINED, line=str(error).splitlines()[0])
+
+
+def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
+    from warpfront_port.commands.preflighting import preflight  # noqa: PLC0415 - loads the resolver
+    from warpfront_port.preflight.parts import Parts  # noqa: PLC0415 - see above
+    from warpfront_port.preflight.report import preflight_text  # noqa: PLC0415 - see above
+
+    if workspace is None:
+        return CheckPart(name="preflight", answer=Answer.NOTHING, line="no matrix.yaml here")
+    if not any(request.target.name in cell.targets for cell in workspace.matrix.cells):
+        line = f"no cell of matrix.yaml serves {request.target.name}"
+        return CheckPart(name="preflight", answer=Answer.NOTHING, line=line)
+    found = preflight(
+        workspace, request.cells, watch, repo=request.repo, files=(), parts=Parts(), offline=True
+    )
+    text = preflight_text(found)
+    if found.count:
+        line = f"{found.count} requirements would replace torch"
+        return CheckPart(name="preflight", answer=Answer.FAILS, line=line, text=text)
+    if found.unknown:
+        reasons = "; ".join(found.unknown[:2])
+        return CheckPart(name="preflight", answer=Answer.UNDETERMINED, line=reasons, text=text)
+    return CheckPart(name="preflight", answer=Answer.HOLDS, line="torch stays as it is", text=text)
+
+
+def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
+    from warpfront_port.commands.trial_runs import (  # noqa: PLC0415 - loads the resolver
+        TrialRequest,
+        try_project,
+    )
+    from warpfront_port.trying.trial_text import trial_text  # noqa: PLC0415 - see above
+
+    if not request.argv:
+        line = "no program was named: `-- python train.py`"
+        return CheckPart(name="try", answer=Answer.NOTHING, line=line)
+    if workspace is None:
+        return CheckPart(name="try", answer=Answer.UNDETERMINED, line="no matrix.yaml here")
+    trial = try_project(
+        workspace,
+        dataclasses.replace(request.cells, image=request.cells.image or "torch"),
+        watch,
+        TrialRequest(repo=request.repo, argv=request.argv),
+    )
+    if isinstance(trial, Blocked | Failed):
+        return CheckPart(name="try", answer=Answer.UNDETERMINED, line=str(trial.reason))
+    text = trial_text(trial, name="app")
+    if trial.works:
+        return CheckPart(name="try", answer=Answer.HOLDS, line="it runs", text=text)
+    lacks = ", ".join(trial.lacking) or "it failed, and no missing module is why"
+    return CheckPart(name="try", answer=Answer.FAILS, line=f"lacks {lacks}", text=text)
+
+
+def check_text(check: ProjectCheck) -> str:
+    """Return the report for a terminal: the verdict, a line for each part, then the details."""
+    return "\n".join(_lines(check)) + "\n"
+
+
+def _lines(check: ProjectCheck) -> Iterator[str]:
+    yield check.verdict.line
+    for part in check.parts:
+        yield f"{part.name:<9} {part.answer:<20} {part.line}"
+    for part in check.parts:
+        details = part.text.splitlines()[1:] if part.name == "scan" else part.text.splitlines()
+        if details:
+            yield from ("", f"== {part.name}", *details)

@@ -1,0 +1,187 @@
+"""The syntax passes of a scan, on this machine or in an image with a compiler. Edge."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.errors import UnavailableError, WarpfrontError
+from warpfront.images.engine import Bind, RunRequest, connect
+from warpfront.images.engine.bases import recipe_digest
+from warpfront.model import Selection
+from warpfront.pipeline.workspace import Workspace
+from warpfront.system.process import Command, environment, stream
+from warpfront.system.progress import Watch
+from warpfront.system.store import write_json
+from warpfront_port.commands.compiling import CompilerPlace, compiler_place
+from warpfront_port.compile import syntax_job
+from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
+from warpfront_port.finding_forms import Scan
+from warpfront_port.hipify_tables import read_identifiers
+
+PLACES = ("auto", "host", "matrix", "none")
+_SECONDS = 180.0
+_JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
+    "/warpfront/job", "/results", "/cache", "/src", "/torch-include", "/python-include",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntaxRequest:
+    """Which compiler judges the units of a scan: `where` is one of `PLACES`.
+
+    `auto` takes a toolchain that is at hand: this machine's, else a compiler of the matrix whose
+    image or base is there already. `matrix` makes it where it is not.
+    """
+
+    root: Path
+    target: str
+    where: str = "auto"
+    seconds: float = _SECONDS
+
+
+def with_compiler(
+    found: Scan, request: SyntaxRequest, workspace: Workspace | None, watch: Watch
+) -> Scan:
+    """Return the scan with a compiler's answers on its units; as it is where none is at hand.
+
+    Raises `UnavailableError` where a place was named and has no compiler for the target.
+    """
+    units = list(units_to_compile(found))
+    if not units or request.where == "none" or not request.target.startswith("gfx"):
+        return found
+    document = None
+    if request.where in ("auto", "host"):
+        document = _on_host(units, request, watch)
+    if document is None and request.where in ("auto", "matrix") and workspace is not None:
+        place = _place_of(request, workspace, watch)
+        document = None if place is None else _in_image(place, units, request, workspace, watch)
+    if document is None or not document.get("compiler"):
+        if request.where == "auto":
+            return found
+        raise UnavailableError(
+            f"no compiler for {request.target} ({request.where})",
+            hint="`compilers:` of matrix.yaml makes one; --compiler none goes without",
+        )
+    return with_syntax(found, read_results(document, str(document["root"])))
+
+
+def _job(units: list[str], request: SyntaxRequest, root: str, cache: str) -> dict[str, object]:
+    return {
+        "target": request.target,
+        "root": root,
+        "units": units,
+        "names": dict(read_identifiers()),
+        "headers": {},
+        "torch": _torch_headers(),
+        "python": sysconfig.get_paths()["include"],
+        "jobs": os.cpu_count() or 1,
+        "seconds": request.seconds,
+        "cache": cache,
+    }
+
+
+def _torch_headers() -> str:
+    """Return the include folder of the torch that is installed beside this program, or ""."""
+    spec = importlib.util.find_spec("torch")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if (Path(folder) / "include" / "ATen").is_dir():
+            return str(Path(folder) / "include")
+    return ""
+
+
+def _on_host(units: list[str], request: SyntaxRequest, watch: Watch) -> dict[str, object] | None:
+    """Run the passes on this machine; None where it has no clang++ that could know HIP."""
+    if not (shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()):
+        return None
+    root = str(request.root.resolve())
+    cache = Path(environment().get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+    with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
+        job, results = Path(folder) / "job.json", Path(folder) / "results.json"
+        write_json(job, _job(units, request, root, str(cache / "warpfront" / "syntax")))
+        argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
+        watch.step("compile", f"{len(units)} sources on this machine")
+        stream(Command(argv=argv), lambda line: watch.step("compile", line))
+        watch.step("compile", "")
+        return _read(results, root)
+
+
+def _read(results: Path, root: str) -> dict[str, object] | None:
+    if not results.is_file():
+        return None
+    return {**json.loads(results.read_text("utf-8")), "root": root}
+
+
+def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> CompilerPlace | None:
+    """Return the image of the matrix that compiles for the target; by `auto` only what is there."""
+    bases = [base for base in workspace.matrix.compilers if request.target in base.targets]
+    made = any(
+        (workspace.folders.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar").is_file()
+        for base in bases
+    )
+    if request.where == "auto" and not made:
+        return None
+    try:
+        return compiler_place(workspace, Selection(), request.target, watch)
+    except WarpfrontError:
+        if request.where == "auto":
+            return None
+        raise
+
+
+def _in_image(
+    place: CompilerPlace,
+    units: list[str],
+    request: SyntaxRequest,
+    workspace: Workspace,
+    watch: Watch,
+) -> dict[str, object] | None:
+    """Run the passes in an image, without network, the tree read-only."""
+    cache = workspace.folders.cache / "syntax"
+    cache.mkdir(parents=True, exist_ok=True)
+    torch, python = _torch_headers(), sysconfig.get_paths()["include"]
+    with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as name:
+        folder = Path(name).resolve()
+        (folder / "job").mkdir()
+        (folder / "results").mkdir()
+        job = _job(units, request, _SOURCE, _CACHE)
+        job |= {"torch": _TORCH if torch else "", "python": _PYTHON}
+        write_json(folder / "job" / "job.json", job)
+        shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")
+        binds = [
+            Bind(source=request.root.resolve(), target=_SOURCE),
+            Bind(source=folder / "job", target=_JOB),
+            Bind(source=folder / "results", target=_RESULTS, writable=True),
+            Bind(source=cache.resolve(), target=_CACHE, writable=True),
+            *([Bind(source=Path(torch), target=_TORCH)] if torch else []),
+            *([Bind(source=Path(python), target=_PYTHON)] if Path(python).is_dir() else []),
+            *place.binds,
+        ]
+        command = (
+            "python3",
+            f"{_JOB}/syntax_job.py",
+            f"{_JOB}/job.json",
+            f"{_RESULTS}/results.json",
+        )
+        watch.step("compile", f"{len(units)} sources in {place.name}")
+        connect(environment()).run(
+            RunRequest(
+                image=place.image_id,
+                command=command,
+                binds=tuple(binds),
+                environment={**place.environment, "HOME": "/tmp"},  # noqa: S108 - in the container
+                user=f"{os.getuid()}:{os.getgid()}",
+                workdir="/tmp",  # noqa: S108 - in the container
+                time_limit_seconds=120.0 + len(units) * request.seconds,
+            ),
+            on_line=lambda line: watch.step("compile", line),
+        )
+        watch.step("compile", "")
+        return _read(folder / "results" / "results.json", _SOURCE)

@@ -1,0 +1,359 @@
+"""Syntax passes of clang for HIP over untouched CUDA sources, beside a HIP toolchain. Edge.
+
+`python3 syntax_job.py JOB RESULTS` needs the standard library alone: it runs in a compiler's image
+as well as on a host. A forced include maps the CUDA names that the sources use to HIP's, and
+a folder of shim headers stands for CUDA's headers: diagnostics have the project's own lines.
+
+JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
+(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
+folders or ""), `jobs`,
+`seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON document.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess  # noqa: TID251 - it runs where warpfront is not
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SCHEMA = 1
+LACKS = "warpfront: the environment lacks "
+_CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
+_SUBST = re.compile(r'subst\("([^"]+)", "([^"]+)", "[^"]+"\)')
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
+_STANDARD = re.compile(
+    r"(?:CMAKE_(?:CXX|CUDA)|CXX|CUDA)_STANDARD\s+(\d\d)|-std=(?:c|gnu)\+\+(\d\w)"
+)
+_BASE = (
+    "-fsyntax-only -Wno-everything -ferror-limit=0 -fno-caret-diagnostics -fno-color-diagnostics"
+)
+# Where hipify's tables are silent: headers whose content HIP's runtime header has.
+_RUNTIME = "hip/hip_runtime.h"
+_HEADERS = {
+    "cuda.h": _RUNTIME, "cuda_runtime.h": _RUNTIME, "cuda_runtime_api.h": "hip/hip_runtime_api.h",
+    "cuda_device_runtime_api.h": _RUNTIME, "driver_types.h": "hip/driver_types.h",
+    "vector_types.h": "hip/hip_vector_types.h", "device_functions.h": "hip/device_functions.h",
+    "cuda_fp16.h": "hip/hip_fp16.h", "cuda_bf16.h": "hip/hip_bf16.h", "cuda_fp8.h": "hip/hip_fp8.h",
+    "cuComplex.h": "hip/hip_complex.h", "cooperative_groups.h": "hip/hip_cooperative_groups.h",
+    "math_constants.h": "hip/hip_math_constants.h", "nvrtc.h": "hip/hiprtc.h",
+    "cublas_v2.h": "hipblas/hipblas.h", "cublas.h": "hipblas/hipblas.h", "nccl.h": "rccl/rccl.h",
+    "cublasLt.h": "hipblaslt/hipblaslt.h", "cufft.h": "hipfft/hipfft.h",
+    "cufftXt.h": "hipfft/hipfftXt.h", "curand.h": "hiprand/hiprand.h",
+    "curand_kernel.h": "hiprand/hiprand_kernel.h", "cusparse.h": "hipsparse/hipsparse.h",
+    "cusolverDn.h": "hipsolver/hipsolver.h", "cusolver_common.h": "hipsolver/hipsolver.h",
+    "cuda_profiler_api.h": "hip/hip_runtime_api.h",
+    "cuda_texture_types.h": "hip/hip_texture_types.h",
+}  # fmt: skip
+# torch's own build writes this header; a wheel for the CPU lacks it.
+_TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """clang++ that compiles HIP for the target, and what it answers to --version."""
+
+    path: str
+    version: str
+
+
+def find_compiler(target: str) -> Compiler | None:
+    """Return the newest clang++ here that can compile an empty HIP source for `target`."""
+    places = [
+        *sorted(Path("/opt").glob("rocm*/llvm/bin/clang++"), reverse=True),
+        *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
+        *sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"), key=_number, reverse=True),
+    ]
+    found = shutil.which("amdclang++") or shutil.which("clang++")
+    for path in [*map(str, places), *([found] if found else [])]:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "probe.hip"
+            source.write_text(
+                "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
+            )
+            done = _run(
+                [path, "-x", "hip", f"--offload-arch={target}", "-fsyntax-only", str(source)], 60
+            )
+        if done[0] == 0:
+            version = _run([path, "--version"], 20)[1].splitlines()
+            hip = _hip_version(path)
+            return Compiler(
+                path, f"{version[0] if version else path}{f', HIP {hip}' if hip else ''}"
+            )
+    return None
+
+
+def _number(path: Path) -> int:
+    found = re.search(r"llvm-(\d+)", str(path))
+    return int(found[1]) if found else 0
+
+
+def _hip_version(compiler: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "version.hip"
+        source.write_text(
+            "#include <hip/hip_version.h>\n"
+            "V HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
+        )
+        text = _run([compiler, "-x", "c++", "-E", "-P", str(source)], 30)[1]
+    found = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
+    return ".".join(found.groups()) if found else ""
+
+
+def _run(argv: list[str], seconds: float) -> tuple[int, str]:
+    """Return the exit code (124 after `seconds`) and stdout with stderr."""
+    try:
+        done = subprocess.run(
+            argv, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return 124, ""
+    except OSError as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+class Tree:
+    """The code of a source tree: its texts by path, read once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.texts: dict[str, str] = {}
+        self.builds = ""
+        for folder, names, files in os.walk(root):
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            for name in sorted(files):
+                path = Path(folder) / name
+                if path.is_symlink() or not path.is_file() or path.stat().st_size > 4_000_000:
+                    continue
+                relative = path.relative_to(root).as_posix()
+                if path.suffix.lower() in _CODE:
+                    self.texts[relative] = path.read_text("utf-8", "replace")
+                elif name in {"CMakeLists.txt", "Makefile", "setup.py"} or path.suffix in {
+                    ".cmake",
+                    ".mk",
+                }:
+                    self.builds += path.read_text("utf-8", "replace") + "\n"
+        self.included = frozenset(
+            one for text in self.texts.values() for one in _INCLUDE.findall(text)
+        )
+
+    def include_folders(self) -> list[str]:
+        """Return the folders that make an include of the tree's own headers found."""
+        by_name: dict[str, list[str]] = {}
+        for path in self.texts:
+            by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        folders: dict[str, int] = {}
+        for name in self.included:
+            plain = re.sub(r"\A(?:\.\.?/)+", "", name)
+            for path in by_name.get(plain.rpartition("/")[2], ()):
+                if path == plain or path.endswith(f"/{plain}"):
+                    folder = path[: len(path) - len(plain)].rstrip("/")
+                    folders[folder] = folders.get(folder, 0) + 1
+        return [
+            str(self.root / folder)
+            for folder, _ in sorted(folders.items(), key=lambda i: (-i[1], i[0]))
+        ]
+
+    def standard(self) -> str:
+        """Return the newest C++ standard that the builds name, at least 17."""
+        known = {"17": 17, "1z": 17, "20": 20, "2a": 20, "23": 23, "2b": 23}
+        named = [known.get(a or b, 17) for a, b in _STANDARD.findall(self.builds)]
+        return f"-std=c++{max([17, *named])}"
+
+
+def perl_tables() -> tuple[dict[str, str], dict[str, str]]:
+    """Return names and headers, CUDA to HIP, of a hipify-perl that is installed here."""
+    found = shutil.which("hipify-perl") or next(
+        map(str, Path("/opt").glob("rocm*/bin/hipify-perl")), ""
+    )
+    text = Path(found).read_text("utf-8", "replace") if found else ""
+    text = text[text.find("sub simpleSubstitutions") :]  # before it are those to rocBLAS and MIOpen
+    names: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    for cuda, hip in _SUBST.findall(text):
+        if _NAME.fullmatch(cuda):
+            names.setdefault(cuda, hip)
+        elif "/" in cuda or cuda.endswith((".h", ".hpp", ".cuh")):
+            headers.setdefault(cuda, hip)
+    return names, headers
+
+
+def write_shims(
+    folder: Path, tree: Tree, names: Mapping[str, str], headers: Mapping[str, str], torch: str
+) -> Path:
+    """Write shim headers and the forced include into `folder`; return the forced include."""
+    shims = folder / "shims"
+    for cuda, hip in headers.items():
+        if cuda in tree.included or cuda in _HEADERS or torch:
+            _write_shim(shims / cuda, hip)
+    if torch and not (Path(torch) / _TORCH_MACROS).exists():
+        stub = shims / _TORCH_MACROS
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text("#pragma once\n#define C10_CUDA_BUILD_SHARED_LIBS\n")
+    _configured_headers(shims, tree)
+    words = {word for text in tree.texts.values() for word in _NAME.findall(text)}
+    used = {cuda: hip for cuda, hip in names.items() if cuda in words or torch}
+    lines = ["#pragma once", f"#include <{_RUNTIME}>"]
+    if "__CUDACC__" in words or torch:
+        # thrust and hipCUB choose their back end by this macro when they are first included
+        lines += [f"#if __has_include(<{one}>)\n#include <{one}>\n#endif" for one in _BEFORE_CUDACC]
+        lines.append("#define __CUDACC__ 1")
+    lines += [
+        f"#define {cuda} {hip}"
+        for cuda, hip in sorted(used.items())
+        if cuda != hip and _NAME.match(hip)
+    ]
+    forced = folder / "warpfront_forced.h"
+    forced.write_text("\n".join(lines) + "\n")
+    return forced
+
+
+_BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
+
+
+def _write_shim(path: Path, hip: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "#pragma once\n"
+        f"#if __has_include(<{hip}>)\n#include <{hip}>\n"
+        + ("namespace cub = hipcub;\n" if hip.startswith("hipcub/") else "")
+        + f"#else\n#error {LACKS}{hip}\n#endif\n"
+    )
+
+
+def _configured_headers(shims: Path, tree: Tree) -> None:
+    """Write stand-ins for headers that a configure step makes from a template of the tree."""
+    have = {path.rpartition("/")[2] for path in tree.texts}
+    for path, text in tree.texts.items():
+        name = path.rpartition("/")[2].removesuffix(".in")
+        if not path.endswith(".in") or name in have:
+            continue
+        shims.mkdir(parents=True, exist_ok=True)
+        (shims / name).write_text(_configured(text, tree.builds))
+
+
+def _configured(template: str, builds: str) -> str:
+    """Return what a configure step makes of a template; values that no build sets are 0."""
+    values = dict(re.findall(r"set\s*\(\s*(\w+)\s+\"?([^\s\")]+)", builds))
+    made = re.sub(r"@(\w+)@|\$\{(\w+)\}", lambda m: values.get(m[1] or m[2], "0"), template)
+    made = re.sub(r"(?m)^#cmakedefine01 (\w+).*$", r"#define \1 0", made)
+    return re.sub(r"(?m)^#cmakedefine (\w+).*$", r"/* \1 is not set */", made)
+
+
+def arguments(
+    compiler: Compiler, tree: Tree, job: Mapping[str, object], folder: Path, forced: Path
+) -> list[str]:
+    """Return the options of every pass; the tree's folders never come before the system's."""
+    folders = tree.include_folders()
+    python = str(job.get("python") or sysconfig.get_paths()["include"])
+    torch = str(job.get("torch") or "")
+    headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
+    return [
+        *(compiler.path, "-x", "hip", f"--offload-arch={job['target']}", tree.standard()),
+        *_BASE.split(),
+        *("-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced)),
+        *(["-DUSE_ROCM=1", "-DTORCH_EXTENSION_NAME=extension"] if torch else []),
+        *(option for one in folders for option in ("-iquote", one)),
+        *("-isystem", str(folder / "shims")),
+        *(option for one in headers for option in ("-isystem", one)),
+        *(option for one in folders for option in ("-idirafter", one)),
+        *("-idirafter", python),
+    ]  # fmt: skip
+
+
+def passes(argv: list[str], root: Path, unit: str, seconds: float) -> dict[str, object]:
+    """Return what the device and host pass answer about one unit."""
+    outputs = []
+    codes = []
+    for side in ("--cuda-device-only", "--cuda-host-only"):
+        code, text = _run([*argv, side, str(root / unit)], seconds)
+        codes.append(code)
+        outputs.append(text)
+        if code == 124:
+            break
+    return {"unit": unit, "codes": codes, "output": "\n".join(outputs)}
+
+
+def run_job(job: Mapping[str, object]) -> dict[str, object]:
+    """Return the results of all units: `compiler`, `units`, and `hip` (HIP's names to CUDA's)."""
+    target = str(job["target"])
+    compiler = find_compiler(target)
+    if compiler is None:
+        return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
+    root = Path(str(job["root"]))
+    tree = Tree(root)
+    perl_names, perl_headers = perl_tables()
+    names = {**_mapping(job["names"]), **perl_names}
+    headers = {**_mapping(job["headers"]), **perl_headers, **_HEADERS}
+    units = [str(unit) for unit in job["units"]]  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
+        folder = Path(scratch)
+        forced = write_shims(folder, tree, names, headers, str(job.get("torch") or ""))
+        argv = arguments(compiler, tree, job, folder, forced)
+        state = _state_of(compiler, tree, argv, scratch, forced)
+        results = list(_all_passes(argv, job, units, state))
+    hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
+    text = "\n".join(str(one["output"]) for one in results)
+    used = {word: hip[word] for word in set(_NAME.findall(text)) if word in hip}
+    return {"schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used}
+
+
+def _all_passes(
+    argv: list[str], job: Mapping[str, object], units: Iterable[str], state: str
+) -> Iterator[dict[str, object]]:
+    seconds, root = float(str(job["seconds"])), Path(str(job["root"]))
+    cache = Path(str(job["cache"])) if job.get("cache") else None
+    listed = list(units)
+
+    def passed(unit: str) -> dict[str, object]:
+        key = hashlib.sha256(f"{state}\0{unit}".encode()).hexdigest()
+        stored = cache / f"{key}.json" if cache else None
+        if stored is not None and stored.is_file():
+            return dict(json.loads(stored.read_text()))
+        result = passes(argv, root, unit, seconds)
+        if stored is not None and 124 not in result["codes"]:  # type: ignore[operator]
+            stored.parent.mkdir(parents=True, exist_ok=True)
+            stored.write_text(json.dumps(result))
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(int(str(job["jobs"]))) as pool:
+        for done, result in enumerate(pool.map(passed, listed), 1):
+            print(f"{done} of {len(listed)} {result['unit']}", flush=True)
+            yield result
+
+
+def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, forced: Path) -> str:
+    """Return a digest of what decides a result: compiler, options, names, the tree's code."""
+    digest = hashlib.sha256(compiler.version.encode())
+    digest.update("\0".join(argv).replace(scratch, "").encode())
+    digest.update(forced.read_bytes())
+    for path, text in tree.texts.items():
+        digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _mapping(value: object) -> dict[str, str]:
+    return {str(key): str(one) for key, one in value.items()} if isinstance(value, dict) else {}
+
+
+def main(argv: list[str]) -> int:
+    """Run the job of `argv[1]` and write the results to `argv[2]`."""
+    job = json.loads(Path(argv[1]).read_text("utf-8"))
+    results = run_job(job)
+    Path(argv[2]).write_text(json.dumps(results), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,152 @@
+"""What a compiler's syntax passes mean for a scan: findings, and what was not compiled. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
+from warpfront_port.finding_forms import Scan
+from warpfront_port.scan.compiler import compiler_finding
+from warpfront_port.scan.findings import Gate, ScanFinding, Severity
+
+LACKS = "warpfront: the environment lacks "
+_NOT_FOUND = re.compile(r"'([^']+)' file not found")
+_CUDAS = re.compile(
+    r"(?:cuda|cooperative_groups|cub|thrust|cutlass|cute|nv|libcudacxx|crt)/"
+    r"|(?:cuda|cu[a-z]+|nv[a-z]*|mma|device_|sm_\d|math_|vector_|texture_|surface_|driver_|npp)"
+    r"\w*\.(?:h|hpp|cuh)\Z|opencv2/cuda"
+)
+# Rules whose claim the compiler checks; what stands in an asm string it does not read here.
+_CHECKED = frozenset({"CU108", "CU116", "CU135", "CU147"})
+_QUOTED = re.compile(r"'([A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntaxResult:
+    """What a compiler answered: `compiler` is its version, `compiled` the units that it took or
+    refused for a reason of their own, `uncompiled` maps the others to why they were not judged.
+    """
+
+    compiler: str
+    findings: tuple[ScanFinding, ...]
+    compiled: tuple[str, ...]
+    uncompiled: Mapping[str, str]
+
+
+def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
+    """Return the meaning of a job's results, whose paths are below `root` where the job ran."""
+    hip = document.get("hip")
+    names = {str(k): str(v) for k, v in hip.items()} if isinstance(hip, dict) else {}
+    findings: dict[tuple[str, int, str], ScanFinding] = {}
+    compiled: list[str] = []
+    uncompiled: dict[str, str] = {}
+    listed = document.get("units")
+    for one in listed if isinstance(listed, list) else ():
+        unit, errors, lacking = str(one["unit"]), list[ScanFinding](), list[str]()
+        for diagnostic in read_diagnostics(str(one["output"])):
+            if diagnostic.severity == "error":
+                _sort(diagnostic, root, names, errors, lacking)
+        if 124 in one["codes"]:
+            lacking.append("the compiler took longer than its limit")
+        if any(one["codes"]) and not errors and not lacking:
+            lacking.append("the compiler ended without a diagnostic of this source")
+        findings.update({(f.path, f.line, f.message): f for f in errors})
+        if lacking and not errors:
+            uncompiled[unit] = lacking[0]
+        else:
+            compiled.append(unit)
+    return SyntaxResult(
+        compiler=str(document.get("compiler") or ""),
+        findings=tuple(sorted(findings.values())),
+        compiled=tuple(compiled),
+        uncompiled=uncompiled,
+    )
+
+
+def _sort(
+    diagnostic: Diagnostic,
+    root: str,
+    names: Mapping[str, str],
+    errors: list[ScanFinding],
+    lacking: list[str],
+) -> None:
+    """Add a diagnostic to the project's errors, or to what the environment lacks."""
+    if LACKS in diagnostic.message:
+        header = diagnostic.message.partition(LACKS)[2].strip("\"' ")
+        lacking.append(f"the toolchain has no {header}")
+        return
+    place = _place_in(diagnostic, root)
+    missing = _NOT_FOUND.search(diagnostic.message)
+    if missing and not (_CUDAS.match(missing[1]) and place == diagnostic.place):
+        lacking.append(f"{missing[1]} is not there")
+    elif place is None:
+        where = diagnostic.place.path if diagnostic.place else "the compiler"
+        lacking.append(f"an error outside of the project: {where}: {diagnostic.message[:80]}")
+    else:
+        errors.append(_finding(place, diagnostic.message, root, names))
+
+
+def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
+    """Return the place of the project that a diagnostic is about: its own, or what asked for it."""
+    places = (diagnostic.place, *diagnostic.via)
+    return next((one for one in places if one and one.path.startswith(f"{root}/")), None)
+
+
+def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) -> ScanFinding:
+    plain = _QUOTED.sub(lambda m: f"'{names.get(m[1], m[1])}", message)
+    plain = re.sub(r"; did you mean '[^']*'\?", "", plain)
+    path = place.path.removeprefix(f"{root}/")
+    return compiler_finding(path, place.line, place.column, plain)
+
+
+def with_syntax(found: Scan, result: SyntaxResult) -> Scan:
+    """Return a scan with a compiler's answers; rules whose claims it refutes become notes."""
+    judged = set(result.compiled)
+    whole = not result.uncompiled
+    lines = {(one.path, one.line) for one in result.findings}
+    rest = [
+        _refuted(one) if _is_refuted(one, judged, lines, whole=whole) else one
+        for one in found.findings
+        if not (one.rule in _CHECKED and (one.path, one.line) in lines)
+    ]
+    uncompiled = {
+        unit: result.uncompiled.get(unit, reason)
+        for unit, reason in found.uncompiled.items()
+        if unit not in judged
+    }
+    return replace(
+        found,
+        findings=tuple(sorted([*rest, *result.findings])),
+        compiled=result.compiled,
+        uncompiled=uncompiled,
+        compiler=result.compiler,
+    )
+
+
+def _is_refuted(
+    finding: ScanFinding,
+    judged: set[str],
+    lines: set[tuple[str, int]],
+    *,
+    whole: bool,
+) -> bool:
+    """Whether a compiler judged the line of a rule's claim, and took it."""
+    if finding.rule not in _CHECKED or finding.severity is Severity.NOTE:
+        return False
+    header = finding.path not in judged and whole
+    return (finding.path in judged or header) and (finding.path, finding.line) not in lines
+
+
+def _refuted(finding: ScanFinding) -> ScanFinding:
+    return replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
+
+
+def units_to_compile(found: Scan) -> Sequence[str]:
+    """Return the units of a scan that nothing shows to be left out by AMD's build."""
+    return [
+        unit
+        for unit in found.project.units
+        if (evidence := found.evidence.get(unit)) is None or evidence.kind == "amd"
+    ]

@@ -1,0 +1,220 @@
+"""The answer of a scan: one verdict for the target, and the causes behind it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Final
+
+from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.findings import Consequence, ScanFinding, Severity
+from warpfront_port.scan.project import Project
+from warpfront_port.scan.words import is_aside
+
+
+class VerdictAnswer(StrEnum):
+    """The five answers, the worst first."""
+
+    BUILD = "will not build"
+    WRONG = "may compute wrongly"
+    RUNTIME = "will fail at run time"
+    UNDETERMINED = "not determined"
+    RUNS = "runs as it is"
+
+
+_ANSWERS: Final[Mapping[Consequence, VerdictAnswer]] = {
+    Consequence.BUILD: VerdictAnswer.BUILD,
+    Consequence.WRONG: VerdictAnswer.WRONG,
+    Consequence.RUNTIME: VerdictAnswer.RUNTIME,
+}
+_LEVELS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2, Severity.NONE: 3}
+_HOURS: Final[Mapping[Consequence, tuple[float, float]]] = {
+    Consequence.BUILD: (0.5, 4.0),
+    Consequence.WRONG: (0.5, 4.0),
+    Consequence.RUNTIME: (0.25, 2.0),
+    Consequence.CHECK: (0.1, 0.5),
+}
+"""Hours for one cause, at least and at most: a rule of thumb, measured nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Findings with one reason. `places` are `path:line`, in order; `uses` counts all places behind
+    them; `taken` are the places that show files to run on AMD already.
+    """
+
+    rule: str
+    consequence: Consequence
+    severity: Severity
+    message: str
+    fix: str
+    places: tuple[str, ...]
+    uses: int
+    taken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What a port has to touch: files and causes, and hours as a range with its `basis`."""
+
+    files: int
+    causes: int
+    hours: tuple[float, float]
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """How many files count as AMD's, because of one place (`path:line`) and its reason."""
+
+    files: int
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer for `target`. `reasons` say what was not determined; `compiler` names what
+    compiled the sources, "" for none; `causes` are in the order of consequences.
+    """
+
+    target: str
+    answer: VerdictAnswer
+    causes: tuple[Cause, ...]
+    reasons: tuple[str, ...]
+    project: Project
+    size: Size
+    taken: tuple[Taken, ...] = ()
+    compiler: str = ""
+
+    def of(self, consequence: Consequence) -> tuple[Cause, ...]:
+        """Return the causes of one consequence."""
+        return tuple(cause for cause in self.causes if cause.consequence is consequence)
+
+    @property
+    def line(self) -> str:
+        """The first line of every form: the target, the answer and the number behind it."""
+        deciding = next((key for key, answer in _ANSWERS.items() if answer is self.answer), None)
+        if deciding is not None:
+            return f"{self.target}: {self.answer}: {counted(len(self.of(deciding)), 'cause')}"
+        if self.answer is VerdictAnswer.UNDETERMINED:
+            more = f" (and {len(self.reasons) - 1} more reasons)" if len(self.reasons) > 1 else ""
+            return f"{self.target}: {self.answer}: {self.reasons[0]}{more}"
+        checks = len(self.of(Consequence.CHECK))
+        number = counted(checks, "thing") if checks else "nothing"
+        return f"{self.target}: {self.answer}, {number} to check"
+
+    def reaches(self, gate: str) -> bool:
+        """Whether the verdict fails a gate: `build`, `wrong` or `runtime` alone, or `any`."""
+        if gate == "any":
+            return self.answer in _ANSWERS.values()
+        return bool(self.of(Consequence(gate)))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 cause` or `3 causes`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def judge_project(
+    target: str,
+    findings: Iterable[ScanFinding],
+    rules: Mapping[str, Rule],
+    project: Project,
+    *,
+    undetermined: Sequence[str] = (),
+    taken: Sequence[Taken] = (),
+    compiler: str = "",
+) -> Verdict:
+    """Return the verdict on a project from its findings.
+
+    Errors decide, outside of tests and examples; all else that is above a note is a thing to check.
+    `undetermined` are reasons why nothing can be said of some part of it.
+    """
+    listed = [one for one in findings if one.severity in (Severity.ERROR, Severity.WARNING)]
+    causes = tuple(_causes(listed, rules, project.units))
+    deciding = (
+        answer
+        for consequence, answer in _ANSWERS.items()
+        if any(cause.consequence is consequence for cause in causes)
+    )
+    otherwise = VerdictAnswer.UNDETERMINED if undetermined else VerdictAnswer.RUNS
+    return Verdict(
+        target=target,
+        answer=next(deciding, otherwise),
+        causes=causes,
+        reasons=tuple(undetermined),
+        project=project,
+        size=_size(causes, {one.path for one in listed}),
+        taken=tuple(taken),
+        compiler=compiler,
+    )
+
+
+def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()) -> Consequence:
+    """Return what comes of one finding: an error of the product decides, the rest is to check.
+
+    A build or manifest of a folder decides where `units`, the CUDA sources of the tree, lie below
+    that folder; where there are none it is the one of the root, or a Python module.
+    """
+    path = PurePosixPath(finding.path)
+    packaging = rule.id.startswith(("DP", "CT")) and len(path.parts) > 1
+    if finding.severity is not Severity.ERROR or is_aside(path) or packaging:
+        return Consequence.CHECK
+    of_a_folder = rule.id.startswith("BL") and len(path.parts) > 1 and path.suffix != ".py"
+    if of_a_folder and units and not any(one.startswith(f"{path.parent}/") for one in units):
+        return Consequence.CHECK
+    return rule.consequence
+
+
+def _causes(
+    findings: Iterable[ScanFinding], rules: Mapping[str, Rule], units: Collection[str]
+) -> Iterable[Cause]:
+    groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
+    for finding in findings:
+        consequence = consequence_of(finding, rules[finding.rule], units)
+        groups.setdefault((consequence, finding.rule, finding.cause), []).append(finding)
+    made = [
+        _cause(consequence, rules[rule], group) for (consequence, rule, _), group in groups.items()
+    ]
+    order = list(Consequence)
+    return sorted(
+        made,
+        key=lambda one: (
+            order.index(one.consequence),
+            _LEVELS[one.severity],
+            one.rule.startswith(("DP", "CT", "SH")),
+            -one.uses,
+            one.rule,
+            one.places,
+        ),
+    )
+
+
+def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
+    first = min(group, key=lambda one: (_LEVELS[one.severity], one.path, one.line))
+    places = [f"{one.path}:{one.line}" for one in (first, *(g for g in group if g is not first))]
+    uses = sum(max(len(one.uses), 1) for one in group)
+    if len(group) == 1:
+        places += [f"{first.path}:{line}" for line in first.uses if line != first.line]
+    return Cause(
+        rule=rule.id,
+        consequence=consequence,
+        severity=first.severity,
+        message=first.message,
+        fix=rule.fix,
+        places=tuple(dict.fromkeys(places)),
+        uses=uses,
+        taken=tuple(dict.fromkeys(one.taken for one in group if one.taken)),
+    )
+
+
+def _size(causes: Sequence[Cause], paths: Collection[str]) -> Size:
+    low = sum(_HOURS[cause.consequence][0] for cause in causes)
+    high = sum(_HOURS[cause.consequence][1] for cause in causes)
+    basis = "rule of thumb, without tests of results"
+    return Size(
+        files=len(paths), causes=len(causes), hours=(round(low, 1), round(high, 1)), basis=basis
+    )

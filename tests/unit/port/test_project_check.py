@@ -1,0 +1,80 @@
+"""check: one report of scan, compile, preflight and try."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpfront.determination import Answer
+from warpfront.errors import InputError, LockError
+from warpfront.model import Selection
+from warpfront_port.commands import project_check
+from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
+from warpfront_port.scan.targets import read_target
+
+
+class Silent:
+    """A watch that shows nothing."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    def step(self, cell_id: str, text: str) -> None:
+        pass
+
+    def line(self, cell_id: str, text: str) -> None:
+        pass
+
+    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        pass
+
+
+def checked(root: Path, **files: str) -> project_check.ProjectCheck:
+    for name, text in files.items():
+        (root / name.replace("__", ".")).write_text(text)
+    request = CheckRequest(
+        repo=root,
+        target=read_target("gfx942"),
+        cells=Selection(target="gfx942"),
+        compiler="none",
+    )
+    return check_project(request, None, Silent())
+
+
+def test_a_project_of_python_holds_and_what_did_not_run_says_so(tmp_path: Path) -> None:
+    report = checked(tmp_path, a__py="import torch\n")
+    assert report.determination.answer is Answer.HOLDS
+    lines = check_text(report).splitlines()
+    assert lines[0] == "gfx942: runs as it is, nothing to check"
+    answers = {part.name: part.answer for part in report.parts}
+    assert answers == {
+        "scan": Answer.HOLDS,
+        "compile": Answer.NOTHING,
+        "preflight": Answer.NOTHING,
+        "try": Answer.NOTHING,
+    }
+
+
+def test_sources_that_nothing_compiled_make_the_report_not_determined(tmp_path: Path) -> None:
+    report = checked(tmp_path, k__cu="__global__ void k() {}\n")
+    assert report.determination.answer is Answer.UNDETERMINED
+    assert any(reason.startswith("compile: 0 of 1") for reason in report.determination.reasons)
+
+
+def test_an_error_of_the_scan_fails_the_report(tmp_path: Path) -> None:
+    report = checked(tmp_path, a__py="import pynvml\n")
+    assert report.determination.answer is Answer.FAILS
+    assert report.determination.reasons == ("scan: will fail at run time: 1 cause",)
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [(InputError("no file", hint=""), Answer.NOTHING), (LockError("offline"), Answer.UNDETERMINED)],
+)
+def test_a_part_that_cannot_run_never_holds(error: Exception, answer: Answer) -> None:
+    def fails() -> project_check.CheckPart:
+        raise error
+
+    part = project_check._part("preflight", fails)
+    assert part.answer is answer

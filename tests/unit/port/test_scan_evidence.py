@@ -1,0 +1,105 @@
+"""Which files of a tree count as AMD's, and because of which place."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpfront_port.scan.evidence import evidence_of
+
+KERNEL = "__global__ void k() {}\n"
+CMAKE = (
+    "find_package(hip)\nif(USE_HIP)\n  add_library(k k.cu)\n"
+    "else()\n  add_library(k n.cu)\nendif()\n"
+)
+
+
+def shown(texts: dict[str, str]) -> dict[str, tuple[str, str]]:
+    return {path: (one.kind, one.place) for path, one in evidence_of(texts).items()}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("a.cu", "int a;\n#ifdef USE_ROCM\n#endif\n", 2),
+        ("a.cu", "#if defined(__HIP_PLATFORM_AMD__)\n#endif\n", 1),
+        ("a.h", "#include <hip/hip_runtime.h>\n", 1),
+        ("a.hip", KERNEL, 1),
+        ("a.py", "import torch\nif torch.version.hip:\n    pass\n", 2),
+        ("run.sh", "echo\n./build --rocm\n", 2),
+    ],
+)
+def test_a_file_shows_by_its_own_conditions_that_it_runs_on_amd(
+    path: str, text: str, line: int
+) -> None:
+    assert shown({path: text}) == {path: ("amd", f"{path}:{line}")}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.cu", "// #ifdef USE_ROCM\n"),
+        ("a.cu", "#ifdef USE_CHIP\n#endif\n"),
+        ("a.py", "# torch.version.hip\n"),
+        ("a.cpp", "#include <sycl/sycl.hpp>\n"),
+        ("README.md", "runs on ROCm\n"),
+    ],
+)
+def test_a_remark_or_another_device_shows_nothing(path: str, text: str) -> None:
+    assert shown({path: text, "k.cu": KERNEL}) == {}
+
+
+@pytest.mark.parametrize("layer", ["sycl::queue q;", "Kokkos::initialize();", "cl::Kernel k;"])
+def test_a_layer_for_other_devices_says_nothing_of_the_cuda_part(layer: str) -> None:
+    assert shown({"src/k.cu": KERNEL, "src/other.cpp": layer}) == {}
+
+
+def test_a_build_for_hip_shows_the_files_that_it_lists() -> None:
+    found = shown({"CMakeLists.txt": CMAKE, "k.cu": KERNEL, "n.cu": KERNEL, "o.cu": KERNEL})
+    assert found == {"k.cu": ("amd", "CMakeLists.txt:3"), "n.cu": ("left-out", "CMakeLists.txt:5")}
+
+
+def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> None:
+    build = (
+        "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "flags = ['-DUSE_ROCM'] if torch.version.hip else []\n"
+        "CUDAExtension('k', ['k.cu'], extra_compile_args=flags)\n"
+    )
+    assert "k.cu" not in shown({"setup.py": build, "k.cu": KERNEL})
+    listed = build.replace("['k.cu']", "['k.cu'] if torch.version.hip else ['n.cu']")
+    found = shown({"setup.py": listed, "k.cu": KERNEL, "n.cu": KERNEL})
+    assert (found["k.cu"][0], found["n.cu"][0]) == ("amd", "left-out")
+
+
+def test_a_copy_for_amd_stands_for_one_file() -> None:
+    found = shown({"cuda/queue.cu": KERNEL, "hip/queue.cpp": "", "cuda/other.cu": KERNEL})
+    assert found == {"cuda/queue.cu": ("left-out", "hip/queue.cpp:1")}
+    camel = shown({"src/cuda/CUDAStream.cu": KERNEL, "src/hip/HIPStream.cpp": ""})
+    assert camel["src/cuda/CUDAStream.cu"] == ("left-out", "src/hip/HIPStream.cpp:1")
+    assert shown({"src/current.cu": KERNEL, "src/hiprent.cu": KERNEL}) == {}
+    images = shown({"Dockerfile": "FROM nvidia/cuda\n", "Dockerfile.rocm": "FROM debian\n"})
+    assert images["Dockerfile"] == ("left-out", "Dockerfile.rocm:1")
+
+
+def test_a_header_that_maps_names_shows_who_includes_it() -> None:
+    texts = {
+        "compat.h": "#define cudaMalloc hipMalloc\n",
+        "middle.h": '#include "compat.h"\n',
+        "a.cu": f'#include "middle.h"\n{KERNEL}',
+        "b.cu": KERNEL,
+    }
+    assert set(shown(texts)) == {"compat.h", "middle.h", "a.cu"}
+    assert shown(texts)["a.cu"] == ("amd", "compat.h:1")
+
+
+def test_a_python_package_with_a_branch_for_rocm_shows_its_own_modules_alone() -> None:
+    texts = {
+        "pkg/__init__.py": "",
+        "pkg/platform.py": "HIP = torch.version.hip\n",
+        "pkg/deep/__init__.py": "",
+        "pkg/deep/run.py": "import torch\n",
+        "other/__init__.py": "",
+        "script.py": "import torch\n",
+    }
+    found = shown(texts)
+    assert found["pkg/deep/run.py"] == ("amd", "pkg/platform.py:1")
+    assert not {"other/__init__.py", "script.py"} & set(found)

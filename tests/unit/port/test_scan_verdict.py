@@ -1,0 +1,157 @@
+"""The first line of a scan: which verdict, and what decides it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.finding_forms import (
+    Scan,
+    verdict_json,
+    verdict_markdown,
+    verdict_sarif,
+    verdict_text,
+)
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.findings import Severity
+from warpfront_port.scan.targets import read_target
+from warpfront_port.scan.verdict import Verdict
+
+KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
+PTX = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
+MASK = "#define FULL 0xffffffff\n" + "".join(
+    f"__device__ int f{n}(int v) {{ return __shfl_down_sync(FULL, v, {n}); }}\n"
+    for n in (1, 2, 4, 8)
+)
+CUDA = "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\nadd_library(p k.cu)\n"
+HIP = "cmake_minimum_required(VERSION 3.21)\nproject(p LANGUAGES CXX HIP)\nadd_library(p k.cu)\n"
+EXTENSION = (
+    "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    "setup(ext_modules=[CUDAExtension('k', ['k.cu'], extra_compile_args={'nvcc': [FLAGS]})])\n"
+)
+
+
+def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tuple[Verdict, Scan]:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    found = scan_tree(root, read_target(target), processes=1)
+    return verdict_of(found, found.findings), found
+
+
+@pytest.mark.parametrize(
+    ("files", "line"),
+    [
+        ({"a.py": "import torch\n"}, "gfx942: runs as it is, nothing to check"),
+        ({"CMakeLists.txt": CUDA, "k.cu": KERNEL}, "gfx942: will not build: 1 cause"),
+        ({"k.cu": PTX}, "gfx942: will not build: 1 cause"),
+        ({"a.py": "import pynvml\n"}, "gfx942: will fail at run time: 1 cause"),
+        (
+            {"k.hip": "__global__ void k(int* o) { unsigned m = __ballot(1); o[0] = m; }\n"},
+            "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"k.cu": KERNEL},
+            "gfx942: not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain",
+        ),
+        (
+            {"setup.py": EXTENSION.replace("FLAGS", "'-O3'"), "k.cu": KERNEL},
+            "gfx942: not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain",
+        ),
+        (
+            {"setup.py": EXTENSION.replace("FLAGS", "'--use_fast_math'"), "k.cu": KERNEL},
+            "gfx942: will not build: 1 cause",
+        ),
+        ({"CMakeLists.txt": HIP, "k.cu": KERNEL}, "gfx942: runs as it is, nothing to check"),
+    ],
+)
+def test_the_first_line_is_the_verdict(tmp_path: Path, files: dict[str, str], line: str) -> None:
+    verdict, found = judged(tmp_path, files)
+    assert verdict.line == line
+    assert verdict_text(verdict, found).splitlines()[0] == line
+
+
+def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
+    build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
+    assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"
+    (tmp_path / "k.cu").write_text(KERNEL)
+    assert judged(tmp_path, {})[0].answer == "not determined"
+
+
+def test_another_device_s_layer_beside_cuda_silences_nothing(tmp_path: Path) -> None:
+    alone = {"CMakeLists.txt": CUDA, "src/k.cu": PTX}
+    verdict, _ = judged(tmp_path, alone)
+    beside, _ = judged(tmp_path, {"src/other.cpp": "#include <sycl/sycl.hpp>\nsycl::queue q;\n"})
+    assert beside.line == verdict.line
+    assert len(beside.causes) == len(verdict.causes) == 2
+
+
+def test_one_definition_is_one_cause_with_its_uses(tmp_path: Path) -> None:
+    verdict, found = judged(tmp_path, {"u.cuh": MASK})
+    (cause,) = verdict.causes
+    assert (cause.rule, cause.uses) == ("CU108", 4)
+    assert cause.places == ("u.cuh:1", "u.cuh:2", "u.cuh:3", "u.cuh:4", "u.cuh:5")
+    (finding,) = [one for one in found.findings if one.severity is Severity.ERROR]
+    assert (finding.line, finding.uses) == (1, (2, 3, 4, 5))
+    text = verdict_text(verdict, found)
+    assert "(4 uses): u.cuh:1, u.cuh:2, u.cuh:3, ... 2 more" in text
+
+
+def test_errors_of_tests_and_examples_are_things_to_check(tmp_path: Path) -> None:
+    verdict, _ = judged(tmp_path, {"CMakeLists.txt": HIP, "k.cu": KERNEL, "examples/e.cu": PTX})
+    assert verdict.line == "gfx942: runs as it is, 1 thing to check"
+
+
+def test_a_build_file_decides_where_sources_lie_below_it(tmp_path: Path) -> None:
+    files = {"CMakeLists.txt": HIP, "k.cu": KERNEL, "bindings/go/Makefile": "all:\n\tcc -lcudart\n"}
+    assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, 1 thing to check"
+    below = {"bindings/go/k.cu": KERNEL}
+    assert judged(tmp_path, below)[0].line == "gfx942: will not build: 1 cause"
+
+
+def test_renames_are_a_count_and_those_without_twin_are_named(tmp_path: Path) -> None:
+    text = "void f() { cudaMalloc(0, 1); cudaFree(0); cudaFree(0); }\n"
+    verdict, found = judged(tmp_path, {"a.cpp": text})
+    (renames,) = verdict.project.renames
+    assert (renames.path, renames.names, renames.uses) == ("a.cpp", 2, 3)
+    assert "names: 2 CUDA names (3 uses) in 1 file" in verdict_text(verdict, found)
+    assert not found.findings
+
+
+@pytest.mark.parametrize(
+    ("files", "gates"),
+    [
+        ({"k.cu": PTX}, {"any", "build"}),
+        ({"a.py": "import pynvml\n"}, {"any", "runtime"}),
+        ({"a.py": "import torch\n"}, set()),
+        ({"k.cu": KERNEL}, set()),
+    ],
+)
+def test_a_gate_chooses_by_consequence(
+    tmp_path: Path, files: dict[str, str], gates: set[str]
+) -> None:
+    verdict, _ = judged(tmp_path, files)
+    assert {gate for gate in ("any", "build", "wrong", "runtime") if verdict.reaches(gate)} == gates
+
+
+def test_all_forms_are_of_one_value(tmp_path: Path) -> None:
+    verdict, found = judged(tmp_path, {"CMakeLists.txt": CUDA, "k.cu": PTX})
+    document = verdict_json(verdict)
+    assert json.loads(json.dumps(document))["line"] == verdict.line
+    assert document["counts"] == {"build": 2, "wrong": 0, "runtime": 0, "check": 0}
+    assert verdict_markdown(verdict).splitlines()[0] == f"### Scan: {verdict.line}"
+    sarif = verdict_sarif(verdict, found.findings, catalogue(), version="1")
+    assert verdict.line in sarif
+
+
+def test_evidence_is_printed_with_its_place(tmp_path: Path) -> None:
+    arm = "#ifdef USE_ROCM\n#endif\n" + MASK.replace("FULL", "0xffffffff").partition("\n")[2]
+    verdict, found = judged(tmp_path, {"k.cu": arm})
+    assert verdict.line == "gfx942: runs as it is, 1 thing to check"
+    text = verdict_text(verdict, found)
+    assert "taken for AMD's: 1 file, because k.cu:1: its own condition for AMD" in text
+    assert verdict.causes[0].taken == ("k.cu:1",)

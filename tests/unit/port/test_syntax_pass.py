@@ -1,0 +1,121 @@
+"""What a compiler's syntax passes add to a scan: rule CC701, and what was not compiled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.compile import syntax_job
+from warpfront_port.compile.syntax_pass import read_results, with_syntax
+from warpfront_port.scan.targets import read_target
+
+KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
+HEADER = "/usr/include/hip/amd_detail/amd_warp_sync_functions.h"
+
+
+def results(output: str, *codes: int) -> dict[str, object]:
+    return {
+        "compiler": "clang 22.1, HIP 7.2.4",
+        "hip": {"hipMalloc": "cudaMalloc"},
+        "units": [{"unit": "k.cu", "codes": list(codes), "output": output}],
+    }
+
+
+def added(tmp_path: Path, output: str, *codes: int, text: str = KERNEL) -> tuple[str, list[str]]:
+    """The first line with a compiler's answer, and what the errors are."""
+    (tmp_path / "k.cu").write_text(text)
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = with_syntax(found, read_results(results(output, *codes), "/src"))
+    errors = [f"{f.line} {f.rule} {f.message}" for f in found.findings if f.severity == "error"]
+    return verdict_of(found, found.findings).line, errors
+
+
+def test_a_source_that_compiles_runs_as_it_is(tmp_path: Path) -> None:
+    assert added(tmp_path, "", 0, 0) == ("gfx942: runs as it is, nothing to check", [])
+
+
+def test_an_error_of_the_project_is_a_cause_with_cudas_names(tmp_path: Path) -> None:
+    output = "/src/k.cu:3:5: error: no matching function for call to 'hipMalloc'\n" * 2
+    line, errors = added(tmp_path, output, 1, 1)
+    assert line == "gfx942: will not build: 1 cause"
+    assert errors == ["3 CC701 no matching function for call to 'cudaMalloc'"]
+
+
+def test_an_error_in_a_header_is_said_where_the_project_asked_for_it(tmp_path: Path) -> None:
+    output = (
+        f"{HEADER}:205:3: error: static assertion failed: The mask must be a 64-bit integer\n"
+        "/src/k.cu:7:9: note: in instantiation of function template specialization requested here\n"
+    )
+    line, errors = added(tmp_path, output, 1, 1)
+    assert line == "gfx942: will not build: 1 cause"
+    assert errors[0].startswith("7 CC701 static assertion failed")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("/src/k.cu:1:10: fatal error: 'torch/extension.h' file not found\n",
+         "torch/extension.h is not there"),
+        ("/shims/cublas_v2.h:5:2: error: warpfront: the environment lacks hipblas/hipblas.h\n",
+         "the toolchain has no hipblas/hipblas.h"),
+        ("/usr/include/thrust/x.h:1:1: error: bad\n", "an error outside of the project"),
+    ],
+)  # fmt: skip
+def test_what_the_environment_lacks_is_not_determined(
+    tmp_path: Path, output: str, reason: str
+) -> None:
+    line, errors = added(tmp_path, output, 1, 1)
+    assert line.startswith("gfx942: not determined: 1 CUDA source not compiled: k.cu: ")
+    assert reason in line
+    assert errors == []
+
+
+def test_a_header_that_only_cuda_has_is_an_error(tmp_path: Path) -> None:
+    output = "/src/k.cu:1:10: fatal error: 'cuda/std/functional' file not found\n"
+    assert added(tmp_path, output, 1, 1)[0] == "gfx942: will not build: 1 cause"
+
+
+def test_a_pass_that_took_too_long_or_died_is_not_determined(tmp_path: Path) -> None:
+    assert "took longer" in added(tmp_path, "", 124)[0]
+    assert "without a diagnostic" in added(tmp_path, "", 139, 0)[0]
+
+
+def test_a_rule_that_the_compiler_refutes_is_a_note_and_ptx_is_not(tmp_path: Path) -> None:
+    mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }\n"
+    assert added(tmp_path, "", 0, 0, text=mask) == ("gfx942: runs as it is, nothing to check", [])
+    ptx = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
+    assert added(tmp_path, "", 0, 0, text=ptx)[0] == "gfx942: will not build: 1 cause"
+
+
+def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "k.cu").write_text("#include <cublas_v2.h>\nvoid f() { cudaFree(0); }\n")
+    (tmp_path / "src" / "made.h.in").write_text("#define W @WIDTH@\n#cmakedefine01 X\n")
+    (tmp_path / "src" / "CMakeLists.txt").write_text("set(WIDTH 4)\nset(CMAKE_CUDA_STANDARD 20)\n")
+    tree = syntax_job.Tree(tmp_path / "src")
+    names = {"cudaFree": "hipFree", "cudaMalloc": "hipMalloc"}
+    forced = syntax_job.write_shims(
+        tmp_path / "out", tree, names, {"cublas_v2.h": "hipblas/hipblas.h"}, ""
+    )
+    assert "#define cudaFree hipFree" in forced.read_text()
+    assert "cudaMalloc" not in forced.read_text()
+    shim = (tmp_path / "out" / "shims" / "cublas_v2.h").read_text()
+    assert "#include <hipblas/hipblas.h>" in shim
+    assert syntax_job.LACKS in shim
+    assert (tmp_path / "out" / "shims" / "made.h").read_text() == "#define W 4\n#define X 0\n"
+    assert tree.standard() == "-std=c++20"
+
+
+@pytest.mark.skipif(shutil.which("hipcc") is None, reason="no HIP toolchain on this machine")
+def test_a_toolchain_of_this_machine_answers(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text("#include <cuda_runtime.h>\n" + KERNEL)
+    job = {
+        "target": "gfx942", "root": str(tmp_path), "units": ["k.cu"], "names": {}, "headers": {},
+        "torch": "", "python": "", "jobs": 1, "seconds": 100, "cache": "",
+    }  # fmt: skip
+    document = json.loads(json.dumps(syntax_job.run_job(job)))
+    assert read_results(document, str(tmp_path)).compiled == ("k.cu",)
