@@ -84,10 +84,13 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
     return {PARENT: HEADER + yaml_text(document)}
 
 
-def child_pipeline(flow: Flow, planned: Schedule, limits: Limits, digest: str = "") -> str:
-    """The jobs of one run. No job is allowed to fail: what fails is red by GitLab's own count, and
-    every later job runs all the same. `digest` is that of the plan, which `required` compares.
-    Raises `InputError` for a pipeline that GitLab would not start.
+def child_pipeline(
+    flow: Flow, planned: Schedule, limits: Limits, digest: str = ""
+) -> tuple[str, str]:
+    """Return the pipeline of one run, and a warning where it has more jobs than GitLab's smallest
+    plan takes, "" where it has not. No job is allowed to fail: what fails is red by GitLab's own
+    count, and every later job runs all the same. `digest` is that of the plan, which `required`
+    compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
     here = [job for job in flow.jobs if _is_here(job, planned)]
@@ -100,7 +103,7 @@ def child_pipeline(flow: Flow, planned: Schedule, limits: Limits, digest: str = 
     if too_much := _too_much(jobs, text, limits):
         hint = "run CI for a part of the matrix: --vendor, --image, --only"
         raise InputError(too_much, hint=hint)
-    return text
+    return text, _crowded(len(jobs), limits)
 
 
 def _stages(jobs: Iterable[Job]) -> list[str]:
@@ -109,8 +112,6 @@ def _stages(jobs: Iterable[Job]) -> list[str]:
 
 
 def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
-    if len(jobs) > limits.jobs_per_pipeline:
-        return f"{len(jobs)} jobs, and GitLab starts at most {limits.jobs_per_pipeline} at once"
     if len(text) > limits.child_bytes:
         return f"a child pipeline of {len(text)} bytes, and GitLab reads {limits.child_bytes}"
     needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}
@@ -118,6 +119,18 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
     if needs[most] > limits.needs_per_job:
         return f"{most} needs {needs[most]} jobs, and GitLab takes {limits.needs_per_job}"
     return ""
+
+
+def _crowded(jobs: int, limits: Limits) -> str:
+    """How many jobs a project may have, its plan decides, which no job can read. A pipeline with
+    more fails as a whole, and with it the job that started it.
+    """
+    if jobs <= limits.jobs_per_pipeline:
+        return ""
+    return (
+        f"{jobs} jobs: gitlab.com starts {limits.jobs_per_pipeline} on the Free tier, and fails "
+        "the pipeline where the project's plan takes fewer; --vendor, --image or --only make less"
+    )
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:

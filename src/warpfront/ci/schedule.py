@@ -332,7 +332,7 @@ def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str,
     lists = {name: shards(each, limits.jobs_per_matrix) for name, each in works.items()}
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in lists.items()}
     texts["channel"] = planned.channel
-    size = sum(len(name) + len(text) for name, text in texts.items())
+    size = sum(len((name + text).encode("utf-16-le")) for name, text in texts.items())
     if size > limits.output_bytes:
         raise InputError(
             f"{len(planned.selected)} verifications make {size} bytes of job outputs, and a job "

@@ -92,10 +92,10 @@ def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
     sbom.write_text(cyclonedx_text(bill), encoding="utf-8")
     done = _scan(run, ("grype", f"sbom:{sbom}", "-o", "json", "--quiet"))
     try:
-        found = read_grype(done.stdout)
+        found, unmatched = read_grype(done.stdout)
     except StatementError:
         return _failed(bill, "grype", done)
-    return Audit(cell_id=bill.cell_id, scanner="grype", found=found)
+    return Audit(cell_id=bill.cell_id, scanner="grype", found=found, undetermined=unmatched)
 
 
 def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:

@@ -1,7 +1,8 @@
 """Known vulnerabilities of an image: what a scanner printed, and what matrix.yaml accepts. Pure.
 
-Read are the JSON of grype (https://github.com/anchore/grype, `grype/presenter/models`) and of
-pip-audit (https://github.com/pypa/pip-audit, `pip_audit/_format/json.py`).
+Read are the JSON of grype (anchore/grype@153a1d9aabd7f6c085962cef880928e745ad2881,
+`grype/presenter/models/document.go`, `match.go`, `vulnerability.go`, `alert.go`, `ignore.go`) and
+of pip-audit (https://github.com/pypa/pip-audit, `pip_audit/_format/json.py`).
 """
 
 from __future__ import annotations
@@ -78,10 +79,15 @@ def audited_requirements(parts: Iterable[Part]) -> str:
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def read_grype(text: str) -> tuple[Vulnerability, ...]:
-    """Return the matches of `grype sbom:FILE -o json`. Raises `StatementError`."""
+def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
+    """Return what `grype sbom:FILE -o json` printed: its matches, with those that its own
+    configuration ignores, since matrix.yaml alone accepts advisories; and the packages that it
+    could not match. Raises `StatementError`.
+    """
+    document = _document(text)
+    ignored = _objects(document, "ignoredMatches") if document.get("ignoredMatches") else []
     found = []
-    for match in _objects(_document(text), "matches"):
+    for match in (*_objects(document, "matches"), *ignored):
         about, artifact = _object(match, "vulnerability"), _object(match, "artifact")
         related = _objects(match, "relatedVulnerabilities")
         fix = _object(about, "fix").get("versions")
@@ -95,7 +101,20 @@ def read_grype(text: str) -> tuple[Vulnerability, ...]:
                 severity=_text(about, "severity").lower(),
             )
         )
-    return _ordered(found)
+    return _ordered(found), _unmatched(document)
+
+
+def _unmatched(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return grype's alerts, by their words: distributions past their end or without a database,
+    whose packages have no matches for that reason.
+    """
+    listed = _objects(document, "alertsByPackage") if document.get("alertsByPackage") else []
+    packages: dict[str, int] = {}
+    for one in listed:
+        for alert in _objects(one, "alerts"):
+            message = _text(alert, "message") or _text(alert, "type")
+            packages[message] = packages.get(message, 0) + 1
+    return tuple(f"{count} packages: {message}" for message, count in sorted(packages.items()))
 
 
 def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:

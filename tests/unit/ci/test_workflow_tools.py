@@ -140,7 +140,7 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
         blocked={},
     )
     child = tmp_path / "child.yml"
-    child.write_text(child_pipeline(flow_of(matrix, root), planned, packaged_limits()))
+    child.write_text(child_pipeline(flow_of(matrix, root), planned, packaged_limits())[0])
     for file in (root / ".gitlab" / "warpfront.yml", child):
         schema = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
         assert schema_fault(*schema, str(file)) == ""

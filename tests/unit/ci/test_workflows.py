@@ -456,7 +456,7 @@ def nightly() -> Schedule:
 
 def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     planned = nightly()
-    child = yaml.load(child_pipeline(the_flow(), planned, LIMITS, "d1"), yaml.CSafeLoader)
+    child = yaml.load(child_pipeline(the_flow(), planned, LIMITS, "d1")[0], yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
@@ -615,11 +615,19 @@ def test_more_called_workflows_than_the_limit_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "value", "said"),
-    [("jobs_per_pipeline", 9, "jobs, and GitLab starts"), ("needs_per_job", 1, "needs 2 jobs")],
+    [("child_bytes", 9, "bytes, and GitLab reads 9"), ("needs_per_job", 1, "needs 2 jobs")],
 )
 def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
         child_pipeline(the_flow(), nightly(), dataclasses.replace(LIMITS, **{limit: value}))
+
+
+def test_a_pipeline_with_more_jobs_than_the_smallest_plan_is_noted_and_written() -> None:
+    """A project's plan decides: no job can read it, and paid plans and own instances take more."""
+    few = dataclasses.replace(LIMITS, jobs_per_pipeline=9)
+    text, crowded = child_pipeline(the_flow(), nightly(), few)
+    assert "gitlab.com starts 9 on the Free tier" in crowded
+    assert (text, "") == child_pipeline(the_flow(), nightly(), LIMITS)
 
 
 def test_no_vendor_waits_for_another() -> None:

@@ -26,7 +26,7 @@ from warpfront.release.vulnerabilities import (
 from warpfront.system.process import Command, Completed
 
 ROOT = Path(__file__).parents[3]
-# In the form of `grype sbom:FILE -o json` (grype/presenter/models).
+# In the form of `grype sbom:FILE -o json` (anchore/grype@153a1d9a, grype/presenter/models).
 GRYPE = {
     "matches": [
         {
@@ -91,7 +91,8 @@ def printing(text: str, *, code: int = 0, stderr: str = "", ran: list[Command] |
 
 
 def test_grype_finds_wheels_and_debian_packages() -> None:
-    bash, jinja = read_grype(json.dumps(GRYPE))[::-1]
+    (jinja, bash), unmatched = read_grype(json.dumps(GRYPE))
+    assert unmatched == ()
     assert str(bash) == "bash 5.2: CVE-2026-2 (low), no fix known"
     assert (jinja.id, jinja.aliases, jinja.fixed, jinja.severity) == (
         "GHSA-aaaa-bbbb-cccc",
@@ -99,6 +100,24 @@ def test_grype_finds_wheels_and_debian_packages() -> None:
         ("3.1.6",),
         "high",
     )
+
+
+def test_what_a_project_has_grype_ignore_is_found_all_the_same() -> None:
+    """grype reads a `.grype.yaml` of the folder that it runs in, which a pull request may bring."""
+    hidden = {**GRYPE["matches"][0], "appliedIgnoreRules": [{"vulnerability": "x"}]}
+    text = json.dumps({**GRYPE, "matches": [], "ignoredMatches": [hidden]})
+    assert [one.package for one in read_grype(text)[0]] == ["Jinja2"]
+
+
+def test_packages_that_grype_cannot_match_are_not_determined(tools: Path) -> None:
+    """Those of a distribution past its end, or without a database, have no matches."""
+    package = {"name": "bash", "version": "5.2", "type": "deb"}
+    message = "Package is from end-of-life distro: debian 9"
+    alerts = [{"package": package, "alerts": [{"type": "distro-eol", "message": message}]}] * 2
+    printed = printing(json.dumps({**GRYPE, "matches": [], "alertsByPackage": alerts}))
+    found = audit_bill(a_bill(), printed, install(tools, "grype"))
+    assert found.found == ()
+    assert found.undetermined == (f"2 packages: {message}",)
 
 
 def test_pip_audit_finds_wheels_and_says_what_it_skipped() -> None:

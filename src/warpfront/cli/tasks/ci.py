@@ -144,7 +144,10 @@ def _plan(
         remove_tree(root / folder)
     digest = keep_plan(planned, root)
     try:
-        write_text(root / CHILD, child_pipeline(flow, planned, limits, digest))
+        text, crowded = child_pipeline(flow, planned, limits, digest)
+        write_text(root / CHILD, text)
+        if crowded and environment().get("GITLAB_CI"):
+            planned = dataclasses.replace(planned, notes=(*planned.notes, crowded))
     except InputError as error:
         if environment().get("GITLAB_CI"):
             raise
