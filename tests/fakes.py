@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import io
 import json
@@ -175,6 +176,7 @@ class FakeEngine:
             references=known.references if known else (),
             labels=dict(labels),
             size_bytes=sum(map(len, parts)),
+            substance=content or says,
         )
         return self._put(image, (*image.references, reference))
 
@@ -300,9 +302,7 @@ class FakeEngine:
             raise EngineError(f"{self.name}: the engine went away", hint="invoke engine --start")
 
     def _put(self, image: StoredImage, references: tuple[str, ...]) -> StoredImage:
-        self.stored[image.id] = StoredImage(
-            id=image.id, references=references, labels=image.labels, size_bytes=image.size_bytes
-        )
+        self.stored[image.id] = dataclasses.replace(image, references=references)
         return self.stored[image.id]
 
     def _untag(self, reference: str) -> None:

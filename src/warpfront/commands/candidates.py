@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from warpfront.commands.adopting import adopt_image, pull, take_in
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.engine import Engine, connect
-from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.engine.protocol import StoredImage
+from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.reading import Matrix
 from warpfront.model import BuiltImage, Cell, Failed
 from warpfront.pipeline.within.attempt import failed_by
@@ -76,7 +77,8 @@ def published_already(
     watch: Watch,
 ) -> BuiltImage | None:
     """The image of this very content that a channel's tag is on, as the candidate: a second build
-    of it differs in its commit and date, and would be published under another digest.
+    of it differs in its commit and date, and would be published under another digest. Whoever may
+    push can give any image this content's label: its layers and settings have to be those built.
     """
     cell = next((one for one in matrix.cells if one.id == built.cell_id), None)
     for channel in matrix.channels if cell else ():
@@ -91,12 +93,25 @@ def published_already(
                 continue
             reference = f"{names.repository}@{held.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
-            image = pull(read_reference(reference), engine, watch)
+            image, here = (
+                pull(read_reference(reference), engine, watch),
+                engine.image(built.image_id),
+            )
+            if here is None or not _is_same_build(image, here):
+                watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
+                continue
             identities = tuple(sorted(held.identities))
             candidate = Candidate(cell_id=cell.id, reference=reference, identities=identities)
             store.save(cell.id, NAME, candidate)
             return take_in(cell, image, store, engine, seconds=built.seconds)
     return None
+
+
+def _is_same_build(one: StoredImage, other: StoredImage) -> bool:
+    """Return whether two images differ in commit and date alone."""
+    varying = {CREATED, REVISION}
+    labels = [{k: v for k, v in each.labels.items() if k not in varying} for each in (one, other)]
+    return bool(one.substance) and one.substance == other.substance and labels[0] == labels[1]
 
 
 def _held_or_none(registry: Registry, path: str, tag: str) -> Held | None:

@@ -21,7 +21,7 @@ from warpfront.commands.candidates import (
     take_candidate,
 )
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.reading import Matrix
 from warpfront.model import Alias, BuiltImage, Cell, Channel, Failed, Project
 from warpfront.release.inventory import stock_of
@@ -172,10 +172,18 @@ def a_matrix() -> Matrix:
     return Matrix(project=project, cells=(CELL_HERE,), warnings=(), channels=(channel,))
 
 
-def a_second_build(engine: FakeEngine, content: str) -> BuiltImage:
+def a_second_build(
+    engine: FakeEngine, content: str, layers: str = "the image", **labels: str
+) -> BuiltImage:
     """Of another commit, and so another image."""
-    labels = {CELL: CELL_HERE.id, CONTENT_HASH: content, BASE_SOURCE: "registry"}
-    image = engine.build(CELL_HERE.local_reference, labels, content="built again")
+    labels = {
+        CELL: CELL_HERE.id,
+        CONTENT_HASH: content,
+        BASE_SOURCE: "registry",
+        REVISION: "2",
+        **labels,
+    }
+    image = engine.build(CELL_HERE.local_reference, labels, content=layers)
     return a_built_image(
         CELL_HERE, image_id=image.id, content_hash=content, reference=CELL_HERE.local_reference
     )
@@ -211,6 +219,26 @@ def test_content_that_is_published_is_not_sent_under_another_digest(
     assert store.load(CELL_HERE.id, "build", (BuiltImage,)) == found
     candidate: Candidate = store.load(CELL_HERE.id, NAME, (Candidate,))
     assert candidate.reference == f"{REPOSITORY}/torch@{first.image_id}"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"layers": "another"}, {"org.opencontainers.image.title": "x"}],
+    ids=["layers", "label"],
+)
+def test_the_label_of_a_content_makes_no_image_that_content(
+    forged: dict[str, str], builder: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """Whoever may push can put the label on anything; what was built here is sent then."""
+    first = built_on(builder)
+    name = f"{REPOSITORY}/torch:{CELL_HERE.torch}-nightly"
+    builder.tag(first.image_id, name)
+    builder.push(name, lambda *_: None)
+    other = FakeEngine()
+    other.registries["registry.test"] = registry
+    again = a_second_build(other, first.content_hash, **forged)
+    assert look(again, Store(tmp_path), other, registry) is None
+    assert Store(tmp_path).load(CELL_HERE.id, NAME, (Candidate,)) is None
 
 
 def test_a_registry_that_does_not_answer_is_not_taken_for_one_without_the_content(

@@ -53,7 +53,7 @@ from warpfront.images.engine.line_splitter import LineSplitter
 from warpfront.images.engine.linking import link_blobs
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
-from warpfront.model import DeviceAccess, HostDevices, frozen
+from warpfront.model import DeviceAccess, HostDevices, digest_of, frozen
 from warpfront.system import process
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
@@ -680,6 +680,10 @@ def _free_bytes(root: str) -> int | None:
         return None
 
 
+# What a container of an image runs with: https://github.com/opencontainers/image-spec, config.md.
+_SETTINGS = ("Cmd", "Entrypoint", "Env", "Healthcheck", "User", "Volumes", "WorkingDir")
+
+
 def _listed_image(row: Mapping[str, Any]) -> StoredImage:
     return StoredImage(
         id=str(row["Id"]),
@@ -690,9 +694,15 @@ def _listed_image(row: Mapping[str, Any]) -> StoredImage:
 
 
 def _inspected_image(row: Mapping[str, Any]) -> StoredImage:
-    labels = (row.get("Config") or {}).get("Labels") or {}
-    listed = _listed_image({**row, "Labels": labels})
-    return dataclasses.replace(listed, created=str(row.get("Created") or ""))
+    config = row.get("Config") or {}
+    listed = _listed_image({**row, "Labels": config.get("Labels") or {}})
+    layers = (row.get("RootFS") or {}).get("Layers") or []
+    settings = {name: config.get(name) for name in _SETTINGS}
+    return dataclasses.replace(
+        listed,
+        created=str(row.get("Created") or ""),
+        substance=digest_of([layers, settings]) if layers else "",
+    )
 
 
 def _run_labels(run_id: str) -> dict[str, str]:

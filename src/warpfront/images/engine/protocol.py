@@ -38,7 +38,8 @@ class Features:
 class StoredImage:
     """An image in the engine. `references` are its tags. `size_bytes` is the sum of its
     unpacked layers for a single image; listings give the engine's own count. `created` is RFC 3339,
-    "" in listings.
+    `substance` a digest of the unpacked layers and of the configuration without labels; both are ""
+    in listings.
     """
 
     id: str
@@ -46,6 +47,7 @@ class StoredImage:
     labels: Mapping[str, str]
     size_bytes: int
     created: str = ""
+    substance: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
