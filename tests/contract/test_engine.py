@@ -166,6 +166,28 @@ def test_an_imported_image_is_found_by_reference_by_id_and_by_label(
     engine.remove("localhost/x/a:1")
 
 
+def test_images_of_one_substance_differ_in_their_labels_alone(
+    engine: Engine, tmp_path: Path
+) -> None:
+    tar = small_tar(tmp_path / "a.tar")
+    more = tmp_path / "more.tar"
+    with tarfile.open(more, "w") as archive:
+        archive.addfile(tarfile.TarInfo("etc/more"))
+    names = ("localhost/x/s:1", "localhost/x/s:2", "localhost/x/s:3")
+    rootfs = (tar, tar, more)
+    found = [
+        engine.import_rootfs(one, name, {"name": name})
+        for one, name in zip(rootfs, names, strict=True)
+    ]
+    first, again, other = (engine.image(one.id) for one in found)
+    assert first and again and other  # noqa: PT018 - for who reads the types
+    assert first.id != again.id
+    assert first.substance == again.substance != ""
+    assert other.substance != first.substance
+    for name in names:
+        engine.remove(name)
+
+
 def test_an_image_leaves_as_a_layout_and_is_built_on_where_it_is(
     engine: Engine, tmp_path: Path
 ) -> None:
