@@ -5,6 +5,8 @@ Their rules, and where each is from:
   bare list. https://docs.github.com/en/rest/actions/workflow-jobs,
   https://docs.github.com/en/rest/actions/self-hosted-runners,
   https://docs.github.com/en/rest/actions/workflow-runs, https://docs.github.com/en/rest/issues/issues
+* `filter=latest` lists the jobs of the last attempt alone, not those that it did not run again:
+  https://github.com/r-universe-org/help/issues/607
 * GitLab lists bare lists, 100 entries a page at most, and leaves retried jobs out.
   https://docs.gitlab.com/api/jobs/#list-pipeline-jobs, https://docs.gitlab.com/api/issues/,
   https://docs.gitlab.com/api/runners/#list-projects-runners
@@ -50,8 +52,11 @@ class ForgeInterface:
         parts = path.removeprefix("/repos/me/mine/").split("/")
         match [verb, *parts]:
             case ["GET", "actions", "runs", run, "jobs"]:
-                assert query["filter"] == "latest"
-                return 200, {"jobs": page(self.jobs_of.get(run, self.jobs), query)}
+                jobs = self.jobs_of.get(run, self.jobs)
+                if query["filter"] == "latest":
+                    last = max((one.get("run_attempt", 1) for one in jobs), default=1)
+                    jobs = [one for one in jobs if one.get("run_attempt", 1) == last]
+                return 200, {"jobs": page(jobs, query)}
             case ["GET", "actions", "runners"]:
                 return 200, {"runners": page(self.runners, query)}
             case ["GET", "actions", "workflows", "warpfront.yml", "runs"]:

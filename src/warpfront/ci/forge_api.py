@@ -100,9 +100,19 @@ class GitHubApi:
     run: str
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return the latest attempt of each job. A called workflow's job is `caller / name`."""
-        path = f"actions/runs/{self.run}/jobs"
-        return tuple(_github_job(one) for one in self.line.pages(path, "jobs", filter="latest"))
+        """Return the latest attempt of each job. A called workflow's job is `caller / name`.
+
+        GitHub's own `filter=latest` has listed the jobs of the last attempt alone since 2025-05, so
+        that those which were not run again seemed to be none
+        (https://github.com/r-universe-org/help/issues/607).
+        """
+        latest: dict[str, int] = {}
+        found: list[tuple[int, Job]] = []
+        for one in self.line.pages(f"actions/runs/{self.run}/jobs", "jobs", filter="all"):
+            attempt, job = int(one.get("run_attempt") or 1), _github_job(one)
+            latest[job.name] = max(attempt, latest.get(job.name, 0))
+            found.append((attempt, job))
+        return tuple(job for attempt, job in found if attempt == latest[job.name])
 
     def serves(self, labels: tuple[str, ...]) -> bool | None:
         """Return whether a machine with these labels is online; None where the repository has no
@@ -141,7 +151,9 @@ class GitHubApi:
         """Return whether a run of a workflow file for a commit ended with success."""
         path = f"actions/workflows/{workflow}/runs"
         found = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
-        return any(one.get("head_sha") == commit for one in found)
+        return any(
+            (one.get("head_sha"), one.get("conclusion")) == (commit, "success") for one in found
+        )
 
     def runs(self, workflow: str) -> tuple[str, ...]:
         """Return the runs of a workflow file that have not ended."""

@@ -154,7 +154,18 @@ def _may_publish(flow: Flow) -> str:
 def _triggers(flow: Flow) -> dict[str, Any]:
     refs = flow.publishes
     tags = {"tags": [f"{refs.release_tags}*"]} if refs.releases else {}
-    return {**_TRIGGERS, "push": {"branches": [refs.branch], **tags}}
+    return {
+        **_TRIGGERS,
+        "pull_request": _requests(flow, *_TRIGGERS["pull_request"]["types"]),
+        "push": {"branches": [refs.branch], **tags},
+    }
+
+
+def _requests(flow: Flow, *types: str) -> dict[str, Any]:
+    """Pull requests to the branch that publishes alone. What is green for another base would stay
+    green when the base is changed, which starts no run, or only a run like one for a new title.
+    """
+    return {"branches": [flow.publishes.branch], "types": list(types)}
 
 
 def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
@@ -271,7 +282,7 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
         made[job.name] = _ordered(body)
     return {
         "name": LABELLED,
-        "on": {"pull_request": {"types": ["labeled"]}},
+        "on": {"pull_request": _requests(flow, "labeled")},
         "permissions": {},
         "concurrency": {
             "group": f"{LABELLED}-${{{{ {_BY_LABEL} && {pull_request} || github.run_id }}}}",

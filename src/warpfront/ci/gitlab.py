@@ -22,14 +22,17 @@ _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
 def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
-    """What starts a pipeline -> the scope. A fork's merge request runs in the fork."""
+    """What starts a pipeline -> the scope. A fork's merge request runs in the fork; one for another
+    branch starts none: what was green there would count when its target is changed.
+    """
     refs = flow.publishes
     tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
     pushed = f'$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == "{refs.branch}"'
+    request = f'{_REQUEST} && $CI_MERGE_REQUEST_TARGET_BRANCH_NAME == "{refs.branch}"'
     return (
-        (f'{_REQUEST} && $CI_MERGE_REQUEST_EVENT_TYPE == "merge_train"', "merge_queue"),
-        (f"{_REQUEST} && $CI_MERGE_REQUEST_LABELS =~ /\\b{LABEL}\\b/", "labelled"),
-        (_REQUEST, "pull_request"),
+        (f'{request} && $CI_MERGE_REQUEST_EVENT_TYPE == "merge_train"', "merge_queue"),
+        (f"{request} && $CI_MERGE_REQUEST_LABELS =~ /(^|,){LABEL}(,|$)/", "labelled"),
+        (request, "pull_request"),
         ('$CI_PIPELINE_SOURCE == "schedule"', "nightly"),
         *(((tag, "release"),) if refs.releases else ()),
         (pushed, "merged"),

@@ -69,6 +69,21 @@ def test_of_two_jobs_of_one_name_the_worse_counts(github: ForgeInterface) -> Non
         assert job_states(forge_api(github_job(github)))[0] == {"x": "failure"}
 
 
+def test_jobs_that_were_not_run_again_are_those_of_the_attempt_before(
+    github: ForgeInterface,
+) -> None:
+    github.jobs = [
+        {**a_job("verify-cpu 1 / verify-a", "completed", "success"), "run_attempt": 1},
+        {**a_job("verify-cpu 1 / verify-b", "completed", "failure"), "run_attempt": 1},
+        {**a_job("verify-cpu 1 / verify-b", "completed", "success"), "run_attempt": 2},
+        {**a_job("required", "in_progress"), "run_attempt": 2},
+    ]
+    states, _ = job_states(forge_api(github_job(github)))
+    assert states == {"verify-a": "success", "verify-b": "success", "required": "in_progress"}
+    github.jobs[0] |= {"conclusion": "failure"}  # and no success of a later attempt covers it
+    assert (job_states(forge_api(github_job(github)))[0] or {})["verify-a"] == "failure"
+
+
 def test_gitlab_s_jobs_by_the_job_s_own_token(gitlab: ForgeInterface) -> None:
     gitlab.jobs = [a_job("verify-cell-sm_90", "failed"), a_job("required", "running")]
     states, _ = job_states(forge_api(gitlab_job(gitlab)))

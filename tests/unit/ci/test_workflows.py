@@ -622,6 +622,16 @@ def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: st
         child_pipeline(the_flow(), nightly(), dataclasses.replace(LIMITS, **{limit: value}))
 
 
+def test_a_request_for_another_branch_starts_nothing() -> None:
+    """It may be green for a base that has the change already; a changed base starts no run."""
+    assert RENDERED[MAIN]["on"]["pull_request"]["branches"] == ["main"]
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
+    rules = [rule["if"] for job in ("plan", "cells") for rule in parent[job]["rules"]]
+    requests = [one for one in rules if "merge_request_event" in one]
+    assert len(requests) == 6
+    assert all('$CI_MERGE_REQUEST_TARGET_BRANCH_NAME == "main"' in one for one in requests)
+
+
 def test_a_pipeline_with_more_jobs_than_the_smallest_plan_is_noted_and_written() -> None:
     """A project's plan decides: no job can read it, and paid plans and own instances take more."""
     few = dataclasses.replace(LIMITS, jobs_per_pipeline=9)
@@ -643,7 +653,7 @@ def test_no_vendor_waits_for_another() -> None:
 def test_only_its_own_label_starts_the_labelled_run_and_no_label_another() -> None:
     assert RENDERED[MAIN]["on"]["pull_request"]["types"] == ["opened", "synchronize", "reopened"]
     labelled = RENDERED[".github/workflows/warpfront-gpu.yml"]
-    assert labelled["on"] == {"pull_request": {"types": ["labeled"]}}
+    assert labelled["on"] == {"pull_request": {"branches": ["main"], "types": ["labeled"]}}
     mine = "github.event.label.name == 'gpu'"
     # Another label makes a group of its own, so that it cancels nothing.
     assert f"{mine} && github.event.pull_request.number || github.run_id" in str(
