@@ -154,7 +154,8 @@ def why(
     """Say what a published image is, and what was proven of it.
 
     And who asked for each of its wheels, where this project has its lock.
-    Of two images, `warpfront why A B` or --since B: which wheels, Debian packages and folders changed.
+    Of two (`warpfront why A B`, or --since B): which wheels, Debian packages
+    and folders changed.
     """
     if not since:
         _explain(reference, trust, json=json)
