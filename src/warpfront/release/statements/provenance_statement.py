@@ -4,17 +4,16 @@ plan, lock and build, so no build argument, host or path gets into it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from warpfront.model import Cell, WheelLock
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.statements.statement import (
-    Fields,
     Statement,
     StatementError,
-    read_statement,
+    read_as,
     statement_text,
 )
 
@@ -89,65 +88,61 @@ def making_of(
 
 
 def provenance_text(making: Making, *, name: str, digest: str) -> str:
-    """The statement about the image `name` with `digest`."""
-    predicate = {
-        "buildDefinition": {
-            "buildType": BUILD_TYPE,
-            "externalParameters": {
-                "cell": making.cell_id,
-                **{key: list(values) for key, values in making.asked},
-            },
-            "internalParameters": {"lock": making.lock, "contentHash": making.content_hash},
-            "resolvedDependencies": [_document(one) for one in making.dependencies],
-        },
-        "runDetails": {
-            "builder": {"id": making.builder},
-            "metadata": {
-                "finishedOn": making.created,
-                **({"invocationId": making.invocation} if making.invocation else {}),
-            },
-        },
-    }
+    """Return the statement about the image `name` with `digest`."""
+    predicate = _predicate(making)
     return statement_text(
         Statement(name=name, digest=digest, predicate_type=PREDICATE, predicate=predicate)
     )
 
 
 def read_provenance_statement(payload: bytes, *, digest: str) -> Making:
-    """How the image with `digest` was made, by a statement of ours. Raises `StatementError`."""
-    said = read_statement(payload, digest=digest, predicate_type=PREDICATE)
-    predicate = Fields(said.predicate, "predicate")
-    built = Fields(predicate.value("buildDefinition", dict), "buildDefinition")
-    if built.text("buildType") != BUILD_TYPE:
-        raise StatementError(f"the build is of another kind: {built.text('buildType')[:200]}")
-    parameters = built.value("externalParameters", dict)
-    asked = Fields(parameters, "externalParameters")
-    internal = Fields(built.value("internalParameters", dict), "internalParameters")
-    run = Fields(predicate.value("runDetails", dict), "runDetails")
-    builder = Fields(run.value("builder", dict), "builder")
-    said_of_the_run = run.value("metadata", dict)
-    metadata = Fields(said_of_the_run, "metadata")
-    making = Making(
-        cell_id=asked.text("cell"),
-        builder=builder.text("id"),
-        created=metadata.text("finishedOn"),
-        lock=internal.text("lock"),
-        content_hash=internal.text("contentHash"),
-        asked=tuple((key, asked.texts(key)) for key in sorted(parameters) if key != "cell"),
-        dependencies=tuple(map(_dependency, built.list("resolvedDependencies"))),
-        invocation=_invocation(metadata) if "invocationId" in said_of_the_run else "",
+    """Return how the image with `digest` was made, by a statement of ours. Raises
+    `StatementError`.
+    """
+    return read_as(payload, _making, _predicate, digest=digest, predicate_type=PREDICATE)
+
+
+def _predicate(making: Making) -> dict[str, Any]:
+    run = {"invocationId": making.invocation} if making.invocation else {}
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {"cell": making.cell_id, **dict(making.asked)},
+            "internalParameters": {"lock": making.lock, "contentHash": making.content_hash},
+            "resolvedDependencies": [
+                {"uri": one.uri, **({"digest": {one.algorithm: one.digest}} if one.digest else {})}
+                for one in making.dependencies
+            ],
+        },
+        "runDetails": {
+            "builder": {"id": making.builder},
+            "metadata": {"finishedOn": making.created, **run},
+        },
+    }
+
+
+def _making(predicate: Mapping[str, Any]) -> Making:
+    built, run = predicate["buildDefinition"], predicate["runDetails"]
+    internal, metadata = built["internalParameters"], run["metadata"]
+    asked = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
+    invocation = str(metadata.get("invocationId", ""))
+    if invocation and not invocation.startswith(("https://", "http://")):
+        raise StatementError(f"{invocation[:80]!r} is no address of a run")
+    return Making(
+        cell_id=str(built["externalParameters"]["cell"]),
+        builder=str(run["builder"]["id"]),
+        created=str(metadata["finishedOn"]),
+        lock=str(internal["lock"]),
+        content_hash=str(internal["contentHash"]),
+        asked=tuple((key, tuple(map(str, value))) for key, value in sorted(asked.items())),
+        dependencies=tuple(map(_dependency, built["resolvedDependencies"])),
+        invocation=invocation,
     )
-    for fields in (metadata, builder, run, internal, asked, built, predicate):
-        fields.nothing_else()
-    return making
 
 
-def _invocation(metadata: Fields) -> str:
-    """The address of a run: nothing else of the machine that built may stand there."""
-    found = metadata.text("invocationId")
-    if not found.startswith(("https://", "http://")):
-        raise StatementError(f"{found[:80]!r} is no address of a run")
-    return found
+def _dependency(value: Mapping[str, Any]) -> Dependency:
+    ((algorithm, digest),) = value.get("digest", {"": ""}).items()
+    return Dependency(uri=str(value["uri"]), algorithm=str(algorithm), digest=str(digest))
 
 
 def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]:
@@ -160,23 +155,3 @@ def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]
         if part.kind == "wheel":
             yield Dependency(uri=part.purl, algorithm="sha256", digest=part.sha256)
     yield Dependency(uri=f"pkg:pypi/uv@{uv}")
-
-
-def _document(one: Dependency) -> dict[str, Any]:
-    return {"uri": one.uri, **({"digest": {one.algorithm: one.digest}} if one.algorithm else {})}
-
-
-def _dependency(value: object) -> Dependency:
-    fields = Fields(value, "a dependency")
-    uri = fields.text("uri")
-    if not isinstance(value, dict) or "digest" not in value:
-        fields.nothing_else()
-        return Dependency(uri=uri)
-    digests = fields.value("digest", dict)
-    fields.nothing_else()
-    if len(digests) != 1:
-        raise StatementError("a dependency has one digest")
-    ((algorithm, digest),) = digests.items()
-    if not isinstance(digest, str):
-        raise StatementError("a digest is a text")
-    return Dependency(uri=uri, algorithm=algorithm, digest=digest)

@@ -1,14 +1,14 @@
 """An in-toto statement (https://in-toto.io/Statement/v1) about one image by digest: the same value,
-the same bytes; read as a stranger's. Pure.
+the same bytes; read as foreign input. Pure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20
@@ -17,6 +17,8 @@ LONGEST_TEXT = 4_000
 _TYPE = "https://in-toto.io/Statement/v1"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 _T = TypeVar("_T")
 
 
@@ -26,7 +28,7 @@ class StatementError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """`predicate` is said of the image `name` with `digest` (`sha256:...`)."""
+    """A predicate about the image `name` with `digest` (`sha256:...`)."""
 
     name: str
     digest: str
@@ -35,109 +37,105 @@ class Statement:
 
 
 def statement_text(statement: Statement) -> str:
-    """The statement as canonical JSON."""
+    """Return the statement as canonical JSON."""
     if not _DIGEST.match(statement.digest):
         raise StatementError(f"{statement.digest!r} is no digest of an image")
-    document = {
-        "_type": _TYPE,
-        "subject": [
-            {
-                "name": statement.name,
-                "digest": {"sha256": statement.digest.removeprefix("sha256:")},
-            }
-        ],
-        "predicateType": statement.predicate_type,
-        "predicate": statement.predicate,
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
+    digest = {"sha256": statement.digest.removeprefix("sha256:")}
+    return _canonical(
+        {
+            "_type": _TYPE,
+            "subject": [{"name": statement.name, "digest": digest}],
+            "predicateType": statement.predicate_type,
+            "predicate": statement.predicate,
+        }
+    )
 
 
-def read_statement(payload: bytes, *, digest: str, predicate_type: str) -> Statement:
-    """The statement in a payload, if it is of that kind and about that digest and nothing
-    else. Raises `StatementError`.
+def read_as(
+    payload: bytes,
+    read: Callable[[Mapping[str, Any]], _T],
+    write: Callable[[_T], Mapping[str, Any]],
+    *,
+    digest: str,
+    predicate_type: str,
+) -> _T:
+    """Return what `read` makes of the predicate in a payload, if the statement is of that type and
+    about that digest, and if `write` makes the same predicate of it: an unknown field may change
+    what the others mean. Raises `StatementError`.
     """
     found = read_any_statement(payload)
     if found.predicate_type != predicate_type:
-        raise StatementError(f"it says {found.predicate_type[:200]}")
+        raise StatementError(f"it is of the type {found.predicate_type[:200]}")
     if found.digest != digest:
         raise StatementError(f"it is about {found.digest}, not {digest}")
-    return found
+    value = _attempt(lambda: read(found.predicate))
+    _same(write(value), found.predicate)
+    return value
 
 
 def read_any_statement(payload: bytes) -> Statement:
     """Return the statement of whatever type in a payload. Raises `StatementError`."""
-    document = Fields(read_json(payload), "the statement")
-    if document.text("_type") != _TYPE:
-        raise StatementError("it is no in-toto statement of version 1")
-    subjects = document.list("subject")
-    if len(subjects) != 1:
-        raise StatementError(f"it is about {len(subjects)} things, not one")
-    subject = Fields(subjects[0], "subject")
-    hashes = Fields(subject.value("digest", dict), "digest")
-    found = f"sha256:{hashes.text('sha256')}"
-    hashes.nothing_else()
-    predicate = document.value("predicate", dict)
-    name, predicate_type = subject.text("name"), document.text("predicateType")
-    subject.nothing_else()
-    document.nothing_else()
-    return Statement(name=name, digest=found, predicate_type=predicate_type, predicate=predicate)
+    document: Any = read_json(payload, longest_text=LONGEST_TEXT, longest_list=LONGEST_LIST)
+    statement = _attempt(lambda: _statement(document))
+    _same(json.loads(statement_text(statement)), document)
+    return statement
 
 
-class Fields:
-    """An object of somebody else's JSON, of which every field is asked for by name and type."""
-
-    def __init__(self, value: object, where: str) -> None:
-        if not isinstance(value, dict):
-            raise StatementError(f"{where} is no object")
-        self._fields = value
-        self._where = where
-        self._asked: set[str] = set()
-
-    def value(self, name: str, kind: type[_T]) -> _T:
-        self._asked.add(name)
-        found = self._fields.get(name)
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise StatementError(f"{self._where}: {name} is {type(found).__name__}")
-        return found
-
-    def text(self, name: str) -> str:
-        found = self.value(name, str)
-        if len(found) > LONGEST_TEXT:
-            raise StatementError(f"{self._where}: {name} is longer than {LONGEST_TEXT}")
-        return found
-
-    def list(self, name: str) -> list[Any]:
-        found: list[Any] = self.value(name, list)
-        if len(found) > LONGEST_LIST:
-            raise StatementError(f"{self._where}: {name} has more than {LONGEST_LIST} entries")
-        return found
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        found = self.list(name)
-        if not all(isinstance(one, str) and len(one) <= LONGEST_TEXT for one in found):
-            raise StatementError(f"{self._where}: {name} is no list of texts")
-        return tuple(found)
-
-    def nothing_else(self) -> None:
-        """What nobody asked for may change what the rest means."""
-        if unknown := sorted(set(self._fields) - self._asked):
-            raise StatementError(f"{self._where}: unknown field {unknown[0][:80]!r}")
+def _statement(document: Mapping[str, Any]) -> Statement:
+    (subject,) = document["subject"]
+    return Statement(
+        name=str(subject["name"]),
+        digest=f"sha256:{subject['digest']['sha256']}",
+        predicate_type=str(document["predicateType"]),
+        predicate=dict(document["predicate"]),
+    )
 
 
-def read_json(payload: bytes) -> object:
-    """A JSON value of somebody else's: each field once, texts that are texts, of no endless size or
-    depth. Raises `StatementError`.
+def _attempt(read: Callable[[], _T]) -> _T:
+    try:
+        return read()
+    except StatementError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise StatementError(
+            f"it lacks a field, or has one of another kind: {error!r:.100}"
+        ) from None
+
+
+def _same(ours: object, theirs: object) -> None:
+    if _canonical(ours) != _canonical(theirs):
+        raise StatementError("it has a field or value that no statement of this kind has")
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def read_json(
+    payload: bytes, *, longest_text: int = LIMIT_BYTES, longest_list: int = LIMIT_BYTES
+) -> object:
+    """Return foreign JSON: each field once, texts that are texts, of limited size and depth.
+    Raises `StatementError`.
     """
     if len(payload) > LIMIT_BYTES:
         raise StatementError(f"it is larger than {LIMIT_BYTES // 2**20} MiB")
     try:
-        return _clean(
-            json.loads(payload.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refused)
-        )
+        value = json.loads(payload.decode(), object_pairs_hook=_once, parse_constant=_refused)
     except RecursionError:
         raise StatementError("it is too deep") from None
     except ValueError as error:
         raise StatementError(f"it is no JSON: {error}") from None
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        pending += [*one, *one.values()] if isinstance(one, dict) else []
+        pending += one if isinstance(one, list) else []
+        limit = longest_text if isinstance(one, str) else longest_list
+        if isinstance(one, str | list) and len(one) > limit:
+            raise StatementError(f"it has a text or list longer than {limit}")
+        if isinstance(one, str) and _NOT_TEXT.search(one):
+            raise StatementError("it is no JSON: a text has control characters")
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -148,19 +146,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(word: str) -> None:
+def _refused(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
-
-
-def _clean(value: object) -> object:
-    """The value, if its texts are texts. Nothing of ours has others, so none is mended."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, dict):
-            pending += [*one, *one.values()]
-        elif isinstance(one, list):
-            pending += one
-        elif isinstance(one, str) and _NOT_TEXT.search(one):
-            raise ValueError("a text has control characters")
-    return value

@@ -6,16 +6,15 @@ The verifications themselves are attached beside it; this is their summary, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from warpfront.model import Outcome, Verification
 from warpfront.release.statements.statement import (
-    Fields,
     Statement,
     StatementError,
-    read_statement,
+    read_as,
     statement_text,
 )
 from warpfront.verify.verdict import outcome_of, worst_of
@@ -57,103 +56,87 @@ class Proof:
 
 
 def on_target(verification: Verification, *, at: str) -> OnTarget:
-    """The summary of a verification that ended `at`."""
+    """Return the summary of a verification that ended `at`."""
+    sessions = []
+    for name in verification.sessions:
+        found = [check.outcome for check in verification.checks if check.session == name]
+        outcome = worst_of(found) if found else Outcome.ERROR
+        sessions.append(Session(name=name, outcome=outcome, checks=len(found)))
     return OnTarget(
         target=verification.target,
         outcome=outcome_of(verification),
         at=at,
         image_id=verification.image_id,
-        sessions=tuple(_session(verification, name) for name in verification.sessions),
+        sessions=tuple(sessions),
     )
 
 
 def proof_text(proof: Proof, *, name: str, digest: str) -> str:
-    """The statement about the image `name` with `digest`."""
-    predicate = {
-        "cell": proof.cell_id,
-        "contentHash": proof.content_hash,
-        "result": _result(proof.targets),
-        "targets": [_document(one) for one in sorted(proof.targets, key=lambda one: one.target)],
-        "relaxed": sorted(proof.relaxed),
-        "noted": list(proof.noted),
-    }
+    """Return the statement about the image `name` with `digest`."""
+    predicate = _predicate(proof)
     return statement_text(
         Statement(name=name, digest=digest, predicate_type=PREDICATE, predicate=predicate)
     )
 
 
 def read_proof(payload: bytes, *, digest: str) -> Proof:
-    """What was proven of the image with `digest`. Raises `StatementError`, also for a result that
-    does not follow from the sessions.
+    """Return what was proven of the image with `digest`. Raises `StatementError`, also for a result
+    that does not follow from the sessions.
     """
-    said = read_statement(payload, digest=digest, predicate_type=PREDICATE)
-    fields = Fields(said.predicate, "predicate")
-    proof = Proof(
-        cell_id=fields.text("cell"),
-        content_hash=fields.text("contentHash"),
-        targets=tuple(map(_on_target, fields.list("targets"))),
-        relaxed=fields.texts("relaxed"),
-        noted=fields.texts("noted"),
-    )
+    proof = read_as(payload, _proof, _predicate, digest=digest, predicate_type=PREDICATE)
     if len({one.target for one in proof.targets}) != len(proof.targets):
         raise StatementError("a target is there twice")
-    if fields.text("result") != _result(proof.targets):
-        raise StatementError("the result is not that of its targets")
-    fields.nothing_else()
+    for one in proof.targets:
+        if one.outcome is not worst_of(each.outcome for each in one.sessions):
+            raise StatementError(f"{one.target[:80]}: not what its sessions came to")
+        if any(each.checks < (each.outcome is Outcome.PASSED) for each in one.sessions):
+            raise StatementError(f"{one.target[:80]}: a session passed without a check")
     return proof
 
 
-def _result(targets: Iterable[OnTarget]) -> str:
-    return str(worst_of(one.outcome for one in targets))
-
-
-def _session(verification: Verification, name: str) -> Session:
-    checks = [check for check in verification.checks if check.session == name]
-    outcome = worst_of(check.outcome for check in checks) if checks else Outcome.ERROR
-    return Session(name=name, outcome=outcome, checks=len(checks))
-
-
-def _document(one: OnTarget) -> dict[str, Any]:
+def _predicate(proof: Proof) -> dict[str, Any]:
     return {
-        "target": one.target,
-        "outcome": str(one.outcome),
-        "at": one.at,
-        "imageId": one.image_id,
-        "sessions": [
-            {"name": session.name, "outcome": str(session.outcome), "checks": session.checks}
-            for session in one.sessions
+        "cell": proof.cell_id,
+        "contentHash": proof.content_hash,
+        "result": str(worst_of(one.outcome for one in proof.targets)),
+        "targets": [
+            {
+                "target": one.target,
+                "outcome": str(one.outcome),
+                "at": one.at,
+                "imageId": one.image_id,
+                "sessions": [
+                    {"name": each.name, "outcome": str(each.outcome), "checks": each.checks}
+                    for each in one.sessions
+                ],
+            }
+            for one in sorted(proof.targets, key=lambda one: one.target)
         ],
+        "relaxed": sorted(proof.relaxed),
+        "noted": list(proof.noted),
     }
 
 
-def _on_target(value: object) -> OnTarget:
-    fields = Fields(value, "a target")
-    found = OnTarget(
-        target=fields.text("target"),
-        outcome=_outcome(fields),
-        at=fields.text("at"),
-        image_id=fields.text("imageId"),
-        sessions=tuple(map(_read_session, fields.list("sessions"))),
+def _proof(predicate: Mapping[str, Any]) -> Proof:
+    return Proof(
+        cell_id=str(predicate["cell"]),
+        content_hash=str(predicate["contentHash"]),
+        targets=tuple(map(_on_target, predicate["targets"])),
+        relaxed=tuple(map(str, predicate["relaxed"])),
+        noted=tuple(map(str, predicate["noted"])),
     )
-    fields.nothing_else()
-    if found.outcome is not worst_of(one.outcome for one in found.sessions):
-        raise StatementError(f"{found.target[:80]}: not what its sessions came to")
-    return found
 
 
-def _read_session(value: object) -> Session:
-    fields = Fields(value, "a session")
-    session = Session(
-        name=fields.text("name"), outcome=_outcome(fields), checks=fields.value("checks", int)
+def _on_target(value: Mapping[str, Any]) -> OnTarget:
+    return OnTarget(
+        target=str(value["target"]),
+        outcome=Outcome(value["outcome"]),
+        at=str(value["at"]),
+        image_id=str(value["imageId"]),
+        sessions=tuple(
+            Session(
+                name=str(one["name"]), outcome=Outcome(one["outcome"]), checks=int(one["checks"])
+            )
+            for one in value["sessions"]
+        ),
     )
-    fields.nothing_else()
-    if session.checks < (session.outcome is Outcome.PASSED):
-        raise StatementError(f"{session.name[:80]}: {session.checks} checks")
-    return session
-
-
-def _outcome(fields: Fields) -> Outcome:
-    found = fields.text("outcome")
-    if found not in set(Outcome):
-        raise StatementError(f"{found[:80]!r} is no outcome")
-    return Outcome(found)
