@@ -14,11 +14,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from invoke.main import program
 
+from warpfront.release import publishing
 from warpfront.release.ledger import Publication
-from warpfront.release.publication import Publishing
+from warpfront.release.publishing import Attester, Tagger
 
 
 def die() -> None:
@@ -26,53 +28,55 @@ def die() -> None:
 
 
 def after_tags() -> None:
-    put = Publishing._set
+    put = Tagger.set_tag
 
-    def then_die(self: Publishing, publication: Publication, tagging: object) -> Publication:
-        done = put(self, publication, tagging)  # type: ignore[arg-type]
+    def then_die(self: Tagger, publication: Publication, *given: Any) -> Publication:
+        done = put(self, publication, *given)
         if all(one.done for one in done.tags if not one.moves):
             die()
         return done
 
-    Publishing._set = then_die  # type: ignore[method-assign]
+    Tagger.set_tag = then_die  # type: ignore[method-assign]
 
 
 def alias_first() -> None:
-    bring = Publishing._candidate
+    bring = publishing.candidate
 
-    def named(self: Publishing, publication: Publication) -> Publication:
-        there = bring(self, publication)
+    def named(publication: Publication, *given: Any) -> Any:
+        found = bring(publication, *given)
+        held, (uploader, *_) = found[0], given
+        there = dataclasses.replace(publication, digest=held.digest)
         for one in there.tags:
             if one.moves:
-                here = self.registry.head(self._path(there), one.tag)
-                before = here.digest if here else ""
-                self._set(there, dataclasses.replace(one, before=before))
+                before = publishing.digest_on(uploader.registry, there.path, one.tag)
+                tagger = Tagger(registry=uploader.registry, record=lambda _: None)
+                tagger.set_tag(there, dataclasses.replace(one, before=before), held)
         die()
-        return there
+        return found
 
-    Publishing._candidate = named  # type: ignore[method-assign]
+    publishing.candidate = named
 
 
 def skipping(*steps: str) -> Callable[[], None]:
     def sow() -> None:
         for name in steps:
-            getattr(Publishing, name)  # a step by another name is none that is left out
-            setattr(Publishing, name, lambda _self, publication: publication)
+            getattr(Attester, name)  # a step by another name is none that is left out
+            setattr(Attester, name, lambda _self, publication, *_, **__: publication)
 
     return sow
 
 
 def unattested() -> None:
-    Publishing._attested  # noqa: B018 - a step by another name is none that is left out
-    Publishing._attested = lambda *_: ()  # type: ignore[method-assign]
+    Attester.attest  # noqa: B018 - a step by another name is none that is left out
+    Attester.attest = lambda *_: ()  # type: ignore[method-assign]
 
 
 FAULTS = {
     "after-tags": after_tags,
     "alias-first": alias_first,
-    "unsigned": skipping("signed"),
+    "unsigned": skipping("sign"),
     "unattested": unattested,
-    "unproven": skipping("_document", "signed"),
+    "unproven": skipping("attach", "sign"),
 }
 
 

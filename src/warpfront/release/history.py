@@ -9,7 +9,13 @@ from collections.abc import Mapping
 
 from warpfront.errors import TagConflictError
 from warpfront.release.ledger import Yank
-from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, held_image
+from warpfront.release.publication import (
+    MOVES_TYPE,
+    YANK_TYPE,
+    digest_on,
+    held_image,
+    move_tag,
+)
 from warpfront.release.registry.attaching import attach, attached_payload
 from warpfront.release.registry.contract import Artifact, Descriptor, Registry
 from warpfront.release.registry.manifests import read_object
@@ -100,16 +106,13 @@ def _record(registry: Registry, path: str, subject: Descriptor, yank: Yank, *, r
 
 def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_from: str) -> None:
     manifest = registry.manifest(path, before)
-    standing = registry.head(path, alias)
-    if manifest is None or standing is None or standing.digest != away_from:
-        raise TagConflictError(
-            f"{path}:{alias} was moved by somebody else while it was taken back",
-            hint="`invoke release --list` says where it is",
-        )
-    registry.put_manifest(path, alias, manifest.body, manifest.descriptor.media_type)
-    now = registry.head(path, alias)
-    if now is None or now.digest != before:
-        raise TagConflictError(f"{path}:{alias} did not stay on {before}", hint="run it again")
+    error = TagConflictError(
+        f"{path}:{alias} was moved by another run while it was taken back",
+        hint="`invoke release --list` says where it is; run it again",
+    )
+    if manifest is None or digest_on(registry, path, alias) != away_from:
+        raise error
+    move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
 
 
 def _payload(registry: Registry, path: str, attached: Descriptor) -> Mapping[str, object]:

@@ -22,7 +22,9 @@ from warpfront.release.ledger import (
 )
 from warpfront.release.publication import (
     Held,
+    digest_on,
     held_image,
+    move_tag,
     moved,
     moves_document,
     taken,
@@ -52,7 +54,7 @@ class Indexing:
         """Keep a published image where its twins' publishers find it. Raises `TagConflictError`
         where a newer one is.
         """
-        path = self._path(publication)
+        path = publication.path
         own = self._own(publication)
         for name in publication.indexes:
             tag = staged_tag(name.tag, machine)
@@ -79,7 +81,7 @@ class Indexing:
         return publication
 
     def _put(self, publication: Publication, name: IndexTagging, own: Held) -> IndexTagging:
-        path = self._path(publication)
+        path = publication.path
         parts, waits = [], []
         for machine in name.machines:
             held = held_image(self.registry, path, staged_tag(name.tag, machine))
@@ -89,7 +91,7 @@ class Indexing:
                 continue
             platform = Platform(os="linux", architecture=ARCHITECTURES[machine])
             parts.append(IndexChild(image=held.manifest.descriptor, platform=platform))
-        before = self._now_on(path, name.tag)
+        before = digest_on(self.registry, path, name.tag)
         if waits:
             return dataclasses.replace(name, waits=tuple(waits), before=before, digest="")
         index = put_index(self.registry, path, parts)
@@ -107,16 +109,19 @@ class Indexing:
     def _tag(
         self, publication: Publication, name: IndexTagging, index: RegistryManifest, before: str
     ) -> None:
-        path, descriptor = self._path(publication), index.descriptor
+        path = publication.path
         if name.moves:
             moves = moves_document(publication, {name.tag: before})
-            self.registry.attach_all(path, descriptor, [moves.artifact])
+            self.registry.attach_all(path, index.descriptor, [moves.artifact])
         # It was looked at before the signature, which takes its time.
-        if (standing := self._now_on(path, name.tag)) != before:
-            raise moved(publication, name.tag, standing)
-        self.registry.put_manifest(path, name.tag, index.body, descriptor.media_type)
-        if (standing := self._now_on(path, name.tag)) != descriptor.digest:
-            raise moved(publication, name.tag, standing)
+        move_tag(
+            self.registry,
+            path,
+            name.tag,
+            index,
+            before=before,
+            conflict=lambda standing: moved(publication, name.tag, standing),
+        )
 
     def _against(self, publication: Publication, held: Held, own: Held) -> Iterator[str]:
         """Why the image of another machine is not part of this index. What is staged only leads to
@@ -124,7 +129,7 @@ class Indexing:
         """
         if held.digest == own.digest:
             return
-        path = self._path(publication)
+        path = publication.path
         if held.labels.get(self.revision, "") != own.labels.get(self.revision, ""):
             yield f"is of revision {held.labels.get(self.revision) or 'unknown'}"
         if is_yanked(self.registry, path, held.digest):
@@ -141,19 +146,11 @@ class Indexing:
             yield f"nobody proved for {publication.channel}"
 
     def _own(self, publication: Publication) -> Held:
-        held = held_image(self.registry, self._path(publication), publication.digest)
+        held = held_image(self.registry, publication.path, publication.digest)
         if held is None:
-            raise TagConflictError(
-                f"{publication.reference} was published, and is gone", hint="publish it again"
-            )
+            text = f"{publication.reference} was published, and is gone"
+            raise TagConflictError(text, hint="publish it again")
         return held
-
-    def _path(self, publication: Publication) -> str:
-        return publication.repository.removeprefix(f"{self.registry.host}/")
-
-    def _now_on(self, path: str, tag: str) -> str:
-        found = self.registry.head(path, tag)
-        return found.digest if found else ""
 
     def _created(self, held: Held) -> str:
         return held.labels.get(self.created, "")

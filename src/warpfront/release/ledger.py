@@ -119,6 +119,11 @@ class Publication:
         """What to pull to get exactly this."""
         return f"{self.repository}@{self.digest}"
 
+    @property
+    def path(self) -> str:
+        """The repository without its host."""
+        return self.repository.partition("/")[2]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpublished:

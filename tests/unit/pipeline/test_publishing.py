@@ -49,7 +49,8 @@ from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.predicate import Predicate
-from warpfront.release.publication import AHEAD, YANK_TYPE, Referrer, held_image
+from warpfront.release.publication import YANK_TYPE, Referrer, held_image
+from warpfront.release.publishing import AHEAD
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
 from warpfront.release.signing import Cosign, Signer

@@ -38,17 +38,16 @@ from warpfront.release.ledger import (
     Unpublished,
 )
 from warpfront.release.origin import Origin
-from warpfront.release.publication import (
-    Bring,
-    Held,
-    Meter,
-    Publishing,
-    Referrer,
-    attached_as,
-    held_image,
-    taken,
-)
+from warpfront.release.publication import Held, Referrer, attached_as, held_image, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
+from warpfront.release.publishing import (
+    Attester,
+    Bring,
+    Meter,
+    Tagger,
+    Uploader,
+    publish_image,
+)
 from warpfront.release.registry.contract import Registry
 from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tags import (
@@ -303,7 +302,7 @@ def _foreseen(plan: _Planned, channel: Channel, shop: PublishContext) -> Publica
     refuse for that is refused here.
     """
     publication = _publication(plan, channel, shop)
-    path, image_id = shop.path(publication.repository), publication.image_id
+    path, image_id = publication.path, publication.image_id
     tags, digest = [], image_id
     for one in publication.tags:
         standing = held_image(shop.registry, path, one.tag)
@@ -333,23 +332,29 @@ def _published(
     plan: _Planned, channel: Channel, shop: PublishContext, books: LedgerWriter
 ) -> Published:
     began = time.monotonic()
-    publishing = Publishing(
+    uploader = Uploader(
         registry=shop.registry,
         engine=shop.engine,
-        signer=shop.signer,
-        prove=_prover(plan, channel, shop),
-        record=books.record,
-        bring=shop.bring,
-        mount_from=plan.mount_from,
-        pause=shop.pause,
         watch=shop.watch,
         meter=shop.meter or Meter(shop.watch),
+        pause=shop.pause,
+        bring=shop.bring,
+        mount_from=plan.mount_from,
     )
+    proves = _prover(plan, channel, shop)
+    attester = Attester(registry=shop.registry, signer=shop.signer, prove=proves)
+    tagger = Tagger(registry=shop.registry, record=books.record)
     planned = _publication(plan, channel, shop)
     cell_id = planned.cell_id
+
+    def act() -> Publication:
+        return publish_image(
+            planned, uploader, attester, tagger, record=books.record, watch=shop.watch
+        )
+
     try:
         books.record(planned)
-        result = _tried(cell_id, publishing.publish, planned)
+        result = _tried(cell_id, act)
     finally:
         shop.watch.step(cell_id, "")
     if isinstance(result, Publication):
@@ -371,7 +376,7 @@ def _prover(
             plan.found.evidence, labels=held.labels, identities=held.identities
         )
         verdict = admission(evidence, channel, now=shop.now)
-        path = shop.path(publication.repository)
+        path = publication.path
         against = (
             *verdict.against,
             *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),

@@ -1,0 +1,426 @@
+"""The way of one image to its tags, in steps that can each be done again: what a step finds done is
+not done twice, and no public tag is touched before everything before it holds. Edge.
+
+A registry has no transactions. So the digest is proven and documented first, tags that never move
+come next, and aliases last; each is asked for before and after, and who finds another digest there
+says so and stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from warpfront.errors import (
+    InputError,
+    RegistryError,
+    RegistryFault,
+    SignatureError,
+    TimedOutError,
+    WarpfrontError,
+)
+from warpfront.images.engine import Engine
+from warpfront.release.ledger import Publication, Stage, Tagging
+from warpfront.release.publication import (
+    Held,
+    Referrer,
+    attached_as,
+    digest_on,
+    held_image,
+    move_tag,
+    moved,
+    moves_document,
+    signed_annotations,
+    taken,
+    wrong_image,
+)
+from warpfront.release.registry.contract import Registry
+from warpfront.release.registry.copying import Repository, copy_image
+from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.release.signing import Signer
+from warpfront.system.process import stop_all
+from warpfront.system.progress import Watch
+
+AHEAD = "ahead of"
+"""How the name of the thread begins that works on an image before it has arrived."""
+_PUSHES = 3
+_PAUSE_SECONDS = 4.0
+# Tags that are asked for at once.
+_AT_ONCE = 4
+
+Bring = Callable[[Publication], int]
+"""Gets an image into its repository by its digest; returns the bytes that were sent."""
+Prove = Callable[[Publication, Held], tuple[Referrer, ...]]
+"""Raises where this very image may not be published; returns the documents that go with it."""
+Record = Callable[[Publication], None]
+
+
+class Meter:
+    """Counts the bytes of blobs on their way, from any thread, and tells who watches."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._lock = watch, threading.Lock()
+        self._what, self._done, self._total = "", 0, 0
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            if self._what:
+                self._watch.advance(self._what, self._done, max(self._total, self._done + 1))
+
+    @contextlib.contextmanager
+    def over(self, what: str, total: int) -> Iterator[None]:
+        """While `what` is on its way: `total` bytes, if nothing of it is there yet."""
+        self._what, self._done, self._total = what, 0, total
+        ended = 0
+        try:
+            yield
+            ended = self._done
+        finally:
+            self._watch.advance(what, ended, ended)
+            self._what = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uploader:
+    """Gets an image into the registry. `pause` waits so many seconds; `mount_from` are repositories
+    that may have some of the image; `bring` replaces the engine for an image that is in none.
+    """
+
+    registry: Registry
+    engine: Engine | None
+    watch: Watch
+    meter: Meter
+    pause: Callable[[float], None]
+    bring: Bring | None = None
+    mount_from: tuple[str, ...] = ()
+
+    def found(self, publication: Publication) -> Held | None:
+        """Return the image, where a tag that never moves has it already. Raises `TagConflictError`
+        for another image there, before anything was sent.
+        """
+        for tagging in publication.tags:
+            if tagging.moves:
+                continue
+            held = held_image(self.registry, publication.path, tagging.tag)
+            if held is not None and publication.image_id not in held.identities:
+                raise taken(publication, tagging.tag, held.digest, held.labels)
+            if held is not None:
+                return held
+        return None
+
+    def layout(self, publication: Publication) -> LayoutRegistry | None:
+        """Return the engine's own blobs of the image, if they can be read here: sending those takes
+        less than having the engine push them, and it does no more than that.
+        """
+        if self.bring is not None:
+            return None
+        assert self.engine is not None, "what is in no engine is brought"
+        content = self.engine.content(publication.image_id)
+        return LayoutRegistry(folder=content, checked=True) if content else None
+
+    def sent(self, publication: Publication, layout: LayoutRegistry | None) -> int:
+        """Send the image under its candidate's tag, or bring it; return the bytes sent."""
+        if self.bring is not None:
+            return self.bring(publication)
+        if layout is None:
+            return self._pushed(publication)
+        try:
+            return self._copied(layout, publication)
+        except (InputError, OSError):
+            return self._pushed(publication)
+        except RegistryError as error:
+            if error.registry != layout.host:
+                raise
+            return self._pushed(publication)  # not all of it is there: what next, the engine knows
+
+    def _copied(self, layout: LayoutRegistry, publication: Publication) -> int:
+        held = held_image(layout, "", publication.image_id)
+        with self.meter.over(f"push {publication.cell_id}", held.size_bytes if held else 0):
+            return copy_image(
+                Repository(registry=layout, repository=""),
+                Repository(registry=self.registry, repository=publication.path),
+                publication.image_id,
+                tag=publication.candidate,
+                mount_from=self.mount_from,
+            ).sent_bytes
+
+    def _pushed(self, publication: Publication) -> int:
+        """What was sent stays in the registry, so that trying again costs what is missing."""
+        reference = f"{publication.repository}:{publication.candidate}"
+
+        def told(done: int, total: int) -> None:
+            self.watch.advance(f"push {publication.cell_id}", done, total)
+
+        assert self.engine is not None
+        self.engine.tag(publication.image_id, reference)
+        try:
+            for tried in range(1, _PUSHES + 1):
+                try:
+                    return self.engine.push(reference, told)
+                except RegistryError as error:
+                    if error.fault is not RegistryFault.UNREACHABLE or tried == _PUSHES:
+                        raise
+                    self.watch.say(f"{error.message}; trying again")
+                    self.pause(_PAUSE_SECONDS * tried)
+            raise AssertionError("unreachable")
+        finally:
+            self.engine.remove(reference)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attester:
+    """Attaches documents to an image, attests and signs them."""
+
+    registry: Registry
+    signer: Signer | None
+    prove: Prove
+
+    def attach(
+        self, publication: Publication, held: Held, documents: tuple[Referrer, ...]
+    ) -> Publication:
+        """Attach every document, and find it among what is attached: where a registry keeps no list
+        of its own, another publisher may have written the list meanwhile.
+        """
+        path, subject = publication.path, held.manifest.descriptor
+        expected = {one.name: attached_as(subject, one) for one in documents}
+
+        def missing() -> list[Referrer]:
+            listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
+            return [one for one in documents if expected[one.name].digest not in listed]
+
+        for _ in range(2):
+            if not (absent := missing()):
+                break
+            self.registry.attach_all(path, subject, [one.artifact for one in absent])
+        else:
+            if names := ", ".join(sorted(one.name for one in missing())):
+                text = f"{names}: attached to {subject.digest}, and not listed"
+                raise wrong_image(self.registry, text)
+        return dataclasses.replace(publication, attached=tuple(expected.values()))
+
+    def sign(
+        self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
+    ) -> Publication:
+        """Attest each statement and SBOM, and sign the digest with all that is attached to it; a
+        digest that is `anew` in the registry is not asked for a signature first. Without a signer,
+        neither.
+        """
+        if self.signer is None:
+            return publication
+        attested = self.attest(publication.reference, documents, self.signer)
+        self.signer.sign(publication.reference, signed_annotations(publication), anew=anew)
+        return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
+
+    def attest(
+        self, reference: str, documents: tuple[Referrer, ...], signer: Signer
+    ) -> tuple[str, ...]:
+        """Attest what is not attested, one after the other: cosign keeps all of a digest in one
+        list, which two writers would take from each other.
+        """
+        stated = [one.predicate for one in documents if one.predicate is not None]
+        for predicate in stated:
+            signer.attest(reference, predicate)
+        return tuple(predicate.name for predicate in stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagger:
+    """Puts tags on a digest that is proven, documented and signed."""
+
+    registry: Registry
+    record: Record
+
+    def tag(self, publication: Publication, held: Held) -> Publication:
+        """Tags that never move, then aliases. What an alias was on is kept in the registry before
+        it moves, where every later run finds it.
+        """
+        path, digest = publication.path, publication.digest
+        befores = self._all_now_on(path, publication.tags)
+        tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
+        for one in tags:
+            if not one.moves and one.before not in {"", digest}:
+                raise taken(publication, one.tag, one.before)
+        publication = dataclasses.replace(publication, tags=tags)
+        self.record(publication)
+        for one in tags:
+            if not one.moves:
+                publication = self.set_tag(publication, one, held)
+        if moving := {one.tag: one.before for one in tags if one.moves and one.before != digest}:
+            moves = moves_document(publication, moving)
+            self.registry.attach_all(path, held.manifest.descriptor, [moves.artifact])
+        for one in tags:
+            if one.moves:
+                publication = self.set_tag(publication, one, held)
+        return publication
+
+    def set_tag(self, publication: Publication, tagging: Tagging, held: Held) -> Publication:
+        """Put one tag on the digest, unless it was there when all were looked at."""
+        if tagging.before != publication.digest:  # all are looked at again in the end
+            move_tag(
+                self.registry,
+                publication.path,
+                tagging.tag,
+                held.manifest,
+                before=tagging.before,
+                conflict=lambda standing: moved(publication, tagging.tag, standing),
+            )
+        done = dataclasses.replace(tagging, done=True)
+        tags = tuple(done if one.tag == tagging.tag else one for one in publication.tags)
+        publication = dataclasses.replace(publication, tags=tags)
+        self.record(publication)
+        return publication
+
+    def look_again(self, publication: Publication) -> Publication:
+        """Check all tags once more: of two who published at once, the one who lost stops."""
+        for tag, standing in self._all_now_on(publication.path, publication.tags).items():
+            if standing != publication.digest:
+                raise moved(publication, tag, standing)
+        return publication
+
+    def _all_now_on(self, path: str, tags: Iterable[Tagging]) -> dict[str, str]:
+        names = [one.tag for one in tags]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
+            return dict(zip(names, found, strict=True))
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What was done of a digest before its image had arrived. `silence` is an error that took its
+    time, and would take it again; `may_be_signed`: the signing had begun.
+    """
+
+    signed: Publication | None = None
+    may_be_signed: bool = False
+    silence: WarpfrontError | None = None
+
+    def covers(self, publication: Publication) -> Publication | None:
+        """Return the signed publication, if it is of this digest with these documents."""
+        done, wanted = self.signed, (publication.reference, signed_annotations(publication))
+        return done if done and (done.reference, signed_annotations(done)) == wanted else None
+
+
+def publish_image(
+    planned: Publication,
+    uploader: Uploader,
+    attester: Attester,
+    tagger: Tagger,
+    *,
+    record: Record,
+    watch: Watch,
+) -> Publication:
+    """Take an image all of the way, or raise an error that says where it ended. `record` gets the
+    publication after every step.
+    """
+
+    def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:
+        watch.step(planned.cell_id, f"publishing: {stage}")
+        reached = dataclasses.replace(act(publication), stage=stage)
+        record(reached)
+        return reached
+
+    def prove(one: Publication) -> Publication:
+        nonlocal documents
+        documents = attester.prove(one, held)
+        return one
+
+    def sign(one: Publication) -> Publication:
+        if done := ahead.covers(one):
+            return dataclasses.replace(one, signed_by=done.signed_by, attested=done.attested)
+        return attester.sign(one, documents, anew=is_new and not ahead.may_be_signed)
+
+    ahead, publication, documents = Ahead(), planned, ()
+    watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
+    held, sent, is_new = candidate(planned, uploader, attester, ahead)
+    publication = dataclasses.replace(
+        planned,
+        stage=Stage.CANDIDATE,
+        digest=held.digest,
+        config=held.config,
+        sent_bytes=sent,
+        present_bytes=max(held.size_bytes - sent, 0),
+    )
+    record(publication)
+    publication = step(Stage.PROVEN, prove)
+    publication = step(Stage.DOCUMENTED, lambda one: attester.attach(one, held, documents))
+    publication = step(Stage.SIGNED if attester.signer else Stage.UNSIGNED, sign)
+    publication = step(Stage.TAGGED, lambda one: tagger.tag(one, held))
+    return step(Stage.DONE, tagger.look_again)
+
+
+def candidate(
+    publication: Publication, uploader: Uploader, attester: Attester, ahead: Ahead
+) -> tuple[Held, int, bool]:
+    """Return the image in the registry, the bytes sent, and whether it is new there. It is sent
+    under a tag of no channel, unless the registry has it by a tag of its own.
+    """
+    registry, sent = uploader.registry, 0
+    held = uploader.found(publication)
+    is_new = held is None
+    if held is None:
+        layout = uploader.layout(publication)
+        meanwhile: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if layout is not None:
+            meanwhile = _working_ahead(publication, layout, attester, ahead)
+        with meanwhile:
+            sent = uploader.sent(publication, layout)
+        reference = publication.digest if uploader.bring else publication.candidate
+        held = held_image(registry, publication.path, reference)
+    if held is None:
+        raise wrong_image(registry, f"{publication.candidate} was pushed, and is not there")
+    if publication.image_id not in held.identities:
+        raise wrong_image(
+            registry,
+            f"{publication.candidate} is {held.digest}, not the image that was sent "
+            f"({publication.image_id})",
+        )
+    return held, sent, is_new
+
+
+@contextlib.contextmanager
+def _working_ahead(
+    publication: Publication, layout: LayoutRegistry, attester: Attester, ahead: Ahead
+) -> Iterator[None]:
+    """While an image is sent, do what needs no more than its digest: judge the bytes that are sent,
+    as those that come back will be judged; attach what goes with them, and sign. Each step comes
+    again in its place, and does what is missing then: nothing that fails here counts, except an
+    answer that did not come, for which no run waits twice. A run that is stopped does not wait.
+    """
+    stopped = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            held = held_image(layout, "", publication.image_id)
+            if held is None:
+                return
+            expected = dataclasses.replace(publication, digest=held.digest, config=held.config)
+            try:
+                documents = attester.prove(expected, held)
+                expected = attester.attach(expected, held, documents)
+                if attester.signer and attester.signer.signs_ahead and not stopped.is_set():
+                    ahead.may_be_signed = True
+                    ahead.signed = attester.sign(expected, documents, anew=True)
+            except (RegistryError, SignatureError) as error:
+                ahead.silence = error if _is_silence(error) else None
+
+    beside = threading.Thread(target=work, name=f"{AHEAD} {publication.cell_id}", daemon=True)
+    beside.start()
+    try:
+        yield
+        beside.join()
+    except BaseException:
+        stopped.set()
+        stop_all()
+        raise
+    if ahead.silence is not None:
+        raise ahead.silence
+
+
+def _is_silence(error: WarpfrontError) -> bool:
+    slow = isinstance(error, RegistryError) and error.fault is RegistryFault.SLOW
+    return slow or isinstance(error.__cause__, TimedOutError)
