@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import quote
 
 import requests
@@ -21,7 +21,7 @@ from warpfront.errors import InputError, UnavailableError, keep_secret
 _SECONDS = 30.0
 _PAGE = 100
 _PAGES = 100
-_REFUSED = frozenset({401, 403, 404})
+_LATER = frozenset({408, 425, 429})
 ISSUE_LABEL = "warpfront-red"
 """By this label a run finds the one issue that is open for red runs."""
 
@@ -50,13 +50,17 @@ class ForgeApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """Requests with a token, to one project's addresses."""
+class Line:
+    """Requests with a token, to one address and those below it. `hints` are by status."""
 
     base: str
     headers: Mapping[str, str] = field(repr=False)
+    hints: Mapping[int, str] = field(default_factory=dict)
 
     def ask(self, verb: str, path: str, body: object | None = None, **query: object) -> Any:
+        """Return the JSON of an answer. Raises `InputError` for what another try does not change,
+        and `UnavailableError`.
+        """
         url = f"{self.base}/{path}"
         try:
             answer = requests.request(
@@ -72,11 +76,11 @@ class _Line:
         except (requests.RequestException, ValueError) as error:
             kind = type(error).__name__
             raise UnavailableError(f"{url}: {kind}", hint="is the forge up?") from None
-        if answer.status_code in _REFUSED:
-            hint = "the token may not; docs/admission.md has the permission that it needs"
-            raise InputError(f"{url}: HTTP {answer.status_code}", hint=hint)
-        if not answer.ok or answer.status_code >= requests.codes.multiple_choices:
-            raise UnavailableError(f"{url}: HTTP {answer.status_code}", hint="try it again")
+        status, usual = answer.status_code, "the token may not; docs/admission.md has what it needs"
+        if status in self.hints or (400 <= status < 500 and status not in _LATER):
+            raise InputError(f"{url}: HTTP {status}", hint=self.hints.get(status, usual))
+        if status >= requests.codes.multiple_choices:
+            raise UnavailableError(f"{url}: HTTP {status}", hint="it may pass; try again")
         return found
 
     def pages(self, path: str, inside: str = "", **query: object) -> Iterator[Mapping[str, Any]]:
@@ -92,12 +96,61 @@ class _Line:
         raise UnavailableError(f"{self.base}/{path}: more than {_PAGES * _PAGE} entries")
 
 
+class _IssueForm(NamedTuple):
+    """The names that a forge's interface has for what belongs to an issue."""
+
+    text: str
+    number: str
+    address: str
+    change: str
+    comments: str
+    opened: str
+    closes: Mapping[str, str]
+    labels: object
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GitHubApi:
+class _Forge:
+    """One project, and one run in it."""
+
+    line: Line
+    run: str
+    issues: ClassVar[_IssueForm]
+
+    def tell(self, title: str, text: str) -> str:
+        """Update the open issue, or open it. Return its address."""
+        body = {"title": title, self.issues.text: text}
+        for one in self._open():
+            return self._change(one, body, text)
+        made = self.line.ask("POST", "issues", {**body, "labels": self.issues.labels})
+        return str(made.get(self.issues.address, ""))
+
+    def settle(self, text: str) -> str:
+        """Close the open issue with a word on why. Return its address, "" where none is open."""
+        for one in self._open():
+            return self._change(one, self.issues.closes, text)
+        return ""
+
+    def _change(self, issue: Mapping[str, Any], change: object, comment: str) -> str:
+        path = f"issues/{issue[self.issues.number]}"
+        self.line.ask(self.issues.change, path, change)
+        self.line.ask("POST", f"{path}/{self.issues.comments}", {"body": comment})
+        return str(issue.get(self.issues.address, ""))
+
+    def _open(self) -> list[Mapping[str, Any]]:
+        found = self.line.pages("issues", state=self.issues.opened, labels=ISSUE_LABEL)
+        return [one for one in found if "pull_request" not in one]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitHubApi(_Forge):
     """One repository on GitHub, and one run in it."""
 
-    line: _Line
-    run: str
+    issues = _IssueForm(
+        *("body", "number", "html_url", "PATCH", "comments", "open"),
+        closes={"state": "closed"},
+        labels=[ISSUE_LABEL],
+    )
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the latest attempt of each job. A called workflow's job is `caller / name`.
@@ -124,28 +177,6 @@ class GitHubApi:
             if {str(label.get("name")) for label in one.get("labels", ())}.issuperset(labels)
         ]
         return any(found) if found else None
-
-    def tell(self, title: str, text: str) -> str:
-        """Update the open issue, or open it. Return its address."""
-        body = {"title": title, "body": text}
-        for one in self._open():
-            self.line.ask("PATCH", f"issues/{one['number']}", body)
-            self.line.ask("POST", f"issues/{one['number']}/comments", {"body": text})
-            return str(one.get("html_url", ""))
-        made = self.line.ask("POST", "issues", {**body, "labels": [ISSUE_LABEL]})
-        return str(made.get("html_url", ""))
-
-    def settle(self, text: str) -> str:
-        """Close the open issue with a word on why. Return its address, "" where none is open."""
-        for one in self._open():
-            self.line.ask("POST", f"issues/{one['number']}/comments", {"body": text})
-            self.line.ask("PATCH", f"issues/{one['number']}", {"state": "closed"})
-            return str(one.get("html_url", ""))
-        return ""
-
-    def _open(self) -> list[Mapping[str, Any]]:
-        found = self.line.pages("issues", state="open", labels=ISSUE_LABEL)
-        return [one for one in found if "pull_request" not in one]
 
     def succeeded(self, workflow: str, commit: str) -> bool:
         """Return whether a run of a workflow file for a commit ended with success."""
@@ -178,11 +209,14 @@ def _github_job(one: Mapping[str, Any]) -> Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GitLabApi:
+class GitLabApi(_Forge):
     """One project on GitLab, and one pipeline in it."""
 
-    line: _Line
-    run: str
+    issues = _IssueForm(
+        *("description", "iid", "web_url", "PUT", "notes", "opened"),
+        closes={"state_event": "close"},
+        labels=ISSUE_LABEL,
+    )
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs of the pipeline; the listing leaves out those that were tried again."""
@@ -201,26 +235,15 @@ class GitLabApi:
         tags = ",".join(labels)
         return any(True for _ in self.line.pages("runners", status="online", tag_list=tags))
 
-    def tell(self, title: str, text: str) -> str:
-        """Update the open issue, or open it. Return its address."""
-        body = {"title": title, "description": text}
-        for one in self._open():
-            self.line.ask("PUT", f"issues/{one['iid']}", body)
-            self.line.ask("POST", f"issues/{one['iid']}/notes", {"body": text})
-            return str(one.get("web_url", ""))
-        made = self.line.ask("POST", "issues", {**body, "labels": ISSUE_LABEL})
-        return str(made.get("web_url", ""))
 
-    def settle(self, text: str) -> str:
-        """Close the open issue with a word on why. Return its address, "" where none is open."""
-        for one in self._open():
-            self.line.ask("POST", f"issues/{one['iid']}/notes", {"body": text})
-            self.line.ask("PUT", f"issues/{one['iid']}", {"state_event": "close"})
-            return str(one.get("web_url", ""))
-        return ""
-
-    def _open(self) -> list[Mapping[str, Any]]:
-        return list(self.line.pages("issues", state="opened", labels=ISSUE_LABEL))
+def github_line(base: str, token: str, hints: Mapping[int, str] | None = None) -> Line:
+    """Return requests to GitHub, in the version of its interface that is known here."""
+    headers = {
+        "Accept": "application/vnd.github+json",
+        "X-GitHub-Api-Version": "2022-11-28",
+        "Authorization": f"Bearer {token}",
+    }
+    return Line(base=base, headers=headers, hints=hints or {})
 
 
 def forge_api(environment: Mapping[str, str], token: str = "") -> GitHubApi | GitLabApi | None:
@@ -231,20 +254,14 @@ def forge_api(environment: Mapping[str, str], token: str = "") -> GitHubApi | Gi
     keep_secret(token, environment.get("CI_JOB_TOKEN", ""))
     if environment.get("GITHUB_ACTIONS") == "true" and token:
         api = environment.get("GITHUB_API_URL", "https://api.github.com").rstrip("/")
-        headers = {
-            "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": "2022-11-28",
-            "Authorization": f"Bearer {token}",
-        }
-        project = environment.get("GITHUB_REPOSITORY", "")
-        line = _Line(base=f"{api}/repos/{project}", headers=headers)
+        line = github_line(f"{api}/repos/{environment.get('GITHUB_REPOSITORY', '')}", token)
         return GitHubApi(line=line, run=environment.get("GITHUB_RUN_ID", ""))
     if environment.get("GITLAB_CI") == "true":
         api = environment.get("CI_API_V4_URL", "").rstrip("/")
         own = {"JOB-TOKEN": environment.get("CI_JOB_TOKEN", "")}
         known = {"PRIVATE-TOKEN": token} if token else own
         project = quote(environment.get("CI_PROJECT_ID", ""), safe="")
-        line = _Line(base=f"{api}/projects/{project}", headers=known)
+        line = Line(base=f"{api}/projects/{project}", headers=known)
         return GitLabApi(line=line, run=environment.get("CI_PIPELINE_ID", ""))
     return None
 

@@ -264,7 +264,8 @@ def test_each_job_has_a_registration_of_its_own_and_no_argument_tells_it(
     assert [one["runner_group_id"] for one in posts] == [4, 4]
     assert posts[0]["labels"] == ["self-hosted", "builder"]
     assert posts[0]["name"] != posts[1]["name"]
-    assert ("GET", "/orgs/mine/actions/runner-groups", f"Bearer {TOKEN}") in github.asked
+    groups = "/orgs/mine/actions/runner-groups?per_page=100&page=1"
+    assert ("GET", groups, f"Bearer {TOKEN}") in github.asked
     given = [dict(one.environment or {}) for one in log]
     assert len({one[JIT_VARIABLE] for one in given}) == 2
     for command in log:
