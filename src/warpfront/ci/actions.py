@@ -51,5 +51,11 @@ def limits_text() -> str:
     return _data("limits.toml")
 
 
+def templates() -> Mapping[str, str]:
+    """File name -> text: what CI's generated files are made from, where they are not workflows."""
+    folder = Path(__file__).parents[1] / "data" / "ci"
+    return {path.name: read_text(path) or "" for path in sorted(folder.iterdir())}
+
+
 def _data(name: str) -> str:
     return read_text(Path(__file__).parents[1] / "data" / name) or ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -336,6 +336,13 @@ def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Quoting.add_representer(str, _quoted)
 
 
+def filled(template: str, **words: str) -> str:
+    """Return a template of data/ci with each `@word@` replaced."""
+    for name, text in words.items():
+        template = template.replace(f"@{name}@", text)
+    return template
+
+
 def yaml_text(*documents: object) -> str:
     """For people and forges: in the order of its keys, no line broken."""
     return yaml.dump_all(
@@ -360,25 +367,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 """
 _PACKAGES = "ca-certificates git python3 python3-venv"
-_UNIT = """\
-# Made by `invoke ci --write`. One machine of the row %i, one registration a job. The project is in
-# /opt/warpfront, the agent in /opt/agent; the token is a credential that only this service sees:
-#   systemd-creds encrypt --name=token - /etc/credstore.encrypted/token
-[Unit]
-Description=warpfront takes CI jobs as %i
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Environment=FORGE={forge}
-LoadCredentialEncrypted=token
-ExecStart=/opt/warpfront/ci/runner/serve.sh %i ${{FORGE}} /opt/agent %d/token
-Restart=always
-RestartSec=30
-
-[Install]
-WantedBy=multi-user.target
-"""
+_UNIT = "warpfront-runner@.service"
 _CALL = 'exec "${WARPFRONT_PYTHON:-.venv/bin/python}" -m invoke'
 _PRUNED = "release --prune nightly"
 _PRUNE = f"{_CALL.removeprefix('exec ')} {_PRUNED}"
@@ -422,8 +411,8 @@ def scripts(flow: Flow) -> dict[str, str]:
     return {path: f"{_HEAD}{call}\n" for path, call in calls.items()}
 
 
-def machine_scripts(source: str) -> dict[str, str]:
-    """What a machine of one's own is set up by, by path. `source` is the project's address."""
+def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
+    """Return what sets up a machine of one's own, by path. `source` is the project's address."""
     runner = f'{_CALL} runner --row "$1"'
     calls = {
         "setup": f"apt-get update --quiet=2\napt-get install --quiet=2 --yes "
@@ -434,5 +423,5 @@ def machine_scripts(source: str) -> dict[str, str]:
     api = source.replace("https://github.com/", "https://api.github.com/repos/")
     return {
         **{f"ci/runner/{name}.sh": f"{_MACHINE}{call}\n" for name, call in calls.items()},
-        "ci/runner/warpfront-runner@.service": _UNIT.format(forge=api),
+        f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
     }

@@ -7,7 +7,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from warpfront.ci.actions import kept_pins, limits_text, pinned_actions, pinned_images
+from warpfront.ci.actions import (
+    kept_pins,
+    limits_text,
+    pinned_actions,
+    pinned_images,
+    templates,
+)
 from warpfront.ci.flow import Flow, PublishingRefs, machine_scripts, make_flow, scripts
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
@@ -45,7 +51,7 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     `lock` resolves what the jobs install, where that has changed; without it such a file is stale.
     """
     matrix, root = workspace.matrix, workspace.folders.root
-    flow, limits = flow_of(matrix, root), packaged_limits()
+    flow, limits, texts = flow_of(matrix, root), packaged_limits(), templates()
     actions = kept_pins(pinned_actions(), _workflow_texts(root))
     files: dict[str, str | None] = {**workflows(flow, actions, limits), **gitlab_files(flow)}
     files |= scripts(flow)
@@ -55,11 +61,11 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     else:
         files[REQUIREMENTS] = locked_requirements(install, root, lock)
     path = install.source if install.kind == "requirements" else REQUIREMENTS
-    files |= _unless_foreign(robot_files(requirements=path), root)
+    files |= _unless_foreign(robot_files(texts, requirements=path), root)
     source = matrix.project.source
-    files |= kubernetes_files(flow.runners, pinned_images(), source=source, pods=0)
+    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source, pods=0)
     if any(one.trust == "self-hosted" for one in flow.runners):
-        files |= machine_scripts(source)
+        files |= machine_scripts(source, texts)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
     names = [path.relative_to(root).as_posix() for path in old]
     return {**files, **{name: None for name in names if name not in files}}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from warpfront.ci.actions import kept_pins, pinned_actions
+from warpfront.ci.actions import kept_pins, pinned_actions, templates
 from warpfront.ci.flow import (
     Flow,
     PublishingRefs,
@@ -25,7 +25,7 @@ from warpfront.ci.flow import (
 )
 from warpfront.ci.github_workflows import MATCHERS, QUEUE, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
-from warpfront.ci.robots import BASES, DEPENDABOT, RENOVATE, robot_files
+from warpfront.ci.robots import DEPENDABOT, RENOVATE, robot_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
 from warpfront.commands.workflows import (
     ci_files,
@@ -818,13 +818,14 @@ def test_what_is_no_pin_is_not_kept(pin: str) -> None:
 
 def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
     """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
-    files = robot_files(requirements="ci/requirements.txt")
+    files = robot_files(templates(), requirements="ci/requirements.txt")
     found = yaml.safe_load(files[DEPENDABOT])["updates"]
     places = {one["package-ecosystem"]: one["directory"] for one in found}
     assert places == {"github-actions": "/", "pip": "/ci"}
-    assert json.dumps(BASES) in files[RENOVATE]
+    (manager,) = json.loads(files[RENOVATE])["customManagers"]
+    (bases_of,) = manager["matchStrings"]
     text = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
-    parts = re.compile(BASES.replace("(?<", "(?P<"))
+    parts = re.compile(bases_of.replace("(?<", "(?P<"))
     bases = {one["depName"]: one for one in parts.finditer(text)}
     assert {"docker.io/library/python"} <= bases.keys()
     base = next(parts.finditer(text))
