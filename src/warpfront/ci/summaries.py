@@ -67,38 +67,30 @@ def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
     ]
 
 
+# A field of a judgement, how its lines are counted, and how each begins; in the order of a summary.
+_KINDS = (
+    ("listed", "", "not checked, no machine of this run has it"),
+    ("failures", "", "failed"),
+    ("unpublished", "not published", "not published"),
+    ("slower", "slower", "slower"),
+    ("unavailable", "", "unavailable"),
+    ("pending", "pending a GPU", "pending a GPU"),
+    ("noted", "", "allowed by the channel"),
+)
+
+
 def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
-    """The end of a run in a list: what nobody checked, what failed, what could not be done."""
-    failed, missing = len(judgement.failures), len(judgement.unavailable)
+    """Return the end of a run as a list: what no job checked, what failed, what could not be."""
+    lines = {name: getattr(judgement, name) for name, _, _ in _KINDS}
     word = "green" if judgement.error is None else "red"
     first = f"{len(judgement.listed)} NOT CHECKED, " if judgement.listed else ""
     more = "".join(
-        f"{len(lines)} {name}, "
-        for name, lines in (
-            ("slower", judgement.slower),
-            ("not published", judgement.unpublished),
-            ("pending a GPU", judgement.pending),
-        )
-        if lines
+        f"{len(lines[name])} {counted}, " for name, counted, _ in _KINDS if counted and lines[name]
     )
-    counts = f"{first}{failed} failed, {more}{missing} unavailable, {judgement.passed} passed"
-    return cut(
-        [
-            f"### {word}: {counts}",
-            "",
-            *(
-                f"- not checked, no machine of this run has it: {_said(line)}"
-                for line in judgement.listed
-            ),
-            *(f"- failed: {_said(line)}" for line in judgement.failures),
-            *(f"- not published: {_said(line)}" for line in judgement.unpublished),
-            *(f"- slower: {_said(line)}" for line in judgement.slower),
-            *(f"- unavailable: {_said(line)}" for line in judgement.unavailable),
-            *(f"- pending a GPU: {_said(line)}" for line in judgement.pending),
-            *(f"- allowed by the channel: {_said(line)}" for line in judgement.noted),
-            *(f"- {_said(line)}" for line in notes),
-        ]
-    )
+    counts = f"{first}{len(judgement.failures)} failed, {more}{len(judgement.unavailable)} "
+    said = [f"- {begin}: {_said(one)}" for name, _, begin in _KINDS for one in lines[name]]
+    head = f"### {word}: {counts}unavailable, {judgement.passed} passed"
+    return cut([head, "", *said, *(f"- {_said(one)}" for one in notes)])
 
 
 def alert_title(scope: str) -> str:

@@ -47,7 +47,7 @@ def test_a_refused_connection_is_named_with_its_host() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{closed.getsockname()[1]}"
-        assert registry_reachable(f"{host}/image:1") == f"{host}: Connection refused"
+        assert registry_reachable(f"{host}/image:1") == f"{host}: connection refused"
 
 
 def test_a_registry_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,10 @@ def test_a_registry_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPat
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         host = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert registry_reachable(f"{host}/image:1") == f"{host}: no answer within 0.2 s"
+        assert (
+            registry_reachable(f"{host}/image:1")
+            == f"{host}: no answer, or too little of one, in time"
+        )
 
 
 def test_docker_io_is_asked_where_its_registry_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +67,11 @@ def test_docker_io_is_asked_where_its_registry_is(monkeypatch: pytest.MonkeyPatc
 
     def record(url: str, **_: object) -> object:
         asked.append(url)
-        raise requests.ConnectionError("no")
+        raise requests.ConnectionError(OSError(113, "No route to host"))
 
     monkeypatch.setattr(requests, "get", record)
-    assert registry_reachable("docker.io/library/python:3.11") == "registry-1.docker.io: no"
+    assert (
+        registry_reachable("docker.io/library/python:3.11")
+        == "registry-1.docker.io: No route to host"
+    )
     assert asked == ["https://registry-1.docker.io/v2/"]

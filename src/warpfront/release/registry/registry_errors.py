@@ -70,12 +70,24 @@ def by_exception(
 ) -> RegistryError | TransientError:
     """What a request that got no whole answer means."""
     causes = tuple(_causes(error))
-    for kind, fault, words, hint in _REASONS:
+    system = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
+    for kind, fault, usual, hint in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
+            # "No route to host" says more than that an answer broke off.
+            words = system or usual if kind is requests.RequestException else usual
             made = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
             cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
             return made if kind in _LASTING else TransientError(made, cost=cost)
     return TransientError(wrong(registry, step, type(error).__name__))
+
+
+def words_of(error: requests.RequestException) -> str:
+    """Return why there was no whole answer, in a few words: requests nests the cause in a sentence
+    of several hundred characters.
+    """
+    found = by_exception("", "", error)
+    failure = found.error if isinstance(found, TransientError) else found
+    return failure.message.rpartition(": ")[2]
 
 
 def after_seconds(headers: Mapping[str, str]) -> float:
