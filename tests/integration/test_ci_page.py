@@ -146,6 +146,14 @@ def test_the_page_is_short() -> None:
     assert len(PAGE.splitlines()) < 250
 
 
+def test_each_test_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    files = (REPOSITORY / "tests").rglob("test_*.py")
+    there = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert len(named) > 15
+    assert named - there == set()
+
+
 def pull_request(base: str) -> dict[str, object]:
     repository = {"full_name": REPOSITORY_NAME}
     asked = {"number": 1, "base": {"sha": base}, "head": {"repo": repository}, "labels": []}
