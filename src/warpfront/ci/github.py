@@ -24,7 +24,7 @@ class Forge:
     since: str = ""
     planned: str = ""
     ended: tuple[str, ...] = ()
-    plan_digest: str = ""
+    plan_digest: str | None = None
     url: str = ""
     head: str = ""
     summary: Path | None = None
@@ -43,7 +43,7 @@ class Forge:
 
 def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     """`label` is what a maintainer puts on a pull request for machines of our own."""
-    digest = environment.get("PLAN_DIGEST", "")
+    digest = environment.get("PLAN_DIGEST")
     if environment.get("GITLAB_CI") == "true":
         return Forge(plan_digest=digest, url=environment.get("CI_PIPELINE_URL", ""))
     if environment.get("GITHUB_ACTIONS") != "true":

@@ -97,15 +97,19 @@ def alert_title(scope: str) -> str:
     return f"warpfront: the {scope} run is red"
 
 
-def alert_text(judgement: Judgement, scope: str, url: str) -> str:
-    """A red run for those who do not see its page: cells, kinds of failure, and repeat lines."""
+def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) -> str:
+    """Return a red run for those who do not see its page: cells, kinds of failure, and repeat
+    lines. Reasons are foreign text: in an issue's Markdown they are code, which mentions no one
+    and links nothing.
+    """
+    say = _as_code if markdown else _plainly
     why = judgement.error.message if judgement.error else ""
-    lines = [f"The {scope} run is red: {why}", "", url, ""]
+    lines = [f"The {scope} run is red: {say(why)}", "", url, ""]
     for one in judgement.faults:
-        lines += [f"- {one.kind}: {one.text}", f"  repeat: `{one.repeat}`"]
+        lines += [f"- {one.kind}: {say(one.text)}", f"  repeat: `{flat(one.repeat)}`"]
     cells = {one.text for one in judgement.faults}
     others = (*judgement.failures, *judgement.slower, *judgement.unavailable, *judgement.pending)
-    lines += [f"- {line}" for line in others if line not in cells]
+    lines += [f"- {say(line)}" for line in others if line not in cells]
     return cut(lines, ISSUE_LIMIT_BYTES)
 
 
@@ -210,6 +214,10 @@ def _property(text: str) -> str:
 def _said(text: str) -> str:
     """Foreign text as one line of Markdown, cut to what a table takes."""
     return markdown_text(text[:MOST_CHARACTERS])
+
+
+def _as_code(text: str) -> str:
+    return f"`{_plainly(text).replace('`', chr(39))}`"
 
 
 def _plainly(text: str) -> str:

@@ -70,7 +70,7 @@ class ForgeWords:
 
     planned: str = ""
     ended: tuple[str, ...] = ()
-    plan_digest: str = ""
+    plan_digest: str | None = None
     jobs: Mapping[str, str] | None = None
     checked_by_label: bool = False
 
@@ -87,7 +87,7 @@ def judge_run(
     """Whether everything that was planned has passed. `report` says what the build folder holds,
     once the hand-overs are in it.
     """
-    if forge.plan_digest and plan_digest(root) not in {"", forge.plan_digest}:
+    if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
         raise HandoverError(
             f"{PLAN}/{PLAN}.json is not what the job `plan` left",
             hint="the run has to be planned again",

@@ -50,7 +50,8 @@ def _in_an_issue(
     if judgement.error is None:
         closed = api.settle(f"The {scope} run is green again: {url}")
         return (f"closed {closed}",) if closed else ()
-    return (f"told in {api.tell(alert_title(scope), alert_text(judgement, scope, url))}",)
+    text = alert_text(judgement, scope, url, markdown=True)
+    return (f"told in {api.tell(alert_title(scope), text)}",)
 
 
 def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:
@@ -70,7 +71,7 @@ def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str
         for one in judgement.faults
     ]
     body = {
-        "text": alert_text(judgement, scope, url),
+        "text": alert_text(judgement, scope, url, markdown=False),
         "scope": scope,
         "url": url,
         "failures": faults,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,10 +46,23 @@ def test_a_red_night_is_one_issue_with_cell_kind_and_the_line_that_repeats_it(
     assert told(forge, RED, "issue") == ("told in issue/1",)
     (issue,) = forge.issues
     assert issue["title"] == "warpfront: the nightly run is red"
-    for part in (URL, "- verdict: cell on sm_90: failed (mm is wrong)", FAULT.repeat):
+    for part in (URL, "- verdict: `cell on sm_90: failed (mm is wrong)`", FAULT.repeat):
         assert part in issue["body"]
     assert told(forge, GREEN, "issue") == ("closed issue/1",)
     assert told(forge, GREEN, "issue") == ()
+
+
+def test_a_reason_mentions_no_one_and_links_nothing_in_an_issue(forge: ForgeInterface) -> None:
+    """It may be what a package in the image printed."""
+    evil = "cell on sm_90: ` @me/team closes #1\n![x](https://evil.test/x.png) <img src=x>"
+    fault = dataclasses.replace(FAULT, text=evil)
+    told(forge, dataclasses.replace(RED, failures=(evil,), faults=(fault,)), "issue")
+    lines = forge.issues[0]["body"].splitlines()
+    (line,) = [one for one in lines if "@me/team" in one and one.startswith("- verdict: `")]
+    assert line.count("`") == 2
+    assert line.endswith("`")
+    outside = [re.sub("`[^`]*`", "", one) for one in lines]
+    assert not [one for one in outside if "evil.test" in one or "@me" in one or "#1" in one]
 
 
 def test_a_webhook_gets_the_same_as_json(forge: ForgeInterface) -> None:

@@ -652,6 +652,12 @@ LATE: tuple[Try, ...] = (
     ),
     Try(
         kind="after publishing",
+        title="the job `plan` has no digest of its plan",
+        after=lambda run: setattr(run, "words", dataclasses.replace(run.words, plan_digest="")),
+        says="is not what the job `plan` left",
+    ),
+    Try(
+        kind="after publishing",
         title="the publishing job failed, as GitLab once allowed",
         after=ended("publish-mine", "failed"),
         says="some ended with failed",
