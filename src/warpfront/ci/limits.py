@@ -8,14 +8,11 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What GitHub and GitLab take of one workflow, job or pipeline."""
+    """What GitHub and GitLab take, as far as it is checked here."""
 
     called_workflows: int
-    nested_workflows: int
     jobs_per_matrix: int
     output_bytes: int
-    artifacts_per_job: int
-    pending_in_group: int
     needs_per_job: int
     child_bytes: int
     jobs_per_pipeline: int

@@ -6,10 +6,9 @@ What is there stays, what another repository of the same registry has is mounted
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any, BinaryIO, Self
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
-    BlobSource,
     BlobTransfer,
     Descriptor,
     Registry,
@@ -134,8 +132,8 @@ def _copy_blobs(
     stop = threading.Event()
 
     def copied(blob: Descriptor) -> BlobTransfer:
-        with _opened(source, blob) as found:
-            wanted = _Stoppable(source=found, stop=stop)
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            wanted = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
             return target.registry.put_blob(target.repository, wanted, mount_from)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -150,36 +148,36 @@ def _copy_blobs(
     return tuple(one.result() for one in moving)
 
 
-@contextlib.contextmanager
-def _opened(source: Repository, blob: Descriptor) -> Iterator[BlobSource]:
-    if isinstance(source.registry, LayoutRegistry) and source.registry.checked:
-        yield source.registry.file(blob)
-        return
-    with _lazily(source, blob) as fetched:
-        yield fetched
-
-
 class _StoppedError(Exception):
-    """Nobody waits for this blob any more."""
+    """The copy that this blob belongs to has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stoppable:
-    """A blob that cannot be read any more after `stop`."""
+class _Blob:
+    """A blob of `source`: the file that it is in a checked layout, else fetched into `folder` when
+    it is read first. It cannot be read any more after `stop`.
+    """
 
-    source: BlobSource
+    source: Repository
+    named: Descriptor
+    folder: Path
     stop: threading.Event
 
     @property
     def digest(self) -> str:
-        return self.source.digest
+        return self.named.digest
 
     @property
     def size_bytes(self) -> int:
-        return self.source.size_bytes
+        return self.named.size_bytes
 
     def open(self) -> Any:
-        return _StoppableFile(self.source.open(), self.stop)
+        registry, path = self.source.registry, self.folder / "blob"
+        if isinstance(registry, LayoutRegistry) and registry.checked:
+            return _StoppableFile(registry.file(self.named).open(), self.stop)
+        if not path.exists():
+            registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
+        return _StoppableFile(path.open("rb"), self.stop)
 
 
 class _StoppableFile:
@@ -199,32 +197,6 @@ class _StoppableFile:
         if self._stop.is_set():
             raise _StoppedError
         return self._file.read(count)
-
-
-@contextlib.contextmanager
-def _lazily(source: Repository, blob: Descriptor) -> Iterator[_Fetched]:
-    """A blob that is fetched only if somebody has to read it."""
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-        yield _Fetched(
-            source=source,
-            path=Path(folder, "blob"),
-            digest=blob.digest,
-            size_bytes=blob.size_bytes,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fetched:
-    source: Repository
-    path: Path
-    digest: str
-    size_bytes: int
-
-    def open(self) -> BinaryIO:
-        if not self.path.exists():
-            registry, repository = self.source.registry, self.source.repository
-            registry.save_blob(repository, self.digest, self.path, self.size_bytes)
-        return self.path.open("rb")
 
 
 @dataclass(slots=True)
