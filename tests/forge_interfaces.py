@@ -7,6 +7,8 @@ Their rules, and where each is from:
   https://docs.github.com/en/rest/actions/workflow-runs, https://docs.github.com/en/rest/issues/issues
 * `filter=latest` lists the jobs of the last attempt alone, not those that it did not run again:
   https://github.com/r-universe-org/help/issues/607
+* A run has the moment it was created (`created_at`), a commit that of its committer, both in UTC:
+  https://docs.github.com/en/rest/commits/commits#get-a-commit
 * GitLab lists bare lists, 100 entries a page at most, and leaves retried jobs out.
   https://docs.gitlab.com/api/jobs/#list-pipeline-jobs, https://docs.gitlab.com/api/issues/,
   https://docs.gitlab.com/api/runners/#list-projects-runners
@@ -39,6 +41,7 @@ class ForgeInterface:
     runners: list[dict[str, Any]] = field(default_factory=list)
     issues: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
+    commits: dict[str, str] = field(default_factory=dict)
     refuses: dict[str, int] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -66,6 +69,8 @@ class ForgeInterface:
                 found = [one for one in self.runs if one["conclusion"] == query["status"]]
                 found = [one for one in found if one["head_sha"] == query["head_sha"]]
                 return 200, {"workflow_runs": page(found, query)}
+            case ["GET", "commits", commit] if commit in self.commits:
+                return 200, {"commit": {"committer": {"date": self.commits[commit]}}}
             case ["POST", "actions", "runs", run, "cancel"]:
                 self.cancelled.append(run)
                 return 202, {}

@@ -178,13 +178,23 @@ class GitHubApi(_Forge):
         ]
         return any(found) if found else None
 
-    def succeeded(self, workflow: str, commit: str) -> bool:
-        """Return whether a run of a workflow file for a commit ended with success."""
+    def succeeded(self, workflow: str, commit: str, base: str) -> bool:
+        """Return whether a run of a workflow file for a commit ended with success, and began after
+        the commit `base`: an earlier one was of another merge.
+        """
         path = f"actions/workflows/{workflow}/runs"
         found = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
-        return any(
-            (one.get("head_sha"), one.get("conclusion")) == (commit, "success") for one in found
-        )
+        ran = [
+            str(one.get("created_at", ""))
+            for one in found
+            if (one.get("head_sha"), one.get("conclusion")) == (commit, "success")
+        ]
+        if not ran:
+            return False
+        since = self.line.ask("GET", f"commits/{quote(base, safe='')}")
+        moment = since.get("commit", {}).get("committer", {}).get("date")
+        # Both are RFC 3339 in UTC, to the second.
+        return isinstance(moment, str) and moment.endswith("Z") and max(ran) >= moment
 
     def runs(self, workflow: str) -> tuple[str, ...]:
         """Return the runs of a workflow file that have not ended."""

@@ -121,16 +121,23 @@ def test_a_gpu_row_that_no_machine_checks_is_red_unless_the_table_lists_it(
 
 
 @pytest.mark.parametrize(
-    ("conclusion", "commit", "code"),
+    ("conclusion", "commit", "ran", "code"),
     [
-        ("success", "head", 0),
-        ("failure", "head", UnavailableError.exit_code),
-        ("skipped", "head", UnavailableError.exit_code),
-        ("success", "older", UnavailableError.exit_code),
+        ("success", "head", "2026-11-02T00:00:00Z", 0),
+        ("failure", "head", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
+        ("skipped", "head", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
+        ("success", "older", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
+        # Before the base moved on: of another merge.
+        ("success", "head", "2026-10-31T00:00:00Z", UnavailableError.exit_code),
     ],
 )
-def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conclusion: str, commit: str, code: int
+def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_waits_for(  # noqa: PLR0917 - a table
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    conclusion: str,
+    commit: str,
+    ran: str,
+    code: int,
 ) -> None:
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -139,7 +146,8 @@ def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_wa
     event.write_text(json.dumps({"pull_request": asked}))
     later = (Omitted(cell_id="gpu", target="sm_90", reason="no runner of the table has sm_90"),)
     keep_plan(dataclasses.replace(NOTHING, scope="pull_request", later=later), tmp_path)
-    forge = ForgeInterface(runs=[{"id": 3, "conclusion": conclusion, "head_sha": commit}])
+    run = {"id": 3, "conclusion": conclusion, "head_sha": commit, "created_at": ran}
+    forge = ForgeInterface(runs=[run], commits={"b": "2026-11-01T00:00:00Z"})
     with standing_in(forge, forge.github):
         job = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(event)}
         for name, text in {**github_job(forge), **job}.items():

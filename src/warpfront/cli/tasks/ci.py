@@ -192,7 +192,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
         isinstance(api, GitHubApi)
         and states is not None
         and bool(forge.head)
-        and api.succeeded(f"{LABELLED}.yml", forge.head)
+        and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
     )
     judgement = judge_run(
         workspace.folders.root,
