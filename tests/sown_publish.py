@@ -20,6 +20,7 @@ from invoke.main import program
 
 from warpfront.release import publishing
 from warpfront.release.ledger import Publication
+from warpfront.release.publication import digest_on
 from warpfront.release.publishing import Attester, Tagger
 
 
@@ -36,7 +37,7 @@ def after_tags() -> None:
             die()
         return done
 
-    Tagger.set_tag = then_die  # type: ignore[method-assign]
+    Tagger.set_tag = then_die  # type: ignore[method-assign, assignment]
 
 
 def alias_first() -> None:
@@ -48,13 +49,13 @@ def alias_first() -> None:
         there = dataclasses.replace(publication, digest=held.digest)
         for one in there.tags:
             if one.moves:
-                before = publishing.digest_on(uploader.registry, there.path, one.tag)
+                before = digest_on(uploader.registry, there.path, one.tag)
                 tagger = Tagger(registry=uploader.registry, record=lambda _: None)
                 tagger.set_tag(there, dataclasses.replace(one, before=before), held)
         die()
         return found
 
-    publishing.candidate = named
+    publishing.candidate = named  # type: ignore[assignment]
 
 
 def skipping(*steps: str) -> Callable[[], None]:

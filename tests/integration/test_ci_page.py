@@ -170,7 +170,9 @@ def test_both_pull_requests_of_the_page_are_green(walk: Walk, here: dict[str, st
         walk.follow(block)
     environment = {**here, **walk.environment, "PYTHONPATH": ""}
     forge: LocalForge = with_forge(
-        walk.root, walk.folder / "forge", QUICK, installs=True, **environment
+        *(walk.root, walk.folder / "forge", QUICK),
+        installs=True,
+        **environment,  # type: ignore[arg-type]
     )
     ran = forge.run("pull_request", pull_request(""), timeout=1500).expect(0)
     assert set(ran.jobs.values()) == {"succeeded"}

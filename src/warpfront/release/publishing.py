@@ -317,6 +317,8 @@ def publish_image(
     """Take an image all of the way, or raise an error that says where it ended. `record` gets the
     publication after every step.
     """
+    ahead, publication = Ahead(), planned
+    documents: tuple[Referrer, ...] = ()
 
     def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:
         watch.step(planned.cell_id, f"publishing: {stage}")
@@ -334,7 +336,6 @@ def publish_image(
             return dataclasses.replace(one, signed_by=done.signed_by, attested=done.attested)
         return attester.sign(one, documents, anew=is_new and not ahead.may_be_signed)
 
-    ahead, publication, documents = Ahead(), planned, ()
     watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
     held, sent, is_new = candidate(planned, uploader, attester, ahead)
     publication = dataclasses.replace(
