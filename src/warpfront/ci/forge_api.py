@@ -58,8 +58,8 @@ class Line:
     hints: Mapping[int, str] = field(default_factory=dict)
 
     def ask(self, verb: str, path: str, body: object | None = None, **query: object) -> Any:
-        """Return the JSON of an answer. Raises `InputError` for what another try does not change,
-        and `UnavailableError`.
+        """Return the JSON of an answer. Raises `InputError` where another try changes nothing, else
+        `UnavailableError` for an answer that is none.
         """
         url = f"{self.base}/{path}"
         try:

@@ -1,6 +1,4 @@
-"""An image and its documents as a registry holds them, the state of a tag, and what is wrong with
-either. Edge.
-"""
+"""An image and its documents as a registry holds them, and the state of a tag. Edge."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ def provenance_text(making: Making, *, name: str, digest: str) -> str:
 
 
 def read_provenance_statement(payload: bytes, *, digest: str) -> Making:
-    """Return how the image with `digest` was made, by a statement of ours. Raises
-    `StatementError`.
-    """
+    """Return how the image with `digest` was made, by our statement. Raises `StatementError`."""
     return read_as(payload, _making, _predicate, digest=digest, predicate_type=PREDICATE)
 
 

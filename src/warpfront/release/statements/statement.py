@@ -114,8 +114,8 @@ def _canonical(value: object) -> str:
 def read_json(
     payload: bytes, *, longest_text: int = LIMIT_BYTES, longest_list: int = LIMIT_BYTES
 ) -> object:
-    """Return foreign JSON: each field once, texts that are texts, of limited size and depth.
-    Raises `StatementError`.
+    """Return foreign JSON: each field once, texts that are texts, of limited size and depth. Raises
+    `StatementError` for anything else.
     """
     if len(payload) > LIMIT_BYTES:
         raise StatementError(f"it is larger than {LIMIT_BYTES // 2**20} MiB")
