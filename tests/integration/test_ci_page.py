@@ -84,8 +84,7 @@ def head() -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def walk(tmp_path: Path) -> Walk:
+def a_walk(tmp_path: Path) -> Walk:
     """The two addresses that the page names are repositories of this machine."""
     bare = tmp_path / "github" / "mine.git"
     subprocess.run(["git", "init", "--quiet", "--bare", str(bare)], check=True)
@@ -101,8 +100,14 @@ def walk(tmp_path: Path) -> Walk:
 
 
 @pytest.fixture
-def followed(walk: Walk) -> tuple[Walk, list[str]]:
+def walk(tmp_path: Path) -> Walk:
+    return a_walk(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Walk, list[str]]:
     """Every block, in the order of the page, and what each printed."""
+    walk = a_walk(tmp_path_factory.mktemp("page"))
     return walk, [walk.follow(block) for block in blocks("From a fork to a green run")]
 
 
