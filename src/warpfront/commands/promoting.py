@@ -63,21 +63,21 @@ def promote(
     cells = {cell.id: cell for cell in select(matrix.cells, selection)}
     with open_publish_context(
         chosen, project, store, watch, engine=None, key=key, dry_run=dry_run, trust=trust
-    ) as shop:
+    ) as context:
 
         def place_of(cell: Cell) -> Repository:
             if from_disk:
                 layout = LayoutRegistry(folder=Path(source, cell.image))
                 return Repository(registry=layout, repository=cell.image)
             return Repository(
-                registry=shop.registry, repository=path_of(known, project.repository, cell)
+                registry=context.registry, repository=path_of(known, project.repository, cell)
             )
 
         carried = CarriedImages(place_of=place_of, channel=known)
         carrying = dataclasses.replace(
-            shop,
+            context,
             documents=carried.documents,
-            bring=carried.bring(shop.registry, cells),
+            bring=carried.bring(context.registry, cells),
             action="promote",
         )
         absent: set[str] = set()

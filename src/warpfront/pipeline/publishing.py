@@ -46,12 +46,12 @@ def publish(
     papers = ImagePapers(chains=chains, locks=locks, requirements=requirements, store=store)
     with open_publish_context(
         chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run
-    ) as shop:
+    ) as context:
         return publish_cells(
             cells,
             matrix.cells,
             chosen,
-            dataclasses.replace(shop, documents=papers),
+            dataclasses.replace(context, documents=papers),
             find=lambda cell: local_evidence(cell, store, engine, states_by_target(cell, jobs)),
             dry_run=dry_run,
         )

@@ -1,5 +1,5 @@
-"""The shop that publishes: all names are computed and checked before anything is sent, and one cell
-is published as a whole or not at all. Where an image comes from, who publishes says.
+"""One publish run: all names are computed and checked before anything is sent, and one cell is
+published as a whole or not at all. The caller names the source of the images.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _PUBLISHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContext:
-    """With whom and what a run publishes. `documents` makes what goes with an image beside its
+    """Dependencies of one publish run. `documents` makes what goes with an image beside its
     verification; `bring` gets an image to the registry that is not in the engine. Verifications
     that came from a registry count if `trusted`, else the signer, finds them signed.
     """
@@ -97,9 +97,6 @@ class PublishContext:
     trusted: Signer | None = None
     meter: Meter | None = None
     pause: Callable[[float], None] = time.sleep
-
-    def path(self, repository: str) -> str:
-        return repository.removeprefix(f"{self.registry.host}/")
 
 
 @dataclass(kw_only=True)
@@ -138,21 +135,21 @@ def publish_cells(
     cells: Iterable[Cell],
     every: Iterable[Cell],
     channel: Channel,
-    shop: PublishContext,
+    context: PublishContext,
     *,
     find: Find,
     dry_run: bool,
 ) -> Mapping[str, Published]:
     """`every` are the matrix's cells: who is not selected still has its names."""
     cells, every = tuple(cells), tuple(every)
-    claimed = clashes_of_matrix(every, channel, project=shop.project)
-    shared = shared_in_matrix(every, channel, project=shop.project)
+    claimed = clashes_of_matrix(every, channel, project=context.project)
+    shared = shared_in_matrix(every, channel, project=context.project)
     planned = {
         cell.id: _plan(
             cell,
             channel,
             claimed.get(cell.id, ()),
-            shop,
+            context,
             find,
             every=every,
             shared=shared.get(cell.id, {}),
@@ -161,30 +158,32 @@ def publish_cells(
     }
     found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
     results: dict[str, Published] = {}
-    ledger = Ledger(run=shop.run, channel=channel.name, action=shop.action, started=shop.now)
-    books = LedgerWriter(store=shop.store, ledger=ledger)
+    ledger = Ledger(
+        run=context.run, channel=channel.name, action=context.action, started=context.now
+    )
+    writer = LedgerWriter(store=context.store, ledger=ledger)
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
         elif mine := _of(plan.names, found):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
-            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, shop)
+            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
         else:
-            results[cell_id] = _published(plan, channel, shop, books)
+            results[cell_id] = _published(plan, channel, context, writer)
         result = results[cell_id]
         if not dry_run:
-            shop.store.save(cell_id, "publish", result)
+            context.store.save(cell_id, "publish", result)
             if not isinstance(result, Publication):
-                books.refuse(cell_id, result.reason)
-    return results if dry_run else results | _indexed(results, every, shop, books)
+                writer.refuse(cell_id, result.reason)
+    return results if dry_run else results | _indexed(results, every, context, writer)
 
 
 def _indexed(
     results: Mapping[str, Published],
     every: Iterable[Cell],
-    shop: PublishContext,
-    books: LedgerWriter,
+    context: PublishContext,
+    writer: LedgerWriter,
 ) -> dict[str, Published]:
     """What was published that is a part of indexes: all of it is staged before any index is put, so
     that what was published together waits for nothing.
@@ -193,9 +192,9 @@ def _indexed(
     indexing = Indexing(
         created=CREATED,
         revision=REVISION,
-        registry=shop.registry,
-        signer=shop.signer,
-        record=books.record,
+        registry=context.registry,
+        signer=context.signer,
+        record=writer.record,
     )
 
     def stage(publication: Publication) -> Publication:
@@ -214,8 +213,8 @@ def _indexed(
         if not isinstance(one, Publication):
             reason = f"its own names are set; {one.reason}"
             found[cell_id] = dataclasses.replace(one, reason=reason)
-            books.refuse(cell_id, reason)
-        shop.store.save(cell_id, "publish", found[cell_id])
+            writer.refuse(cell_id, reason)
+        context.store.save(cell_id, "publish", found[cell_id])
     return found
 
 
@@ -230,7 +229,7 @@ def _plan(
     cell: Cell,
     channel: Channel,
     claimed: tuple[str, ...],
-    shop: PublishContext,
+    context: PublishContext,
     find: Find,
     *,
     every: tuple[Cell, ...],
@@ -243,15 +242,15 @@ def _plan(
         return found
     evidence = found.evidence
     verdict = with_signature(
-        admission(evidence, channel, now=shop.now), channel, signer=shop.signer
+        admission(evidence, channel, now=context.now), channel, signer=context.signer
     )
     words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
-    names = names_of(cell, channel, words, project=shop.project, shared=shared)
+    names = names_of(cell, channel, words, project=context.project, shared=shared)
     if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
         error = NotPublishableError("; ".join(against), hint=_HINT)
         return failed_by(error, cell.id, "publish")
     parents = with_parents((cell,), every)[:-1]
-    mount_from = tuple(path_of(channel, shop.project, one) for one in parents)
+    mount_from = tuple(path_of(channel, context.project, one) for one in parents)
     return _Planned(found=found, verdict=verdict, names=names, mount_from=mount_from)
 
 
@@ -274,13 +273,13 @@ def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
     return failed_by(TagConflictError("; ".join(found), hint=hint), cell_id, "publish")
 
 
-def _publication(plan: _Planned, channel: Channel, shop: PublishContext) -> Publication:
+def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
     tags = [Tagging(tag=tag, moves=False) for tag in plan.names.tags]
     tags += [Tagging(tag=alias, moves=True) for alias in plan.names.aliases]
     return Publication(
         cell_id=plan.found.evidence.cell.id,
         channel=channel.name,
-        run=shop.run,
+        run=context.run,
         repository=plan.names.repository,
         image_id=plan.found.image_id,
         content_hash=plan.found.content_hash,
@@ -291,21 +290,21 @@ def _publication(plan: _Planned, channel: Channel, shop: PublishContext) -> Publ
             IndexTagging(tag=one.tag, moves=one.moves, machines=one.machines)
             for one in plan.names.shared
         ),
-        candidate=f"{CANDIDATE_PREFIX}{shop.run}-{plan.found.content_hash[:12]}",
+        candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
         present_bytes=plan.found.size_bytes,
         digest=plan.found.digest,
     )
 
 
-def _foreseen(plan: _Planned, channel: Channel, shop: PublishContext) -> Publication:
+def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
     """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
     refuse for that is refused here.
     """
-    publication = _publication(plan, channel, shop)
+    publication = _publication(plan, channel, context)
     path, image_id = publication.path, publication.image_id
     tags, digest = [], image_id
     for one in publication.tags:
-        standing = held_image(shop.registry, path, one.tag)
+        standing = held_image(context.registry, path, one.tag)
         if standing and image_id in standing.identities:
             digest = standing.digest
             publication = dataclasses.replace(publication, digest=digest, present_bytes=0)
@@ -313,59 +312,65 @@ def _foreseen(plan: _Planned, channel: Channel, shop: PublishContext) -> Publica
             raise taken(publication, one.tag, standing.digest, standing.labels)
         before = standing.digest if standing else ""
         tags.append(dataclasses.replace(one, before=before))
-    heads = {one.tag: shop.registry.head(path, one.tag) for one in publication.indexes}
+    heads = {one.tag: context.registry.head(path, one.tag) for one in publication.indexes}
     indexes = tuple(
         dataclasses.replace(one, before=head.digest if (head := heads[one.tag]) else "")
         for one in publication.indexes
     )
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.found.evidence
-    against = not_to_be_named(shop.registry, path, publication.tags, digest, evidence.labels)
+    against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
     # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
-    there = evidence.attached and shop.registry.head(path, digest)
+    there = evidence.attached and context.registry.head(path, digest)
     reference = f"{publication.repository}@{digest}"
-    _refuse(against, _unsigned(evidence, reference, shop) if there else ())
+    _refuse(against, _unsigned(evidence, reference, context) if there else ())
     return publication
 
 
 def _published(
-    plan: _Planned, channel: Channel, shop: PublishContext, books: LedgerWriter
+    plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
 ) -> Published:
     began = time.monotonic()
     uploader = Uploader(
-        registry=shop.registry,
-        engine=shop.engine,
-        watch=shop.watch,
-        meter=shop.meter or Meter(shop.watch),
-        pause=shop.pause,
-        bring=shop.bring,
+        registry=context.registry,
+        engine=context.engine,
+        watch=context.watch,
+        meter=context.meter or Meter(context.watch),
+        pause=context.pause,
+        bring=context.bring,
         mount_from=plan.mount_from,
     )
-    proves = _prover(plan, channel, shop)
-    attester = Attester(registry=shop.registry, signer=shop.signer, prove=proves)
-    tagger = Tagger(registry=shop.registry, record=books.record)
-    planned = _publication(plan, channel, shop)
+    proves = _prover(plan, channel, context)
+    attester = Attester(registry=context.registry, signer=context.signer, prove=proves)
+    tagger = Tagger(registry=context.registry, record=writer.record)
+    planned = _publication(plan, channel, context)
     cell_id = planned.cell_id
 
     def act() -> Publication:
         return publish_image(
-            planned, uploader, attester, tagger, record=books.record, watch=shop.watch
+            planned, uploader, attester, tagger, record=writer.record, watch=context.watch
         )
 
     try:
-        books.record(planned)
+        writer.record(planned)
         result = _tried(cell_id, act)
     finally:
-        shop.watch.step(cell_id, "")
+        context.watch.step(cell_id, "")
     if isinstance(result, Publication):
         result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
-        books.record(result)
-        leave_page(result, shop.registry, shop.store, shop.watch, shop.trusted or shop.signer)
+        writer.record(result)
+        leave_page(
+            result,
+            context.registry,
+            context.store,
+            context.watch,
+            context.trusted or context.signer,
+        )
     return result
 
 
 def _prover(
-    plan: _Planned, channel: Channel, shop: PublishContext
+    plan: _Planned, channel: Channel, context: PublishContext
 ) -> Callable[[Publication, Held], tuple[Referrer, ...]]:
     """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
     which the verifications have to name.
@@ -375,32 +380,34 @@ def _prover(
         evidence = dataclasses.replace(
             plan.found.evidence, labels=held.labels, identities=held.identities
         )
-        verdict = admission(evidence, channel, now=shop.now)
+        verdict = admission(evidence, channel, now=context.now)
         path = publication.path
         against = (
             *verdict.against,
-            *not_to_be_named(shop.registry, path, publication.tags, held.digest, held.labels),
+            *not_to_be_named(context.registry, path, publication.tags, held.digest, held.labels),
         )
         reference = f"{publication.repository}@{held.digest}"
-        _refuse(against, [*_unsigned(evidence, reference, shop)])
+        _refuse(against, [*_unsigned(evidence, reference, context)])
         proof = verification_payload(
-            evidence, with_signature(verdict, channel, signer=shop.signer), held
+            evidence, with_signature(verdict, channel, signer=context.signer), held
         )
-        documents = shop.documents(publication, evidence)
+        documents = context.documents(publication, evidence)
         if evidence.attached:
             documents = tuple(
-                one for one in documents if _is_vouched_for(one, held, reference, shop)
+                one for one in documents if _is_vouched_for(one, held, reference, context)
             )
         return (proof, *documents)
 
     return prove
 
 
-def _is_vouched_for(document: Referrer, held: Held, reference: str, shop: PublishContext) -> bool:
+def _is_vouched_for(
+    document: Referrer, held: Held, reference: str, context: PublishContext
+) -> bool:
     """Return whether a document from a registry is in a signature of a trusted key. Anyone with
     push rights can attach one, and our attestation would make it true.
     """
-    trusted = shop.trusted or shop.signer
+    trusted = context.trusted or context.signer
     digest = attached_as(held.manifest.descriptor, document).digest
     return trusted is None or trusted.is_signed(
         reference, {f"dev.warpfront.{document.name}": digest}
@@ -414,11 +421,11 @@ def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
         raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
 
 
-def _unsigned(evidence: Evidence, reference: str, shop: PublishContext) -> Iterator[str]:
+def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
     """What nobody whom we trust has signed together with the image: a seal can be made by whoever
     may push. Without any key, the channel has allowed that (`with_signature`).
     """
-    trusted = shop.trusted or shop.signer
+    trusted = context.trusted or context.signer
     for digest in evidence.attached:
         if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
             yield f"the attached verification {digest} is in no signature of a trusted key"
