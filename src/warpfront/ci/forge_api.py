@@ -9,9 +9,10 @@ in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 import requests
@@ -33,20 +34,6 @@ class Job:
     name: str
     state: str
     created: str = ""
-
-
-class ForgeApi(Protocol):
-    """One forge's interface, for this run. Each method raises `InputError` where the token may not
-    do that, and `UnavailableError` where the forge does not answer.
-    """
-
-    def jobs(self) -> tuple[Job, ...]: ...
-
-    def serves(self, labels: tuple[str, ...]) -> bool | None: ...
-
-    def tell(self, title: str, text: str) -> str: ...
-
-    def settle(self, text: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +97,20 @@ class _IssueForm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Forge:
-    """One project, and one run in it."""
+class ForgeApi(ABC):
+    """The interface of a forge for one project, and one run in it. Each method raises `InputError`
+    where the token may not do that, and `UnavailableError` where the forge does not answer.
+    """
 
     line: Line
     run: str
     issues: ClassVar[_IssueForm]
+
+    @abstractmethod
+    def jobs(self) -> tuple[Job, ...]: ...
+
+    @abstractmethod
+    def serves(self, labels: tuple[str, ...]) -> bool | None: ...
 
     def tell(self, title: str, text: str) -> str:
         """Update the open issue, or open it. Return its address."""
@@ -143,7 +138,7 @@ class _Forge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GitHubApi(_Forge):
+class GitHubApi(ForgeApi):
     """One repository on GitHub, and one run in it."""
 
     issues = _IssueForm(
@@ -219,7 +214,7 @@ def _github_job(one: Mapping[str, Any]) -> Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GitLabApi(_Forge):
+class GitLabApi(ForgeApi):
     """One project on GitLab, and one pipeline in it."""
 
     issues = _IssueForm(
@@ -256,7 +251,7 @@ def github_line(base: str, token: str, hints: Mapping[int, str] | None = None) -
     return Line(base=base, headers=headers, hints=hints or {})
 
 
-def forge_api(environment: Mapping[str, str], token: str = "") -> GitHubApi | GitLabApi | None:
+def forge_api(environment: Mapping[str, str], token: str = "") -> ForgeApi | None:
     """Return the interface of the forge that runs this job, by API_TOKEN or, on GitLab, the job's
     own token; None outside of CI and without a token.
     """

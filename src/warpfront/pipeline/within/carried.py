@@ -75,7 +75,7 @@ class CarriedImages:
 
         def brought(publication: Publication) -> int:
             source = self.place_of(cells[publication.cell_id])
-            path = publication.repository.removeprefix(f"{target.host}/")
+            path = publication.path
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
             place, digest = Repository(registry=target, repository=path), publication.digest

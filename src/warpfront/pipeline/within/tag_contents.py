@@ -77,7 +77,7 @@ def leave_page(
 
 
 def _page(publication: Publication, registry: Registry, signer: Signer | None) -> TagPage:
-    path, digest = publication.repository.removeprefix(f"{registry.host}/"), publication.digest
+    path, digest = publication.path, publication.digest
     befores = (
         target_before(registry, path, one.tag, digest) for one in publication.tags if one.moves
     )
