@@ -19,6 +19,7 @@ from pathlib import Path
 import action_standins
 
 from warpfront.ci.actions import pinned_actions
+from warpfront.pipeline.workspace import cache_folder
 
 REPOSITORY_NAME = "me/mine"
 ACT = Path(sys.executable).parent / "act"
@@ -95,7 +96,10 @@ class LocalForge:
             "WARPFRONT_PYTHON": str(self.program),
             "GITHUB_REF_PROTECTED": "true",  # act does not know it
             "GITHUB_RUN_ATTEMPT": str(attempt),
-            **_of_jobs({**os.environ, **self.environment}),
+            # The machine's own cache, which has its engine's programs; act's is another.
+            **_of_jobs(
+                {"XDG_CACHE_HOME": str(cache_folder().parent), **os.environ, **self.environment}
+            ),
         }
         asked += [f"--env={name}={text}" for name, text in jobs.items()]
         asked += [f"--var={name}={text}" for name, text in self.variables.items()]
