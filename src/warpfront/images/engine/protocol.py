@@ -38,8 +38,8 @@ class Features:
 class StoredImage:
     """An image in the engine. `references` are its tags. `size_bytes` is the sum of its
     unpacked layers for a single image; listings give the engine's own count. `created` is RFC 3339,
-    `substance` a digest of the unpacked layers and of the configuration without labels; both are ""
-    in listings.
+    `substance` a digest of the unpacked layers and of the configuration without labels. Both are
+    "" in listings.
     """
 
     id: str
