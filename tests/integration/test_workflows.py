@@ -318,9 +318,10 @@ def test_the_cpu_cell_goes_from_plan_to_green(
     root = copy_project(tmp_path / "project")
     matrix = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text())
     row = {**matrix["rows"][0], "images": ["torch"]}
-    (root / "matrix.yaml").write_text(
-        yaml.safe_dump({**matrix, "rows": [row]}, sort_keys=False), encoding="utf-8"
-    )
+    matrix |= {"rows": [row], "ci": {"notify": []}}
+    nightly = matrix["release"]["nightly"]  # what `required` demands where nothing is published
+    nightly["allow"] = sorted({*nightly["allow"], "quick"})
+    (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
     add_runners(root, ubuntu=UBUNTU)
     forge = with_forge(
         root, tmp_path / "forge", QUICK + REAL, installs=False, logs_in=False, **here
