@@ -9,6 +9,7 @@ in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipe
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -35,6 +36,17 @@ class Job:
     created: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A change of one file (its path in the repository, its whole text) as a pull request."""
+
+    branch: str
+    path: str
+    text: str
+    title: str
+    body: str
+
+
 class ForgeApi(Protocol):
     """One forge's interface, for this run. Each method raises `InputError` where the token may not
     do that, and `UnavailableError` where the forge does not answer.
@@ -57,7 +69,7 @@ class _Line:
     headers: Mapping[str, str] = field(repr=False)
 
     def ask(self, verb: str, path: str, body: object | None = None, **query: object) -> Any:
-        url = f"{self.base}/{path}"
+        url = f"{self.base}/{path}".rstrip("/")
         try:
             answer = requests.request(
                 verb,
@@ -136,6 +148,34 @@ class GitHubApi:
     def _open(self) -> list[Mapping[str, Any]]:
         found = self.line.pages("issues", state="open", labels=ISSUE_LABEL)
         return [one for one in found if "pull_request" not in one]
+
+    def propose(self, change: Proposal) -> str:
+        """Put one file onto a branch of its own, at the end of the default branch, and open or
+        update the pull request of that branch. Return its address.
+        https://docs.github.com/en/rest/repos/contents and .../rest/pulls/pulls.
+        """
+        base = str(self.line.ask("GET", "").get("default_branch", ""))
+        tip = self.line.ask("GET", f"git/ref/heads/{base}")["object"]["sha"]
+        ref = f"heads/{change.branch}"
+        listed = self.line.ask("GET", f"git/matching-refs/{ref}")
+        if any(one.get("ref") == f"refs/{ref}" for one in listed):
+            self.line.ask("PATCH", f"git/refs/{ref}", {"sha": tip, "force": True})
+        else:
+            self.line.ask("POST", "git/refs", {"ref": f"refs/{ref}", "sha": tip})
+        folder = change.path.rpartition("/")[0]
+        there = self.line.ask("GET", f"contents/{folder}", ref=change.branch)
+        old = [one["sha"] for one in there if one.get("path") == change.path]
+        content = base64.b64encode(change.text.encode()).decode()
+        body = {"message": change.title, "content": content, "branch": change.branch}
+        body |= {"sha": old[0]} if old else {}
+        self.line.ask("PUT", f"contents/{change.path}", body)
+        asked = {"title": change.title, "body": change.body}
+        for one in self.line.pages("pulls", state="open", base=base):
+            if one.get("head", {}).get("ref") == change.branch:
+                self.line.ask("PATCH", f"pulls/{one['number']}", asked)
+                return str(one.get("html_url", ""))
+        made = self.line.ask("POST", "pulls", {**asked, "head": change.branch, "base": base})
+        return str(made.get("html_url", ""))
 
     def succeeded(self, workflow: str, commit: str) -> bool:
         """Return whether a run of a workflow file for a commit ended with success."""

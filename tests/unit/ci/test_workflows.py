@@ -103,6 +103,7 @@ def powerful(workflow: Workflow) -> Iterator[str]:
             "findings",
             "notify",
             "queue",
+            "compat",
         } or name.startswith(("candidate", "publish"))
         if given is None or (writes and not may):
             yield name
