@@ -70,7 +70,7 @@ def _index(document: Mapping[str, Any]) -> IndexContents:
 
 def _release(document: Mapping[str, Any]) -> IndexedRelease:
     """Return a release; a field that is no field of one is a `TypeError`."""
-    values = {
+    values: dict[str, Any] = {
         key: _texts(value) if isinstance(value, list) else value for key, value in document.items()
     }
     requires = {str(key): _texts(one) for key, one in document.get("requires", {}).items()}
