@@ -9,6 +9,10 @@ Their rules, and where each is from:
   https://github.com/r-universe-org/help/issues/607
 * A run has the moment it was created (`created_at`), a commit that of its committer, both in UTC:
   https://docs.github.com/en/rest/commits/commits#get-a-commit
+* GitHub puts a file by its text in base64, with the sha of its blob where it is there (409 or 422
+  else); a reference is created once, and moved by PATCH; a branch has one open pull request.
+  https://docs.github.com/en/rest/repos/contents, https://docs.github.com/en/rest/git/refs,
+  https://docs.github.com/en/rest/pulls/pulls
 * GitLab lists bare lists, 100 entries a page at most, and leaves retried jobs out.
   https://docs.gitlab.com/api/jobs/#list-pipeline-jobs, https://docs.gitlab.com/api/issues/,
   https://docs.gitlab.com/api/runners/#list-projects-runners
@@ -18,6 +22,7 @@ Their rules, and where each is from:
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -46,13 +51,63 @@ class ForgeInterface:
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
+    refs: dict[str, str] = field(default_factory=lambda: {"heads/main": "c0ffee"})
+    files: dict[str, str] = field(default_factory=dict)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
 
-    def github(  # noqa: C901, PLR0911 - a case for each address
+    def repository(  # noqa: C901, PLR0911 - a case for each address
+        self, verb: str, parts: list[str], query: dict[str, str], body: Any
+    ) -> Answer:
+        """GitHub's addresses of references, files and pull requests."""
+        match [verb, *parts]:
+            case ["GET", "git", "ref", *name]:
+                return 200, {"object": {"sha": self.refs["/".join(name)]}}
+            case ["GET", "git", "matching-refs", *name]:
+                found = [one for one in self.refs if one.startswith("/".join(name))]
+                return 200, [{"ref": f"refs/{one}"} for one in found]
+            case ["POST", "git", "refs"]:
+                name = body["ref"].removeprefix("refs/")
+                if name in self.refs:
+                    return 422, {}
+                self.refs[name] = body["sha"]
+                return 201, {}
+            case ["PATCH", "git", "refs", *name]:
+                self.refs["/".join(name)] = body["sha"]
+                return 200, {}
+            case ["GET", "contents", *folder]:
+                found = [one for one in self.files if one.split("/")[:-1] == folder]
+                return 200, [{"path": one, "sha": f"blob-{one}"} for one in found]
+            case ["PUT", "contents", *name]:
+                path = "/".join(name)
+                if (path in self.files) != (body.get("sha") == f"blob-{path}"):
+                    return 409, {}
+                self.files[path] = base64.b64decode(body["content"]).decode()
+                return 200, {}
+            case ["GET", "pulls"]:
+                return 200, page(
+                    [one for one in self.pulls if one["state"] == query["state"]], query
+                )
+            case ["POST", "pulls"]:
+                number = len(self.pulls) + 1
+                made = {**body, "head": {"ref": body["head"]}, "number": number, "state": "open"}
+                self.pulls.append({**made, "html_url": f"pull/{number}"})
+                return 201, self.pulls[-1]
+            case ["PATCH", "pulls", number]:
+                self.pulls[int(number) - 1] |= body
+                return 200, self.pulls[int(number) - 1]
+            case _:
+                return 404, {}
+
+    def github(  # noqa: C901, PLR0911, PLR0912 - a case for each address
         self, verb: str, path: str, query: dict[str, str], body: Any
     ) -> Answer:
+        if path == "/repos/me/mine":
+            return 200, {"default_branch": "main"}
         parts = path.removeprefix("/repos/me/mine/").split("/")
+        if parts[0] in {"git", "contents", "pulls"}:
+            return self.repository(verb, parts, query, body)
         match [verb, *parts]:
             case ["GET", "actions", "runs", run, "jobs"]:
                 jobs = self.jobs_of.get(run, self.jobs)

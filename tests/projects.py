@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,15 +184,16 @@ def write_project(
     images: Mapping[str, Mapping[str, object]],
     indexes: Mapping[str, str],
     templates: Mapping[str, str] | None = None,
+    bases: Iterable[str] = (BASE,),
 ) -> Path:
-    """A project on this repository's own base and shared fragments. `templates` are added to those
+    """A project on this repository's own bases and shared fragments. `templates` are added to those
     of images/: name -> text of its Dockerfile.j2.
     """
     own = yaml.safe_load((REPOSITORY / "matrix.yaml").read_text(encoding="utf-8"))
     matrix = {
         "schema": 1,
         "project": own["project"],
-        "bases": {BASE: own["bases"][BASE]},
+        "bases": {name: own["bases"][name] for name in bases},
         "images": {name: dict(image) for name, image in images.items()},
         "indexes": dict(indexes),
         "defaults": {"python": "3.11", "base": BASE, "images": list(images)},

@@ -25,6 +25,7 @@ import gzip
 import hashlib
 import io
 import json
+import struct
 import tarfile
 import threading
 import time
@@ -155,6 +156,122 @@ def rocm714_stand_ins(
     return folder
 
 
+# torch's own code of a family lies in a package of its own, which each member's package demands
+# (ROCm/pytorch#3518: amd-torch-device-gfx11 and -gfx12-0 beside the targets').
+ROCM10_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "gfx11": tuple(one for one in ROCM_DEVICES if one.startswith("gfx11")),
+    "gfx12-0": ("gfx1200", "gfx1201"),
+}
+
+
+def rocm10_stand_ins(
+    folder: Path, *, python: str = "3.13", devices: Sequence[str] = ROCM_DEVICES
+) -> Path:
+    """What AMD's index of ROCm 10.0.0 holds: torch 2.13.0 and torchvision 0.28.0 with an extra for
+    each device, torchaudio 2.11.0.2 without, the packages that the extras name, `rocm` and its
+    rocm-sdk wheels; returns `folder`. Names, extras, demands and archive places as
+    ROCm/rocm-systems shared/kpack/python/rocm_kpack/wheel_splitter.py @2d9bbf45 writes them and
+    ROCm/TheRock#7839 installs them; host wheels are `linux_x86_64` there.
+    """
+    label, tag = "rocm10.0.0", f"cp{python.replace('.', '')}"
+    tag = f"{tag}-{tag}-linux_x86_64"
+    host = {
+        "torch": (
+            "2.13.0",
+            ["rocm-bootstrap", "rocm[libraries]==10.0.0", f"triton==3.7.1+{label}"],
+        ),
+        "torchvision": ("0.28.0", [f"torch==2.13.0+{label}"]),
+    }
+    files = {
+        "torch": torch_files(f"2.13.0+{label}", hip="7.15.26333", archs=devices, python=python),
+        "torchvision": torchvision_files(f"0.28.0+{label}"),
+    }
+    for name, (version, needs) in host.items():
+        full = f"{version}+{label}"
+        _device_packages(folder, name, full, devices, tag)
+        extras = {f"device-{one}": [f"amd-{name}-device-{one}=={full}"] for one in devices}
+        extras["device-all"] = [line for lines in extras.values() for line in lines]
+        demands = [f'{one}; extra == "{extra}"' for extra, all_ in extras.items() for one in all_]
+        stand_in_wheel(
+            folder,
+            name,
+            full,
+            requires=[*needs, *demands],
+            extras=list(extras),
+            files=files[name],
+            tag=tag,
+        )
+    stand_in_wheel(
+        folder, "torchaudio", f"2.11.0.2+{label}", files=_module("torchaudio", "x"), tag=tag
+    )
+    stand_in_wheel(
+        folder, "triton", f"3.7.1+{label}", files=triton_files("3.7.1", python=python), tag=tag
+    )
+    stand_in_wheel(folder, "rocm-bootstrap", "0.3.0", files=_module("rocm_bootstrap", "0.3.0"))
+    stand_in_rocm_sdist(folder, "10.0.0", parts="10.0.0")
+    _rocm_sdk(folder, "10.0.0")
+    return folder
+
+
+def _device_packages(
+    folder: Path, name: str, version: str, devices: Sequence[str], tag: str
+) -> None:
+    """amd-<name>-device-<target> for each device, and for torch those of families."""
+    families = ROCM10_FAMILIES if name == "torch" else {}
+    for target in devices:
+        own = f"amd-{name}-device"
+        needs = [f"{name}=={version}", f"rocm-sdk-device-{target}"]
+        needs += [f"{own}-{one}=={version}" for one, all_ in families.items() if target in all_]
+        archive = {f"{name}/.kpack/{name}_{target}.kpack": stand_in_kpack({target: 3})}
+        stand_in_wheel(folder, f"{own}-{target}", version, requires=needs, files=archive, tag=tag)
+    for family in families:
+        needs = [f"{name}=={version}"]
+        archive = {f"{name}/.kpack/{name}_{family}.kpack": stand_in_kpack({family: 1})}
+        own = f"amd-{name}-device-{family}"
+        stand_in_wheel(folder, own, version, requires=needs, files=archive, tag=tag)
+
+
+def stand_in_kpack(kernels: Mapping[str, int], *, listed: Sequence[str] = ()) -> bytes:
+    """An archive as `rocm_kpack` writes it: header, blobs from byte 64 on, and the table last, with
+    so many code objects for each architecture. `listed` are architectures without any.
+    """
+    objects = [(arch, number) for arch, count in kernels.items() for number in range(count)]
+    blobs = b"".join(
+        f"\x7fELF{arch}#{number}".encode().ljust(64, b"\0") for arch, number in objects
+    )
+    toc: dict[str, dict[str, object]] = {}
+    for ordinal, (arch, number) in enumerate(objects):
+        entry = {"type": "hsaco", "ordinal": ordinal, "original_size": 64}
+        toc.setdefault(f"lib/libtorch_hip.so#{number}", {})[arch] = entry
+    archs = [*kernels, *listed]
+    table = {
+        "format_version": 1,
+        "group_name": "torch",
+        "gfx_arch_family": archs[0] if archs else "",
+        "gfx_arches": archs,
+        "compression_scheme": "none",
+        "blobs": [{"offset": 64 + 64 * one, "size": 64} for one in range(len(objects))],
+        "toc": toc,
+    }
+    head = struct.pack("<4sIQ", b"KPAK", 1, 64 + len(blobs)).ljust(64, b"\0")
+    return head + blobs + _packed(table)
+
+
+def _packed(value: object) -> bytes:
+    """MessagePack, of the few kinds that an archive's table has."""
+    if isinstance(value, str):
+        raw = value.encode()
+        head = bytes([0xA0 | len(raw)]) if len(raw) < 32 else struct.pack(">BB", 0xD9, len(raw))
+        return head + raw
+    if isinstance(value, int):
+        return bytes([value]) if value < 128 else struct.pack(">BI", 0xCE, value)
+    if isinstance(value, list):
+        return struct.pack(">BH", 0xDC, len(value)) + b"".join(map(_packed, value))
+    assert isinstance(value, dict)
+    pairs = b"".join(_packed(key) + _packed(one) for key, one in value.items())
+    return struct.pack(">BH", 0xDE, len(value)) + pairs
+
+
 def _rocm_sdk(folder: Path, version: str) -> None:
     """core, libraries, and the device code of each target, which lies among the libraries."""
     tag = f"py3-none-{PLATFORM}"
@@ -162,7 +279,8 @@ def _rocm_sdk(folder: Path, version: str) -> None:
         files = _module("_" + name.replace("-", "_"), version)
         stand_in_wheel(folder, name, version, files=files, tag=tag)
     for target in ROCM_DEVICES:
-        files = {f"_rocm_sdk_libraries/.kpack/{target}.kpack": target}
+        archive = stand_in_kpack({target: 2})
+        files = {f"_rocm_sdk_libraries/.kpack/blas_lib_{target}.kpack": archive}
         needs = [f"rocm-sdk-libraries=={version}"]
         name = f"rocm-sdk-device-{target}"
         stand_in_wheel(folder, name, version, requires=needs, files=files, tag=tag)
@@ -277,7 +395,7 @@ class Index:
 
     `hash_name` is the hash that its pages give ("" = none), for all files but those of `unhashed`;
     `json` serves them as PEP 691 JSON, `ranges` says whether Range is obeyed. `root` is the page
-    at `url` itself ("" = none).
+    at `url` itself ("" = none); `pages` are texts of whole pages, by distribution.
     """
 
     folder: Path
@@ -288,6 +406,7 @@ class Index:
     unhashed: str = ""
     json: bool = False
     root: str = ""
+    pages: Mapping[str, str] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[tuple[str, Fault, list[int]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -398,6 +517,9 @@ class _Handler(BaseHTTPRequestHandler):
             for path in sorted(self.served.folder.iterdir())
             if _distribution(path) == name and path.suffix != ".metadata"
         ]
+        if name in self.served.pages:
+            self._send(200, self.served.pages[name].encode(), fault, with_body=with_body)
+            return
         if not files:
             self._refuse(Fault(status=404))
             return

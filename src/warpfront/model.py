@@ -51,13 +51,20 @@ class Bootstrap:
 
     `updates` is true if the suite has updates and security fixes: releases do, unstable does
     not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
-    declared base may.
+    declared base may. `overlays` are incomplete suites, such as experimental:
+    packages come from one where `include` names it (`hipcc/experimental`).
     """
 
     suite: str
     include: tuple[str, ...]
     updates: bool = True
     release_may_be_old: bool = False
+    overlays: tuple[str, ...] = ()
+
+    @property
+    def newest_suite(self) -> str:
+        """The suite that its compiler is from."""
+        return self.overlays[-1] if self.overlays else self.suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +129,17 @@ class Pin:
     """A distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
 
     `str()` is the requirement: `==` with a local label, `===` without one, because `torch==2.15.0`
-    would also accept `2.15.0+cpu` (PEP 440).
+    would also accept `2.15.0+cpu` (PEP 440). `extras` bring the device code of the cell's targets,
+    where that is in distributions of its own.
     """
 
     name: str
     version: str
+    extras: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}{'==' if '+' in self.version else '==='}{self.version}"
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        return f"{self.name}{extras}{'==' if '+' in self.version else '==='}{self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from warpfront_checks.distributions import Installed
 from warpfront_checks.guard.policy import Policy, normalized
-from warpfront_checks.torch_devices import read_arch_list
+from warpfront_checks.torch_devices import read_arch_list, rocm_release
 
 
 def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
@@ -22,7 +22,7 @@ def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object
     torch: Any = importlib.import_module("torch")
     return {
         "torch": installed.versions["torch"][0],
-        "toolkit": _toolkit(torch.version),
+        "toolkit": _toolkit(torch),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "machine": platform.machine(),
         "archs": list(read_arch_list(torch)),
@@ -42,12 +42,10 @@ def patched_versions(installed: Installed) -> list[str]:
     )
 
 
-def _toolkit(version: Any) -> str:
-    """HIP's version starts with the ROCm release's; a ROCm build may say `rocm` too."""
-    rocm = getattr(version, "rocm", None) or getattr(version, "hip", None)
-    if rocm:
-        return "rocm" + ".".join(str(rocm).split(".")[:2])
-    cuda = getattr(version, "cuda", None)
+def _toolkit(torch: Any) -> str:
+    if release := rocm_release(torch):
+        return f"rocm{release}"
+    cuda = getattr(torch.version, "cuda", None)
     if cuda:
         return f"cuda{cuda}"
-    return "xpu" if getattr(version, "xpu", None) else ""
+    return "xpu" if getattr(torch.version, "xpu", None) else ""

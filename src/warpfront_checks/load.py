@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,32 @@ from warpfront_checks.guard.policy import normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
 from warpfront_checks.image_facts import stack_facts
+from warpfront_checks.kpack import (
+    KpackError,
+    find_archives,
+    incomplete_variants,
+    missing_code,
+    missing_device_packages,
+    read_archive,
+)
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.stack.device_code import DeviceCode, read_device_code
 from warpfront_checks.stack.installed_code import (
     added_to,
     find_lacking_libraries,
     find_other_numpy,
 )
-from warpfront_checks.torch_devices import environment_of, read_arch_list
+from warpfront_checks.torch_devices import environment_of, read_arch_list, rocm_release
 from warpfront_checks.user_home import check_user
 
 _ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
 _SHOWN = 3
+_ALL_CANDIDATES = (10, 1)
+"""ROCm whose loader goes on to the next archive where one has no such kernel
+(ROCm/rocm-systems shared/kpack/runtime/src/loader.cpp @1ddbe7e9); not known of earlier ones.
+"""
+_OTHER_NUMBERS = (7, 15)
+"""From this HIP on, ROCm's own number is another: HIP 7.15 is ROCm 10.0's."""
 
 
 def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
@@ -60,7 +75,10 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None
         for name in _companions(claims, installed)
     ]
     checks += [
-        Check(name=f"{name} imports", find=lambda name=name: import_extension(name))  # type: ignore[misc]
+        Check(
+            name=f"{name} imports",
+            find=lambda name=name: import_extension(name, claims.archs),  # type: ignore[misc]
+        )
         for name in claims.extensions
     ]
     checks.append(Check(name="facts", find=lambda: record_facts(installed, recorder.environment)))
@@ -69,16 +87,23 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions | None
     recorder.run(checks)
 
 
-def import_extension(name: str) -> CheckFinding:
-    """A module that was built against torch loads beside this torch. One built against another
-    fails here: symbols of C++ are missing, or an ABI check of its own speaks up.
+def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
+    """A module that was built against torch loads beside this torch, and its device code, if it has
+    some, is for one of `archs`. One built against another torch fails here: symbols of C++ are
+    missing, or an ABI check of its own speaks up.
     """
     importlib.import_module("torch")
     try:
         module = importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
         return failed(f"import {name}: {type(error).__name__}: {error}")
-    return passed(file=str(getattr(module, "__file__", None)))
+    file = getattr(module, "__file__", None)
+    code = read_device_code(Path(file)) if file else DeviceCode()
+    details = {"file": str(file), "device_code": dict(code.sizes), "unread": list(code.unread)}
+    if code.sizes and archs and not code.unread and not set(archs) & set(code.sizes):
+        held = " ".join(sorted(code.sizes))
+        return failed(f"{name} has device code for {held}, none for {archs[0]}", **details)
+    return passed("; ".join(code.unread), **details)
 
 
 def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
@@ -109,6 +134,7 @@ def _claimed_checks(
     python = "" if claims.python else "no Python version is claimed"
     own, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
+    is_amd = claims.vendor == "amd"
     return [
         ("python version", python, lambda: match_python(claims)),
         ("machine type", "", lambda: match_machine(claims)),
@@ -117,6 +143,7 @@ def _claimed_checks(
         ("installed once", "", lambda: find_duplicates(claims, installed)),
         ("one toolkit", "", lambda: find_foreign_toolkit(claims, installed)),
         ("arch list", archs, lambda: cover_target(claims)),
+        *([("device code", archs, lambda: find_device_code(claims, installed))] if is_amd else []),
         ("dependencies", "", lambda: check_dependencies(claims, installed)),
         ("libraries", no_lock, lambda: find_lacking_libraries(own, claims.vendor, claims.smoke)),
         *([("numpy", no_lock, lambda: find_other_numpy(own))] if numpy else []),
@@ -210,7 +237,8 @@ def match_build(claims: Claims) -> CheckFinding:
     torch: Any = importlib.import_module("torch")
     said = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
     details = {"torch": torch.__version__, **said}
-    wrong = _version_fault(claims, torch.__version__) or _toolkit_fault(claims, said)
+    wrong = _version_fault(claims, torch.__version__)
+    wrong = wrong or _toolkit_fault(claims, said, rocm_release(torch))
     return failed(wrong, **details) if wrong else passed(f"torch {torch.__version__}", **details)
 
 
@@ -225,21 +253,28 @@ def _version_fault(claims: Claims, running: str) -> str:
     return ""
 
 
-def _toolkit_fault(claims: Claims, said: dict[str, str | None]) -> str:
+def _toolkit_fault(claims: Claims, said: dict[str, str | None], release: str) -> str:
+    """`release` is the ROCm release of the build, as `rocm_release` gives it."""
     name, version = claims.toolkit or (_toolkit_of(claims), "")
-    cuda, hip, rocm = said["cuda"], said["hip"], said["rocm"]
+    cuda, hip = said["cuda"], said["hip"]
     if name == "cuda":
         if hip or not cuda:
             return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
         return "" if version in {"", cuda} else f"torch is built for CUDA {cuda}, not {version}"
     if name == "rocm":
-        if cuda or not hip:
-            return f"claimed is a ROCm build; torch says cuda {cuda}, hip {hip}"
-        same = any(_same_minor(found, version) for found in (rocm, hip) if found)
-        built = f"torch is built for HIP {hip} (ROCm {rocm}), not ROCm {version}"
-        return "" if not version or same else built
+        return _rocm_fault(cuda, hip, release, version)
     if cuda or hip:
         return f"claimed is a build for {name or 'the CPU'}; torch says cuda {cuda}, hip {hip}"
+    return ""
+
+
+def _rocm_fault(cuda: str | None, hip: str | None, release: str, version: str) -> str:
+    if cuda or not hip:
+        return f"claimed is a ROCm build; torch says cuda {cuda}, hip {hip}"
+    if version and not _same_minor(release, version):
+        return f"torch is built for HIP {hip} (ROCm {release}), not ROCm {version}"
+    if _numbers(hip) < _OTHER_NUMBERS and not _same_minor(hip, release):
+        return f"its label is of ROCm {release}, and its HIP {hip} of another release"
     return ""
 
 
@@ -249,8 +284,12 @@ def _toolkit_of(claims: Claims) -> str:
 
 
 def _same_minor(found: str, claimed: str) -> bool:
-    """HIP's version (`6.4.43482`) starts with the ROCm release's major and minor."""
+    """Whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
     return found.split(".")[:2] == claimed.split(".")[:2]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
 def match_versions(claims: Claims, installed: Installed) -> CheckFinding:
@@ -289,6 +328,36 @@ def cover_target(claims: Claims) -> CheckFinding:
         )
         return failed(reason, **details)
     return passed(f"{serving[0]} serves {claims.target}", **details)
+
+
+def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
+    """The packages and archives that hold the code for the target are here. torch itself tells of
+    their absence by `hipErrorInvalidImage` at the first kernel, with a device alone.
+    """
+    torch: Any = importlib.import_module("torch")
+    paths = find_archives(Path(torch.__file__).resolve().parents[1])
+    try:
+        archives = tuple(map(read_archive, paths))
+    except KpackError as error:
+        return failed(f"an archive of device code cannot be read: {error}")
+    variants = incomplete_variants(archives, claims.target)
+    wrong = [
+        *missing_device_packages(installed, claims.target),
+        *missing_code(archives, claims.archs or (claims.target,)),
+        *(variants if _numbers(rocm_release(torch)) < _ALL_CANDIDATES else ()),
+    ]
+    details: dict[str, object] = {
+        "archives": {Path(one.path).name: dict(one.kernels) for one in archives},
+        "variants": variants,
+    }
+    if wrong:
+        return failed(_several(wrong), **details)
+    if not archives:
+        return passed("in the libraries themselves: no archives of device code are here", **details)
+    count = sum(one.kernels.get(claims.target, 0) for one in archives)
+    return passed(
+        f"{count} code objects for {claims.target} in {len(archives)} archives", **details
+    )
 
 
 def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:

@@ -41,6 +41,7 @@ TELLING = re.compile(
     "|LD_AUDIT|LD_LIBRARY_PATH|LD_PRELOAD|MIOPEN|MIRAGE|MKL|NCCL|NVIDIA|NVTE|OMP_|ONEAPI|PT_|PYTORCH"
     "|RCCL|ROC|SYCL|TORCH|TRITON|ZE_"
 )
+_ROCM_LABEL = re.compile(r"\+rocm(\d+\.\d+)")
 _SECRET = re.compile("AUTH|CREDENTIAL|KEY|PASSW|SECRET|TOKEN")
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 DEVICE_NODES = (
@@ -123,6 +124,19 @@ def build_of(torch: Any) -> str:
     if importlib.util.find_spec("habana_frameworks") is not None:
         return "hpu"
     return "cpu"
+
+
+def rocm_release(torch: Any) -> str:
+    """Return the ROCm release (X.Y) that a build of torch is for, "" for another build: what
+    `torch.version.rocm` names, else its local version (`+rocm10.0.0`), else HIP's version, whose
+    number is ROCm's up to 7.14 (ROCm 10.0 has HIP 7.15).
+    """
+    hip = getattr(torch.version, "hip", None)
+    if not hip:
+        return ""
+    local = _ROCM_LABEL.search(str(torch.__version__))
+    found = getattr(torch.version, "rocm", None) or (local[1] if local else hip)
+    return ".".join(str(found).split(".")[:2])
 
 
 def read_arch_list(torch: Any) -> tuple[str, ...]:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 from projects import SITE_VARIABLES, Project, write_project
-from standins import ROCM_DEVICES, Index, rocm714_stand_ins, serve_index, stand_in_wheel
+from standins import (
+    ROCM_DEVICES,
+    Index,
+    rocm10_stand_ins,
+    rocm714_stand_ins,
+    serve_index,
+    stand_in_wheel,
+)
 
 from warpfront.system.process import Command, Completed, run
 from warpfront.wheels.lock import read_lock
@@ -121,3 +128,80 @@ def test_what_needs_torch_can_be_installed_beside_it(tmp_path: Path, *, whole: b
         assert "rocm-sdk-device-gfx" in found.stderr
     else:
         ran(pip, "check").check()
+
+
+CELL_10 = "amd-rocm100-gfx942_gfx1201-py313-torch2130-torch"
+DEVICES_10 = ("gfx90a", "gfx942", "gfx1100", "gfx1200", "gfx1201")
+
+
+@pytest.fixture
+def rocm10(tmp_path: Path) -> Iterator[Index]:
+    folder = rocm10_stand_ins(tmp_path / "wheels", devices=DEVICES_10)
+    with serve_index(folder, name="whl-next") as served:
+        yield served
+
+
+def project_of_10(index: Index, tmp_path: Path, *, packages: tuple[str, ...] = ()) -> Project:
+    row: dict[str, object] = {
+        "vendor": "amd",
+        "toolkit": "10.0",
+        "targets": ["gfx942", "gfx1201"],
+        "torch": "2.13.0",
+        "companions": ["torchvision", "torchaudio"],
+        "python": "3.13",
+        "base": "debian-13",
+    }
+    image = {"template": "torch", "title": "ROCm", "packages": list(packages)}
+    root = write_project(
+        tmp_path / "project",
+        rows=[row],
+        images={"torch": image},
+        bases=("debian-12", "debian-13"),
+        indexes={"amd-rocm10.0": index.url},
+    )
+    nowhere = {"DOCKER_HOST": "tcp://127.0.0.1:9", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return Project(root=root, environment={**os.environ, **nowhere})
+
+
+def test_a_rocm_10_cell_gets_the_device_packages_of_its_targets_and_no_other(
+    rocm10: Index, tmp_path: Path
+) -> None:
+    """torch and vision by their extras, audio by none; a family's package comes with its member."""
+    project = project_of_10(rocm10, tmp_path)
+    for newer in ("2.14.0+rocm10.0.0", "2.15.0+rocm10.1.0", "2.15.0a0+rocm10.0.0"):
+        stand_in_wheel(rocm10.folder, "torch", newer, tag="cp313-cp313-linux_x86_64")
+    said = project.invoke("lock").expect(0).said
+    for target in ("gfx942", "gfx1201"):
+        assert f"bytes for {target}" in said
+    assert "its index also has torch 2.14.0+rocm10.0.0\n" in said, "the newest of its own ROCm"
+    path = f"images/locks/pylock.{CELL_10}.toml"
+    lock = read_lock((project.root / path).read_text(encoding="utf-8"), path=path)
+    label = "+rocm10.0.0"
+    assert {wheel.name: wheel.version for wheel in lock.wheels if "device" in wheel.name} == {
+        "amd-torch-device-gfx942": f"2.13.0{label}",
+        "amd-torch-device-gfx1201": f"2.13.0{label}",
+        "amd-torch-device-gfx12-0": f"2.13.0{label}",
+        "amd-torchvision-device-gfx942": f"0.28.0{label}",
+        "amd-torchvision-device-gfx1201": f"0.28.0{label}",
+        "rocm-sdk-device-gfx942": "10.0.0",
+        "rocm-sdk-device-gfx1201": "10.0.0",
+    }
+    others = {wheel.name: wheel.version for wheel in lock.wheels if "device" not in wheel.name}
+    assert others["torchaudio"] == f"2.11.0.2{label}"
+    assert others["rocm"] == others["rocm-sdk-libraries"] == "10.0.0"
+    project.invoke("lock", "--locked").expect(0)
+
+
+def test_every_device_is_refused_with_what_it_would_weigh(rocm10: Index, tmp_path: Path) -> None:
+    project = project_of_10(rocm10, tmp_path, packages=("torch[device-all]",))
+    said = project.invoke("lock").expect(4).said
+    assert "torch[device-all] asks for the code of every GPU" in said
+    assert "5 targets" in said
+    assert "bytes" in said
+
+
+def test_a_target_that_the_index_has_no_package_for_is_refused_by_name(tmp_path: Path) -> None:
+    folder = rocm10_stand_ins(tmp_path / "wheels", devices=("gfx942",))
+    with serve_index(folder, name="whl-next") as served:
+        said = project_of_10(served, tmp_path).invoke("lock").expect(4).said
+    assert "device-gfx1201" in said

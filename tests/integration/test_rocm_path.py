@@ -4,6 +4,8 @@ names and metadata shape. There is no AMD device here, and none is pretended.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from stand_in_torch import torch_files
 from standins import (
     ROCM_ARCHS,
     Index,
+    rocm10_stand_ins,
     rocm64_stand_ins,
     rocm714_stand_ins,
     serve_index,
@@ -72,20 +75,22 @@ class Silent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """One of the two ways in which ROCm's wheels hang together."""
+    """One of the ways in which ROCm's wheels hang together."""
 
     torch: str
     toolkit: str
     make: Callable[[Path], Path]
     versions: dict[str, str]
     triton: str
+    prefix: str = ""
+    from_pypi: tuple[str, ...] = ()
 
     @property
     def index(self) -> str:
-        return f"rocm{self.toolkit}"
+        return f"{self.prefix}rocm{self.toolkit}"
 
     def cell_id(self, image: str) -> str:
-        toolkit = self.index.replace(".", "")
+        toolkit = f"rocm{self.toolkit}".replace(".", "")
         return f"amd-{toolkit}-gfx942-py311-torch{self.torch.replace('.', '')}-{image}"
 
 
@@ -117,10 +122,31 @@ FROM_714 = Shape(
 )
 
 
-SHAPES = ("2.8.0+rocm6.4", "2.14.1+rocm7.14")
+FROM_10 = Shape(
+    torch="2.13.0",
+    toolkit="10.0",
+    prefix="amd-",
+    make=functools.partial(rocm10_stand_ins, python="3.11", devices=("gfx942", "gfx1201")),
+    versions={
+        "torch": "2.13.0+rocm10.0.0",
+        "torchvision": "0.28.0+rocm10.0.0",
+        "triton": "3.7.1+rocm10.0.0",
+        "rocm": "10.0.0",
+        "rocm-sdk-core": "10.0.0",
+        "rocm-sdk-libraries": "10.0.0",
+        "rocm-sdk-device-gfx942": "10.0.0",
+        "amd-torch-device-gfx942": "2.13.0+rocm10.0.0",
+        "amd-torchvision-device-gfx942": "0.28.0+rocm10.0.0",
+    },
+    triton="triton",
+    from_pypi=("rocm-bootstrap",),
+)
 
 
-@pytest.fixture(params=[BEFORE_714, FROM_714], ids=SHAPES)
+SHAPES = ("2.8.0+rocm6.4", "2.14.1+rocm7.14", "2.13.0+rocm10.0.0")
+
+
+@pytest.fixture(params=[BEFORE_714, FROM_714, FROM_10], ids=SHAPES)
 def shape(request: pytest.FixtureRequest) -> Shape:
     found: Shape = request.param
     return found
@@ -165,7 +191,7 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     assert isinstance(lock, WheelLock), lock
     locked = {wheel.name: wheel for wheel in lock.wheels}
     assert {name: locked[name].version for name in shape.versions} == shape.versions
-    assert set(locked) == {*shape.versions, "pip"}
+    assert set(locked) == {*shape.versions, *shape.from_pypi, "pip"}
     own = set(shape.versions)
     assert {wheel.index for wheel in lock.wheels if wheel.name in own} == {rocm.url}
     text = workspace.folders.lock_path(cell_id).read_text(encoding="utf-8")
@@ -174,6 +200,7 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     rendered = pipeline.render(workspace, EVERYTHING, watch)[cell_id]
     assert isinstance(rendered, RenderedImage), rendered
     assert f"torch=={shape.versions['torch']}" in rendered.files["requirements.txt"]
+    assert not re.search(r"device-gfx1201", rendered.files["requirements.txt"])
 
     built = pipeline.build(workspace, EVERYTHING, watch)[cell_id]
     assert isinstance(built, BuiltImage), built
@@ -187,6 +214,9 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     outcomes = {(c.session, c.name): (c.outcome, c.reason) for c in verification.checks}
     for name in (*LOAD_CHECKS, f"{shape.triton} works"):
         assert outcomes["load", name][0] is Outcome.PASSED, outcomes["load", name]
+    assert outcomes["load", "device code"][0] is Outcome.PASSED, outcomes["load", "device code"]
+    if shape is FROM_10:  # torch, vision and the SDK's
+        assert outcomes["load", "device code"][1] == "8 code objects for gfx942 in 3 archives"
     for session in SESSIONS[1:]:
         outcome, reason = outcomes[session, "device"]
         assert outcome is Outcome.UNAVAILABLE
@@ -203,7 +233,7 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
 
 @pytest.mark.usefixtures("toolbox")
 @pytest.mark.parametrize(
-    "shape", [pytest.param(BEFORE_714, marks=pytest.mark.exhaustive), FROM_714], ids=SHAPES
+    "shape", [pytest.param(BEFORE_714, marks=pytest.mark.exhaustive), FROM_714], ids=SHAPES[:2]
 )
 def test_the_commands_say_the_same_with_their_exit_codes(
     shape: Shape, root: Path, image: str, here: dict[str, str], client: docker.DockerClient

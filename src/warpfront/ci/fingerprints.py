@@ -34,4 +34,6 @@ def fingerprints(
 
 def _base(cell: Cell) -> list[object]:
     made = cell.base.bootstrap
-    return [cell.base.pinned, *([made.suite, list(made.include), made.updates] if made else [])]
+    if made is None:
+        return [cell.base.pinned]
+    return [cell.base.pinned, made.suite, list(made.include), made.updates, *made.overlays]

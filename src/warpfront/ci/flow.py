@@ -402,6 +402,7 @@ def scripts(flow: Flow) -> dict[str, str]:
         "ci/required.sh": f"{_CALL} ci --judge",
         "ci/notify.sh": f"{_CALL} ci --notify",
         "ci/queue.sh": f"{_CALL} ci --queue",
+        "ci/compat.sh": f"{_CALL} compat --propose",
         "ci/login.sh": 'docker login "$REGISTRY" --username "$REGISTRY_USER" --password-stdin '
         '<<<"$REGISTRY_TOKEN"',
         "ci/setup.sh": "\n".join(

@@ -9,6 +9,7 @@ in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipe
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,17 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A change of one file (its path in the repository, its whole text) as a pull request."""
+
+    branch: str
+    path: str
+    text: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """Requests with a token, to one address and those below it. `hints` are by status."""
 
@@ -48,7 +60,7 @@ class Line:
         """Return the JSON of an answer. Raises `InputError` where another try changes nothing, else
         `UnavailableError` for an answer that is none.
         """
-        url = f"{self.base}/{path}"
+        url = f"{self.base}/{path}".rstrip("/")
         try:
             answer = requests.request(
                 verb,
@@ -172,6 +184,34 @@ class GitHubApi(ForgeApi):
             if {str(label.get("name")) for label in one.get("labels", ())}.issuperset(labels)
         ]
         return any(found) if found else None
+
+    def propose(self, change: Proposal) -> str:
+        """Put one file onto a branch of its own, at the end of the default branch, and open or
+        update the pull request of that branch. Return its address.
+        https://docs.github.com/en/rest/repos/contents and .../rest/pulls/pulls.
+        """
+        base = str(self.line.ask("GET", "").get("default_branch", ""))
+        tip = self.line.ask("GET", f"git/ref/heads/{base}")["object"]["sha"]
+        ref = f"heads/{change.branch}"
+        listed = self.line.ask("GET", f"git/matching-refs/{ref}")
+        if any(one.get("ref") == f"refs/{ref}" for one in listed):
+            self.line.ask("PATCH", f"git/refs/{ref}", {"sha": tip, "force": True})
+        else:
+            self.line.ask("POST", "git/refs", {"ref": f"refs/{ref}", "sha": tip})
+        folder = change.path.rpartition("/")[0]
+        there = self.line.ask("GET", f"contents/{folder}", ref=change.branch)
+        old = [one["sha"] for one in there if one.get("path") == change.path]
+        content = base64.b64encode(change.text.encode()).decode()
+        body = {"message": change.title, "content": content, "branch": change.branch}
+        body |= {"sha": old[0]} if old else {}
+        self.line.ask("PUT", f"contents/{change.path}", body)
+        asked = {"title": change.title, "body": change.body}
+        for one in self.line.pages("pulls", state="open", base=base):
+            if one.get("head", {}).get("ref") == change.branch:
+                self.line.ask("PATCH", f"pulls/{one['number']}", asked)
+                return str(one.get("html_url", ""))
+        made = self.line.ask("POST", "pulls", {**asked, "head": change.branch, "base": base})
+        return str(made.get("html_url", ""))
 
     def succeeded(self, workflow: str, commit: str, base: str) -> bool:
         """Return whether a run of a workflow file for a commit ended with success, and began after

@@ -34,6 +34,7 @@ LABELLED = f"{MAIN}-{LABEL}"
 cancels a run.
 """
 QUEUE = f"{MAIN}-queue.yml"
+COMPAT = f"{MAIN}-compat.yml"
 MATCHERS = ".github/warpfront-problems.json"
 """How a forge reads problems off what is printed: `add-matcher` names it."""
 PYTHON = "3.11"
@@ -45,7 +46,8 @@ _FINDING = r"^  ([^\s:][^:]*):(\d+):(\d+): (.+)$"
 _READS = {"contents": "read"}
 _POWERS = {
     "packages": "images are pushed",
-    "contents": "a line is added to the history of runs",
+    "contents": "a branch of its own is written",
+    "pull-requests": "contents of wheel indexes are proposed",
     "pages": "the page is published",
     "id-token": "signatures, and who publishes the page, name this workflow",
     "attestations": "provenance is kept beside the image",
@@ -122,6 +124,7 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
         made[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
     if _has_own_machines(flow):
         made[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
+    made[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
     called: dict[str, list[Job]] = {}
     for job in flow.jobs:
         if job.spread:
@@ -170,23 +173,35 @@ def _requests(flow: Flow, *types: str) -> dict[str, Any]:
 
 def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
     """Ends runs that wait for a machine of one's own: GitHub itself does so after a day or two."""
+    return _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
+
+
+def _compat(flow: Flow, actions: Actions) -> dict[str, Any]:
+    """Reads the wheel indexes once a week, and proposes what changed as a pull request."""
+    return _by_clock("compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions)
+
+
+def _by_clock(
+    name: str, cron: str, powers: tuple[str, ...], flow: Flow, actions: Actions
+) -> dict[str, Any]:
+    """A workflow of one job on a hosted machine, which runs ci/<name>.sh at these times (UTC)."""
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
     job = Job(
-        name="queue",
+        name=name,
         runners=(machine,),
-        script="ci/queue.sh",
+        script=f"ci/{name}.sh",
         minutes=20,
         leaves=False,
-        powers=("actions",),
+        powers=powers,
     )
     return {
-        "name": f"{MAIN}-queue",
-        "on": {"schedule": [{"cron": "41 * * * *"}]},
+        "name": f"{MAIN}-{name}",
+        "on": {"schedule": [{"cron": cron}]},
         "permissions": {},
-        "concurrency": {"group": f"{MAIN}-queue", "cancel-in-progress": False},
-        "jobs": {"queue": _whole(flow, job, actions)},
+        "concurrency": {"group": f"{MAIN}-{name}", "cancel-in-progress": False},
+        "jobs": {name: _whole(flow, job, actions)},
     }
 
 
@@ -549,7 +564,7 @@ class _Steps:
             told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
         if self.job.name == "plan" and not _of_github(self.flow):
             told["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
-        if "contents" in self.job.powers:
+        if "contents" in self.job.powers and "pull-requests" not in self.job.powers:
             told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name in {"required", "notify"}:
             told |= {
@@ -557,7 +572,7 @@ class _Steps:
                 "ENDED": "${{ join(needs.*.result) }}",
                 "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
             }
-        if "actions" in {*self.job.reads, *self.job.powers}:
+        if {"actions", "pull-requests"} & {*self.job.reads, *self.job.powers}:
             told["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "plan" and _has_own_machines(self.flow):
             told["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"

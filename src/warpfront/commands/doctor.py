@@ -4,11 +4,14 @@ to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
+from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
@@ -44,21 +47,24 @@ class Observation:
 
 def examine(workspace: Workspace, watch: Watch) -> tuple[Observation, ...]:
     """Engine, buildx, disk, registries, indexes and devices, in that order. Changes nothing."""
-    cells = workspace.matrix.cells
+    cells, compat = workspace.matrix.cells, workspace.material.compat
+    hardware = read_hardware(Machine())
     try:
         engine = connect(environment())
     except EngineError as error:
         return (
             _observed("engine", Outcome.FAILED, error.message, error.hint),
             *_examine_network(cells, watch),
-            *examine_hardware(read_hardware(Machine())),
+            *examine_drivers(cells, compat, hardware),
+            *examine_hardware(hardware),
         )
     return (
         *_examine_engine(engine),
         *_examine_machines(cells, engine.machine),
         *_examine_network(cells, watch),
         *_examine_devices(cells, engine.host_devices()),
-        *examine_hardware(read_hardware(Machine())),
+        *examine_drivers(cells, compat, hardware),
+        *examine_hardware(hardware),
     )
 
 
@@ -140,6 +146,28 @@ def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Obs
         else:
             shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
             yield _observed(f"devices of {name}", Outcome.PASSED, shown)
+
+
+def examine_drivers(
+    cells: Iterable[Cell], compat: Compat, hardware: Hardware
+) -> Iterator[Observation]:
+    """This machine's driver beside the lowest that each toolkit of the cells runs with."""
+    toolkits = {(one.vendor, one.toolkit) for one in cells if one.toolkit}
+    for vendor, toolkit in sorted(toolkits, key=str):
+        floor = compat.driver_floor(vendor, toolkit.version)
+        found = hardware.drivers.get(vendor, "")
+        if floor is None or not found:
+            continue
+        subject, needs = f"driver for {toolkit}", f"{floor.minimum} or later ({floor.source})"
+        try:
+            is_new = Version(found) >= Version(floor.minimum)
+        except InvalidVersion:
+            text = f"not determined: {found!r} is no version; {needs}"
+            yield _observed(subject, Outcome.UNAVAILABLE, text)
+            continue
+        outcome = Outcome.PASSED if is_new else Outcome.UNAVAILABLE
+        hint = "" if is_new else f"its images start here and find no device: {needs}"
+        yield _observed(subject, outcome, f"{found} is here, {needs}", hint)
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:

@@ -33,8 +33,8 @@ from warpfront.wheels.site import read_site
 
 REQUIREMENTS = "ci/requirements.txt"
 _PROJECT = "pyproject.toml"
-# What jobs need beyond the base install: `build --layers`, and a cell's `project:`.
-_EXTRAS = ("layers", "port")
+# What jobs need beyond the base install: `build --layers`, a cell's `project:`, and SBOMs.
+_EXTRAS = ("layers", "port", "publish")
 _PACKAGE = f"warpfront[{','.join(_EXTRAS)}]"
 _BACKEND = "hatchling>=1.27"
 """What builds warpfront from a commit; its own pyproject.toml has the same."""

@@ -12,7 +12,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from warpfront.matrix.compat import COMPANIONS, Compat
+from warpfront.matrix.compat import Compat
+from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import ENVIRONMENT_PYTHON, Cell, WheelLock
 from warpfront_checks.guard.channels import environment_channels

@@ -1,4 +1,4 @@
-"""Old bases, and toolkits and Pythons past their end of support, as sentences for `plan`. Pure."""
+"""Old bases and tables, toolkits and Pythons past their end, as sentences for `plan`. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Base, Cell
 
+TABLE_MAX_AGE_DAYS = 30
+
 
 def ended_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[str, ...]:
     """Return a sentence for each toolkit and Python of the cells that is past its end of support,
@@ -18,6 +20,37 @@ def ended_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     for cell in cells:
         notes.update(dict.fromkeys(_ended(cell, compat, today)))
     return tuple(notes)
+
+
+def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[str, ...]:
+    """Return a sentence for the indexes of the cells whose contents are older than
+    `TABLE_MAX_AGE_DAYS`: by their last reading, else by the date of the compat table's rows.
+    """
+    ages: dict[tuple[str, str], list[str]] = {}
+    for name in sorted({cell.index.name for cell in cells if cell.index}):
+        read = compat.read_on(name)
+        known = (
+            (read, "is known by its reading") if read else (compat.table.as_of, "is known by rows")
+        )
+        ages.setdefault(known, []).append(name)
+    return tuple(
+        f"index {', '.join(names)} {how} of {day}, {age} days ago: `invoke compat --update`"
+        for (day, how), names in sorted(ages.items())
+        if (age := _days(day, today) or 0) > TABLE_MAX_AGE_DAYS
+    )
+
+
+def driver_note(cells: Iterable[Cell], compat: Compat) -> str:
+    """Return a sentence with the lowest drivers that the toolkits of the cells run with, "" where
+    the table names none of them.
+    """
+    floors: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        version = cell.toolkit.version if cell.toolkit else ""
+        if (floor := compat.driver_floor(cell.vendor, version)) is not None:
+            floors.setdefault(f"{cell.vendor} {floor.minimum}", {})[str(cell.toolkit)] = None
+    needs = (f"{', '.join(toolkits)}: {driver}" for driver, toolkits in sorted(floors.items()))
+    return f"drivers at least: {'; '.join(needs)} (compat table)" if floors else ""
 
 
 def base_notes(

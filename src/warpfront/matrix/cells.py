@@ -242,9 +242,11 @@ class CellMaker:
         if python != text.python:
             message = f"compiler `{name}` says python {text.python}, its suite has {python}"
             self._problem((*where, "python"), message, f'python: "{python}"')
-        compiler = vendor.compiler(toolkit, text.targets, text.python, suite)
+        bootstrap = _bootstrap(text.bootstrap)
+        newest = bootstrap.newest_suite
+        compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
         if compiler is None:
-            self._problem(where, vendor.no_compiler(toolkit, suite))
+            self._problem(where, vendor.no_compiler(toolkit, newest))
             return
         self.compilers.append(
             CompilerBase(
@@ -253,7 +255,7 @@ class CellMaker:
                 toolkit=toolkit,
                 targets=text.targets,
                 python=text.python,
-                bootstrap=_bootstrap(text.bootstrap),
+                bootstrap=bootstrap,
                 compiler=compiler,
             )
         )
@@ -325,7 +327,9 @@ class CellMaker:
             base=_base(point.base, base),
             index=index,
             stack=self.compat.stack(wanted),
-            compiler=vendor.compiler(toolkit, point.targets, point.python, _suite(base.bootstrap)),
+            compiler=vendor.compiler(
+                toolkit, point.targets, point.python, _newest_suite(base.bootstrap)
+            ),
         )
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
@@ -421,7 +425,7 @@ class CellMaker:
                 continue
             image = self.text.images[name]
             if image.compiler and foundation.compiler is None:
-                suite = _suite(foundation.base.bootstrap)
+                suite = _newest_suite(foundation.base.bootstrap)
                 why = vendor.no_compiler(foundation.toolkit, suite)
                 message = f"image `{name}`: {why}"
                 self._tell(point, message, f"leave {name} out of this row's images:")
@@ -568,12 +572,20 @@ def _suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
     return bootstrap.suite if bootstrap else ""
 
 
+def _newest_suite(bootstrap: BootstrapText | Bootstrap | None) -> str:
+    """The suite that a compiler of a base is from."""
+    if isinstance(bootstrap, BootstrapText):
+        bootstrap = _bootstrap(bootstrap)
+    return bootstrap.newest_suite if bootstrap else ""
+
+
 def _bootstrap(text: BootstrapText) -> Bootstrap:
     return Bootstrap(
         suite=text.suite,
         include=text.include,
         updates=text.updates,
         release_may_be_old=text.release_may_be_old,
+        overlays=text.overlays,
     )
 
 

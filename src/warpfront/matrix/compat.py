@@ -1,177 +1,36 @@
 """What is known about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
 
-The table is data (`data/compat.yaml`, dated, with a source per row). What it does not say is
-`Unknown`, never guessed; what it denies is `Contradicted`, with what would fit.
+The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the
+contents of indexes (`data/index-contents.json`), which go before a row. What neither has is
+`Unknown`, never guessed; what they deny is `Contradicted`, with what would fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal, Self
+from typing import Self
 
 from packaging.version import Version
 
-from warpfront.errors import MatrixError
+from warpfront.matrix.compat_table import (
+    PYPI,
+    Confidence,
+    Driver,
+    End,
+    Table,
+    TorchRelease,
+    read_table,
+)
+from warpfront.matrix.index_contents import Contents
+from warpfront.matrix.index_evidence import label_of, read_contents, with_contents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.model import Pin, WheelIndex
-from warpfront.system.document import read_checked, strict_dataclass
 
-Confidence = Literal["verified", "high", "medium", "low"]
-COMPANIONS = ("torchvision", "torchaudio")
-PYPI = "pypi"
-
-
-@strict_dataclass
-class Index:
-    """A wheel index and what its wheels are built for; `pypi` has another toolkit per release."""
-
-    url: str
-    vendor: str
-    toolkit: str | None = None
-
-
-@strict_dataclass
-class Driver:
-    """The lowest Linux driver for a toolkit's major version."""
-
-    vendor: str
-    major: str
-    minimum: str
-    source: str
-
-
-@strict_dataclass
-class Unusable:
-    """An arch that wheels list from some toolkit version on although it does not work there."""
-
-    vendor: str
-    arch: str
-    toolkit_from: str
-    reason: str
-    source: str
-
-
-@strict_dataclass
-class End:
-    """The last day on which the maker of something fixes it: `what` is `python`, `debian`, or a
-    vendor whose toolkits of `versions` are meant.
-    """
-
-    what: str
-    versions: tuple[str, ...]
-    day: str
-    source: str
-
-
-@strict_dataclass
-class BaseTorch:
-    """A vendor's own torch, as one release of its base image holds it."""
-
-    vendor: str
-    toolkit: str
-    torch: str
-    python: tuple[str, ...]
-    confidence: Confidence
-    source: str
-
-
-@strict_dataclass
-class PypiBuild:
-    """The one build of a release that PyPI holds: its CUDA version and the triton it needs."""
-
-    toolkit: str
-    triton: str
-    confidence: Confidence
-    source: str
-
-
-@strict_dataclass
-class Indexes:
-    """The indexes that hold a release; `seen` perhaps, `absent` certainly not."""
-
-    names: tuple[str, ...]
-    confidence: Confidence
-    source: str
-    seen: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
-
-
-@strict_dataclass
-class Paired:
-    """The release of a companion that belongs to a release of torch."""
-
-    version: str
-    confidence: Confidence
-    source: str
-
-
-@strict_dataclass
-class Archs:
-    """Index name -> name of the arch set that its wheels were compiled for."""
-
-    sets: Mapping[str, str]
-    confidence: Confidence
-    source: str
-
-
-@strict_dataclass
-class RocmTriton:
-    """The distribution that provides `triton` on ROCm; `version` "" where not evidenced."""
-
-    name: str
-    source: str
-    version: str = ""
-
-
-@strict_dataclass
-class TorchRelease:
-    """One release of torch. `python` are the X.Y of its wheels."""
-
-    torch: str
-    python: tuple[str, ...]
-    manylinux: str
-    pypi: PypiBuild
-    indexes: Indexes
-    torchvision: Paired
-    torchaudio: Paired
-    rocm_triton: RocmTriton
-    cuda_archs: Archs | None = None
-    rocm_archs: Archs | None = None
-    notes: str = ""
-
-    def companion(self, name: str) -> Paired:
-        return self.torchvision if name == "torchvision" else self.torchaudio
-
-    def archs(self, toolkit: str | None) -> Archs | None:
-        """What the wheels for a toolkit were compiled for, as far as the table says."""
-        return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
-
-    def triton(self, toolkit: str | None) -> tuple[str, str]:
-        """The distribution that brings `triton` for a toolkit, and its version ("" where
-        none is evidenced).
-        """
-        on_rocm = (self.rocm_triton.name, self.rocm_triton.version)
-        return {"cuda": ("triton", self.pypi.triton), "rocm": on_rocm}.get(toolkit or "", ("", ""))
-
-
-@strict_dataclass
-class Table:
-    """The compat file as it is written."""
-
-    schema: Literal[1]
-    as_of: str
-    machine: str
-    sources: Mapping[str, str]
-    drivers: tuple[Driver, ...]
-    indexes: Mapping[str, Index]
-    arch_sets: Mapping[str, tuple[str, ...]]
-    unusable: tuple[Unusable, ...]
-    base_torch: tuple[BaseTorch, ...]
-    releases: tuple[TorchRelease, ...]
-    ends: tuple[End, ...] = ()
+ROWS = "compat.yaml"
+CONTENTS = "index-contents.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """The table says that it exists."""
+    """It exists, by the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +64,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradicted:
-    """The table says that it does not exist, and `fits` what would."""
+    """It does not exist, by the table; `fits` names what would fit."""
 
     reason: str
     fits: str
@@ -217,14 +76,30 @@ Judgement = Supported | Unknown | Contradicted
 class Compat:
     """The compat table, ready to answer."""
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self._releases = {release.torch: release for release in table.releases}
+    def __init__(self, rows: Table, contents: Contents | None = None) -> None:
+        self.contents = contents or Contents()
+        self.table = with_contents(rows, self.contents)
+        self._releases = {release.torch: release for release in self.table.releases}
 
     @property
     def torches(self) -> tuple[str, ...]:
         """The releases known, oldest first."""
         return tuple(self._releases)
+
+    def read_on(self, index: str) -> str:
+        """The day of the last reading of an index, "" where it was never read."""
+        known = self.table.indexes.get(index)
+        contents = self.contents.indexes.get(known.url) if known else None
+        return contents.read if contents else ""
+
+    def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
+        """The lowest driver of a toolkit's major version, which serves each of its minor versions;
+        None where the table names none.
+        """
+        major = toolkit.partition(".")[0]
+        return next(
+            (one for one in self.table.drivers if (one.vendor, one.major) == (vendor, major)), None
+        )
 
     def end(self, what: str, version: str) -> End | None:
         """The end of support of a version, if the table has it."""
@@ -234,12 +109,15 @@ class Compat:
 
     def last_with(self, vendor: str, toolkit: str) -> str | None:
         """The last release of torch with wheels for a toolkit; None where the newest may have some,
-        or none is known.
+        or none is known. A vendor's own index, which is in no release matrix of torch's, counts
+        once it was read.
         """
         names = {
             name
             for name, one in self.table.indexes.items()
             if (one.vendor, one.toolkit) == (vendor, toolkit)
+            and not one.nightly
+            and (not one.label or one.url in self.contents.indexes)
         }
         having = [
             release.torch
@@ -259,10 +137,12 @@ class Compat:
         return WheelIndex(name=name, url=known.url) if known else None
 
     def index_for(self, vendor: str, toolkit: str, torch: str) -> WheelIndex | None:
-        """The index that holds `torch` for this toolkit. Never `pypi`, whose wheels carry no label
-        that would tell what they are; a row that wants it says so."""
+        """Return the index with `torch` for this toolkit. Never `pypi`, whose wheels have no label
+        that identifies them: a row has to name it."""
         release = self._releases.get(torch)
         for name, known in self.table.indexes.items():
+            if known.nightly != Version(torch).is_devrelease:
+                continue
             offered = release is None or name in (*release.indexes.names, *release.indexes.seen)
             if (
                 offered
@@ -282,27 +162,39 @@ class Compat:
 
     def stack(self, wanted: Wanted) -> tuple[Pin, ...]:
         """torch, its companions and its triton at their full versions; empty where torch comes
-        with the base. A triton whose version is not evidenced is left to torch's own metadata.
+        with the base. A triton whose version is not evidenced is up to torch's own metadata.
         Of several variants of one version none has a local label."""
         vendor = VENDORS[wanted.vendor]
         if vendor.torch_from == "base":
             return ()
-        label = vendor.label(wanted.index)
+        label = label_of(self.table, wanted.index)
         names = ("torch", *wanted.companions)
         local = {one: f"+{label}" if label and one not in wanted.variants else "" for one in names}
         release = self._releases.get(wanted.torch)
-        pins = [Pin(name="torch", version=wanted.torch + local["torch"])]
+        versions = {"torch": wanted.torch}
         if release is not None:
-            pins += [
-                Pin(name=name, version=release.companion(name).version + local[name])
-                for name in wanted.companions
-            ]
-            name, version = release.triton(vendor.toolkit)
+            versions |= {
+                name: release.companion_on(wanted.index, name) for name in wanted.companions
+            }
+        pins = [
+            Pin(name=name, version=version + local[name], extras=self._extras(wanted, name))
+            for name, version in versions.items()
+        ]
+        if release is not None:
+            name, version = release.triton(vendor.toolkit, wanted.index)
             pins += [Pin(name=name, version=version)] if version else []
         return tuple(pins)
 
+    def _extras(self, wanted: Wanted, name: str) -> tuple[str, ...]:
+        """The extras by which a distribution brings the code of the row's targets, and no other."""
+        index = self.table.indexes.get(wanted.index)
+        if index is None or name not in index.device_extras:
+            return ()
+        extras = map(VENDORS[wanted.vendor].device_extra, wanted.targets)
+        return tuple(dict.fromkeys(filter(None, extras)))
+
     def judge(self, wanted: Wanted) -> Judgement:
-        """What the table says of `wanted`: the first contradiction, else everything unknown."""
+        """Judge `wanted` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
         for judgement in self._judgements(wanted):
             if isinstance(judgement, Contradicted):
@@ -321,13 +213,8 @@ class Compat:
         if vendor.torch_from == "base":
             yield self._judge_base_torch(wanted)
             return
-        if wanted.machine != self.table.machine:
-            yield _unknown(
-                f"the compat table is about wheels for {self.table.machine}; it does not say "
-                f"whether torch {wanted.torch} from index {wanted.index} has one for "
-                f"{wanted.machine}"
-            )
         release = self._releases.get(wanted.torch)
+        yield self._judge_machine(wanted, release)
         if release is None:
             yield self._judge_unknown_release(wanted)
             return
@@ -336,8 +223,22 @@ class Compat:
         yield _judge_glibc(wanted, release)
         for companion in wanted.companions:
             yield self._judge_companion(wanted, release, companion)
-        if wanted.machine == self.table.machine:  # archs are compiled for each machine anew
-            yield from self._judge_targets(wanted, release)
+        yield from self._judge_targets(wanted, release)
+
+    def _judge_machine(self, wanted: Wanted, release: TorchRelease | None) -> Judgement:
+        build = release.builds.get(wanted.index) if release else None
+        if wanted.machine in (build.machines if build else (self.table.machine,)):
+            return Supported()
+        if build is None or not build.is_read:
+            return _unknown(
+                f"the compat table is about wheels for {self.table.machine}; it does not say "
+                f"whether torch {wanted.torch} from index {wanted.index} has one for "
+                f"{wanted.machine}"
+            )
+        return Contradicted(
+            reason=f"index {wanted.index} has no torch {wanted.torch} for {wanted.machine}",
+            fits=f"machine {', '.join(build.machines)}",
+        )
 
     def _judge_base_torch(self, wanted: Wanted) -> Judgement:
         known = [row for row in self.table.base_torch if row.vendor == wanted.vendor]
@@ -412,19 +313,32 @@ class Compat:
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
     def _judge_python(self, wanted: Wanted, release: TorchRelease) -> Judgement:
-        if wanted.python in release.python:
+        pythons = release.pythons_on(wanted.index)
+        if wanted.python in pythons:
             return Supported()
-        releases = [row.torch for row in self.table.releases if wanted.python in row.python]
+        releases = [
+            row.torch
+            for row in self.table.releases
+            if wanted.python in row.pythons_on(wanted.index)
+        ]
         others = f"; torch {', '.join(releases)} for python {wanted.python}" if releases else ""
         return Contradicted(
             reason=f"torch {release.torch} has no wheels for python {wanted.python}",
-            fits=f"python {', '.join(release.python)}{others}",
+            fits=f"python {', '.join(pythons)}{others}",
         )
 
     def _judge_companion(self, wanted: Wanted, release: TorchRelease, name: str) -> Judgement:
         """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
         on the indexes of its own time only."""
-        version = release.companion(name).version
+        version = release.companion_on(wanted.index, name)
+        build = release.builds.get(wanted.index)
+        if build is not None and name in build.companions:
+            return Supported()
+        if build is not None and build.is_read and wanted.index != PYPI:
+            return Contradicted(
+                reason=f"index {wanted.index} has no {name} {version} for torch {release.torch}",
+                fits=f"companions: {', '.join(build.companions) or 'none'}",
+            )
         own = self._releases.get(version) if name == "torchaudio" else release
         if own is None or own is release:
             return Supported()
@@ -442,16 +356,32 @@ class Compat:
         wanting = [target for target in wanted.targets if vendor.accepted_archs(target)]
         if not wanting:
             return
+        yield from filter(None, (self._judge_usable(wanted, target) for target in wanting))
         found = self._arch_entries(wanted, release)
         if found is None:
             yield _unknown(
                 f"the arch list of torch {release.torch} on index {wanted.index} is not evidenced"
+                + (f" for {wanted.machine}" if wanted.machine != self.table.machine else "")
             )
             return
         entries, confidence = found
         shipped = vendor.shipped_archs(entries)
         for target in wanting:
             yield self._judge_target(wanted, target, shipped, entries, confidence)
+
+    def _judge_usable(self, wanted: Wanted, target: str) -> Contradicted | None:
+        for row in self.table.unusable:
+            if row.vendor == wanted.vendor and row.covers(
+                target=target, toolkit=wanted.toolkit, torch=wanted.torch, index=wanted.index
+            ):
+                what = f"torch {wanted.torch}: " if row.torch else ""
+                after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
+                other = "another release of torch, or " if row.torch else ""
+                return Contradicted(
+                    reason=f"{target}: {what}{row.reason} ({row.source})",
+                    fits=f"{other}a toolkit before {row.toolkit_from}{after}",
+                )
+        return None
 
     def _judge_target(
         self,
@@ -461,14 +391,6 @@ class Compat:
         entries: tuple[str, ...],
         confidence: Confidence,
     ) -> Judgement:
-        for row in self.table.unusable:
-            if (row.vendor, row.arch) == (wanted.vendor, target) and Version(
-                wanted.toolkit
-            ) >= Version(row.toolkit_from):
-                return Contradicted(
-                    reason=f"{target}: {row.reason} ({row.source})",
-                    fits=f"a toolkit before {row.toolkit_from}",
-                )
         if shipped.intersection(VENDORS[wanted.vendor].accepted_archs(target)):
             return Supported()
         reason = f"{target} is not served by torch {wanted.torch} from index {wanted.index}"
@@ -489,7 +411,7 @@ class Compat:
             fitting = [
                 index
                 for index, name in sets.items()
-                if vendor.shipped_archs(self.table.arch_sets[name]).intersection(accepted)
+                if vendor.shipped_archs(self._arch_set(name, wanted.machine)).intersection(accepted)
                 and index in release.indexes.names
             ]
             if fitting:
@@ -500,30 +422,49 @@ class Compat:
         self, wanted: Wanted, release: TorchRelease
     ) -> tuple[tuple[str, ...], Confidence] | None:
         archs = release.archs(VENDORS[wanted.vendor].toolkit)
+        build = release.builds.get(wanted.index)
+        if build is not None and build.devices:
+            return build.devices, "verified" if build.is_read else "medium"
         if archs is None:
             return None
         for index, name in archs.sets.items():
             known = self.table.indexes[index]
             if (known.vendor, known.toolkit) == (wanted.vendor, wanted.toolkit):
-                return self.table.arch_sets[name], archs.confidence
+                entries = self._arch_set(name, wanted.machine)
+                return (entries, archs.confidence) if entries else None
         return None
 
+    def _arch_set(self, name: str, machine: str) -> tuple[str, ...]:
+        """The archs of a set, which are compiled for each machine anew; empty where not known."""
+        return self.table.arch_sets[name].get(machine, ())
+
     @classmethod
-    def read(cls, text: str, *, path: str) -> Self:
-        """The table in `text`. Raises `MatrixError` with every problem and its line."""
-        document, table = read_checked(text, path=path, into=Table)
-        problems = tuple(document.problem(where, message) for where, message in _dangling(table))
-        if problems:
-            raise MatrixError(problems)
-        return cls(table)
+    def read(cls, text: str, *, path: str, contents: Contents | None = None) -> Self:
+        """Return the table in `text`, with the contents of indexes. Raise `MatrixError`
+        with every problem and its line.
+        """
+        return cls(read_table(text, path=path), contents)
 
 
 @cache
 def packaged() -> Compat:
     """The table that this version of warpfront was released with."""
-    name = "compat.yaml"
-    file = resources.files("warpfront").joinpath("data", name)
-    return Compat.read(file.read_text(encoding="utf-8"), path=name)
+    return Compat(packaged_rows(), packaged_contents())
+
+
+@cache
+def packaged_rows() -> Table:
+    """The rows that people wrote, as released."""
+    return read_table(_packaged_text(ROWS), path=ROWS)
+
+
+def packaged_contents() -> Contents:
+    """The contents of indexes, as released."""
+    return read_contents(_packaged_text(CONTENTS), path=CONTENTS)
+
+
+def _packaged_text(name: str) -> str:
+    return resources.files("warpfront").joinpath("data", name).read_text(encoding="utf-8")
 
 
 def _unknown(reason: str) -> Unknown:
@@ -532,8 +473,10 @@ def _unknown(reason: str) -> Unknown:
 
 def _judge_glibc(wanted: Wanted, release: TorchRelease) -> Judgement:
     """manylinux_2_28 wheels need glibc 2.28 (PEP 600); the older names need less than any base."""
-    needed = release.manylinux.removeprefix("manylinux_").replace("_", ".")
-    if not wanted.glibc or not release.manylinux.startswith("manylinux_"):
+    build = release.builds.get(wanted.index)
+    level = (build.manylinux if build else "") or release.manylinux
+    needed = level.removeprefix("manylinux_").replace("_", ".")
+    if not wanted.glibc or not level.startswith("manylinux_"):
         return Supported()
     if Version(wanted.glibc) >= Version(needed):
         return Supported()
@@ -541,33 +484,3 @@ def _judge_glibc(wanted: Wanted, release: TorchRelease) -> Judgement:
         reason=f"torch {release.torch} needs glibc {needed}, the base has {wanted.glibc}",
         fits=f"a base with glibc {needed} or later",
     )
-
-
-def _dangling(table: Table) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """References inside the table that lead nowhere."""
-    yield from _foreign_vendors(table)
-    for place, release in enumerate(table.releases):
-        names = (*release.indexes.names, *release.indexes.seen, *release.indexes.absent)
-        for name in names:
-            if name not in table.indexes:
-                yield ("releases", place, "indexes"), f"index {name} is not in indexes:"
-        for key, archs in (("cuda_archs", release.cuda_archs), ("rocm_archs", release.rocm_archs)):
-            for index, name in (archs.sets if archs else {}).items():
-                if index not in table.indexes:
-                    yield ("releases", place, key), f"index {index} is not in indexes:"
-                if name not in table.arch_sets:
-                    yield ("releases", place, key), f"arch set {name} is not in arch_sets:"
-        if any(other.torch == release.torch for other in table.releases[:place]):
-            yield ("releases", place, "torch"), f"torch {release.torch} is listed twice"
-
-
-def _foreign_vendors(table: Table) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    known: Callable[[str], bool] = VENDORS.__contains__
-    if PYPI not in table.indexes:
-        yield ("indexes",), f"index {PYPI} is missing"
-    for name, index in table.indexes.items():
-        if not known(index.vendor):
-            yield ("indexes", name), f"vendor {index.vendor} is not known"
-    for place, row in enumerate(table.base_torch):
-        if not known(row.vendor):
-            yield ("base_torch", place), f"vendor {row.vendor} is not known"

@@ -94,7 +94,11 @@ _digest = _form(
     rf"sha256:[0-9a-f]{{64}}|{UNPINNED}", f"a digest (sha256: and 64 hex digits), or `{UNPINNED}`"
 )
 _interpreter = _form(r"(?:/[A-Za-z0-9._/-]+/)?python3(?:\.[0-9]{1,2})?", "a Python command")
-_package = _form(r"[a-z0-9][a-z0-9+.-]+", "a Debian package name", longest=100)
+_package = _form(
+    r"[a-z0-9][a-z0-9+.-]+(?:/[a-z][a-z0-9-]*)?",
+    "a Debian package name (or name/suite)",
+    longest=100,
+)
 _requirement = _form(_REQUIREMENT, "a requirement (name, name>=1.2, name[extra]==1.2)")
 _distribution = _form(
     r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "a package's name (lower case, - for _ and .)", longest=100
@@ -216,6 +220,7 @@ class BootstrapText:
     include: tuple[Annotated[str, *_package], ...] = ()
     updates: StrictBool = True
     release_may_be_old: StrictBool = False
+    overlays: tuple[Name, ...] = ()
 
 
 @strict_dataclass

@@ -26,6 +26,7 @@ from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_
 from warpfront.system.process import Run, run
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import write_text
+from warpfront.wheels.device_packages import refuse_every_device
 from warpfront.wheels.lock import dump_lock, gone_back, read_lock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolution import Crafting
@@ -133,6 +134,7 @@ def resolve_by_uv(
     crafting: Crafting | None = None,
 ) -> WheelLock:
     """The lock that answers `inputs`, found by uv from what the site can reach."""
+    refuse_every_device(inputs, site)
     held = parent.wheels if parent else ()
     resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=held)
     return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)

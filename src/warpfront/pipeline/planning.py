@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.matrix.ages import base_notes, ended_notes
+from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.plan import (
     NEVER_BUILT,
     LockState,
@@ -62,8 +62,14 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         unusable, prepared = _prepared(locked, usable_locks(states), bases, images, material)
         blocked |= unusable
         _say_ages_of_bases(cells, bases, engine, matrix.maintenance, watch)
-    for note in ended_notes(cells, material.compat, today=now()[:10]):
+    today = now()[:10]
+    for note in (
+        *ended_notes(cells, material.compat, today=today),
+        *table_notes(cells, material.compat, today=today),
+    ):
         watch.say(f"warning: {note}")
+    if drivers := driver_note(cells, material.compat):
+        watch.say(drivers)
     rendered = _rendered(locked, usable_locks(states), prepared, material)
     blocked |= _unrenderable(rendered)
     house = folders.wheelhouse

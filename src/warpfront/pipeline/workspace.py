@@ -11,6 +11,7 @@ from warpfront.errors import StoreError
 from warpfront.images.render import Templates
 from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
+from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.confinement import inside_root
 from warpfront.system.process import environment, run
@@ -84,7 +85,7 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
             f"{path}: no such file",
             hint="run in a project's folder, or make one with `warpfront init`",
         )
-    table = compat.packaged()
+    table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
     requirements = {
@@ -106,6 +107,24 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         ),
         folders=Folders(root=root, cache=cache_folder(), store=Store(build or root / BUILD_FOLDER)),
     )
+
+
+def contents_path(root: Path) -> Path:
+    """The file of a project that holds what wheel indexes held: the package's own data in a
+    checkout of this package, else one beside matrix.yaml.
+    """
+    package = Path(compat.__file__).resolve().parents[1]
+    is_checkout = package.is_relative_to(root.resolve()) and "site-packages" not in package.parts
+    return (package / "data" if is_checkout else root) / compat.CONTENTS
+
+
+def compat_of(root: Path) -> Compat:
+    """The compat table with what indexes held by the project's own file, else the package's."""
+    path = contents_path(root)
+    text = read_text(path, missing_ok=True)
+    if text is None or path.parent.name == "data":
+        return compat.packaged()
+    return Compat(compat.packaged_rows(), read_contents(text, path=path.name))
 
 
 def read_guard() -> Mapping[str, str]:

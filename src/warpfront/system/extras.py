@@ -15,6 +15,7 @@ EXTRAS = {
     "isal": "layers",
     "zstandard": "layers",
     "matplotlib": "charts",
+    "packageurl": "publish",
 }
 
 

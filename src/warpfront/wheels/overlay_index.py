@@ -8,6 +8,7 @@ from any source: its hash identifies it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, without_secrets
 from warpfront.model import LockedWheel, LockInputs, Pin
@@ -70,6 +72,14 @@ class OverlayIndex:
         own = [one.url for one in self._inputs.own_indexes]
         stack = [self._inputs.index.url] if self._inputs.index else []
         return tuple(dict.fromkeys((*stack, *own)))
+
+    def versions(self, name: str) -> frozenset[Version]:
+        """The versions of a name whose wheels its index lists."""
+        found = set()
+        for link in self._files.get(name) or ():
+            with contextlib.suppress(InvalidWheelFilename):
+                found.add(parse_wheel_filename(link.filename)[1])
+        return frozenset(found)
 
     def holds(self, name: str) -> bool:
         """Return true if its index has the name."""

@@ -21,6 +21,7 @@ import tomli_w
 from packaging.pylock import Pylock, PylockValidationError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
 from warpfront.model import Distribution, LockedWheel, LockInputs, Source
@@ -29,7 +30,7 @@ from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.wheels.absences import explain_absences
 from warpfront.wheels.choice import WheelChoice, supported_tags, wheel_of
-from warpfront.wheels.index_rules import known_names, misplaced
+from warpfront.wheels.index_rules import known_names, misplaced, placeholder
 from warpfront.wheels.overlay_index import OverlayIndex
 from warpfront.wheels.reach import reach_of
 from warpfront.wheels.resolution import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 _PROJECT = "this-cell"
+_TORCH = "torch"
 _EXPLANATION_CHARACTERS = 1500
 _BEST_MATCH = ("--index-strategy", "unsafe-best-match")
 _INSTALLS = re.compile(r"^ \+ ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
@@ -203,12 +205,29 @@ class UvResolver:
             for line in self._shelf.variants.why_not(wheel.name):
                 if line.startswith(f"{wheel.name} {wheel.version}:"):
                     self._on_line(f"{self._inputs.cell_id}: {line}")
+        if newer := self._newer_torch(wheels):
+            self._on_line(f"{self._inputs.cell_id}: its index also has {newer}")
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
         for target in self._inputs.targets:
             of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
             self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
+
+    def _newer_torch(self, wheels: Iterable[LockedWheel]) -> str:
+        """The newest final torch of the cell's index that is newer than the locked one and has its
+        local version; "" for none.
+        """
+        locked = next((Version(one.version) for one in wheels if one.name == _TORCH), None)
+        newest = max(
+            (
+                one
+                for one in self._shelf.versions(_TORCH)
+                if locked and one > locked and one.local == locked.local and not one.is_prerelease
+            ),
+            default=None,
+        )
+        return f"{_TORCH} {newest}" if newest else ""
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
         """Return the wheel of one distribution."""
@@ -399,6 +418,19 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
         found = versions.get(canonicalize_name(wanted.name), "nothing")
         if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
             raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
+        # An extra that a wheel does not have is a warning to uv, and nothing of it is installed.
+        lacking = [one for one in wanted.extras if f"amd-{wanted.name}-{one}" not in versions]
+        if lacking:
+            raise LockError(
+                f"{inputs.cell_id}: {wanted.name} {found} has no extra {', '.join(sorted(lacking))}"
+                " on its index: no device code for that target",
+                hint="leave the target out of the row, or name another `torch:` or `index:`",
+            )
+    if found := placeholder(wheels):
+        raise LockError(
+            f"{inputs.cell_id}: its requirements bring {found}",
+            hint="leave the requirement out, or lock it in a row of `vendor: amd`",
+        )
     if inputs.index is None and (wrong := misplaced(wheels, inputs)):
         raise LockError(
             f"{inputs.cell_id}: its requirements bring {wrong}",

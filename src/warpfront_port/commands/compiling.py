@@ -11,6 +11,7 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
@@ -249,6 +250,10 @@ def _place(
     site: AskSite,
     watch: Watch,
 ) -> CompilerPlace:
+    bases = [base for base in matrix.compilers if target in base.targets]
+    for base in bases:
+        if fnmatchcase(f"compiler-{base.name}", selection.only):
+            return _of_base(base, folders.cache, engine=engine, site=site, watch=watch)
     chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
     # Somebody who names cells with a compiler wants those, and no other in their place.
@@ -258,7 +263,6 @@ def _place(
     for cell, image in reversed(built):
         if isinstance(image, BuiltImage):
             return _of_cell(cell, image)
-    bases = [base for base in matrix.compilers if target in base.targets]
     if named or not bases:
         names = ", ".join(cell.id for cell in cells)
         message = f"no image with a compiler for {target} is built"

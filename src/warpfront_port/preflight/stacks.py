@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from warpfront.matrix.compat import COMPANIONS, Compat
+from warpfront.matrix.compat import Compat
+from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.model import Cell, Distribution, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.demands import Stack, needs_of, stack_of
 from warpfront.wheels.lock import lock_inputs

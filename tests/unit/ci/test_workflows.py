@@ -103,6 +103,7 @@ def powerful(workflow: Workflow) -> Iterator[str]:
             "findings",
             "notify",
             "queue",
+            "compat",
         } or name.startswith(("candidate", "publish"))
         if given is None or (writes and not may):
             yield name
@@ -710,7 +711,7 @@ def test_without_a_source_of_warpfront_nothing_is_written(tmp_path: Path) -> Non
             INSTALL,
             ["--require-hashes --requirement ci/requirements.txt"],
             (
-                "warpfront[layers,port] @"
+                "warpfront[layers,port,publish] @"
                 " https://example.test/warpfront-0.1.0-py3-none-any.whl#sha256=abab"
             ),
         ),

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import a_cell
 
 from warpfront.cli.sessions import claims_for_target
-from warpfront.commands.doctor import examine_hardware
-from warpfront.model import Outcome
+from warpfront.commands.doctor import examine_drivers, examine_hardware
+from warpfront.matrix.compat import packaged
+from warpfront.model import Outcome, Toolkit
 from warpfront_checks.claimed_device import judge_presence
 from warpfront_checks.detection import detect, disagreements
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
@@ -329,6 +331,26 @@ def test_doctor_names_the_devices_and_what_stands_in_their_way() -> None:
     assert {locked.outcome, problem.outcome} == {Outcome.UNAVAILABLE}
     assert "/dev/kfd may not be opened" in problem.text
     assert list(examine_hardware(recorded("none"))) == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "toolkit", "outcome", "words"),
+    [
+        ("580.65.06", "13.0", Outcome.PASSED, "580.65.06 is here, 580 or later"),
+        ("570.133.20", "13.0", Outcome.UNAVAILABLE, "570.133.20 is here, 580 or later"),
+        ("570.133.20", "12.8", Outcome.PASSED, "525.60.13 or later"),
+        ("unknown", "13.0", Outcome.UNAVAILABLE, "not determined: 'unknown' is no version"),
+    ],
+)
+def test_doctor_holds_the_driver_against_the_lowest_of_each_toolkit(
+    driver: str, toolkit: str, outcome: Outcome, words: str
+) -> None:
+    cell = replace(a_cell(), vendor="nvidia", toolkit=Toolkit(name="cuda", version=toolkit))
+    here = replace(recorded("none"), drivers={"nvidia": driver})
+    (found,) = examine_drivers([cell, cell], packaged(), here)
+    assert (found.subject, found.outcome) == (f"driver for cuda{toolkit}", outcome)
+    assert words in found.text
+    assert list(examine_drivers([cell], packaged(), recorded("none"))) == []
 
 
 XIDS = """\

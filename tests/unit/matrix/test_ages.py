@@ -8,7 +8,7 @@ import pytest
 from builders import a_cell
 
 from warpfront.matrix import compat
-from warpfront.matrix.ages import base_notes, ended_notes
+from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.model import Cell, Toolkit
 
 COMPAT = compat.packaged()
@@ -33,10 +33,41 @@ def test_a_toolkit_past_its_end_is_named_with_its_day_and_source() -> None:
 
 def test_a_toolkit_that_newer_releases_have_no_wheels_for_is_named_by_the_table() -> None:
     rocm = dataclasses.replace(a_cell(), vendor="amd", toolkit=Toolkit(name="rocm", version="6.4"))
-    (note,) = ended_notes([rocm], COMPAT, today="2026-11-26")
+    ended, note = ended_notes([rocm], COMPAT, today="2026-11-26")
+    assert ended.startswith("rocm 6.4 is past its end of support, 2025-08-07 (ROCMVER: 6.4.3")
     assert note.startswith("rocm 6.4: torch 2.9.1 is the last release")
+    amds = dataclasses.replace(rocm, toolkit=Toolkit(name="rocm", version="10.0"))
+    assert ended_notes([amds], COMPAT, today="2026-11-26") == (), "AMD's own index was never read"
     newest = dataclasses.replace(rocm, toolkit=Toolkit(name="rocm", version="7.14"))
     assert ended_notes([newest], COMPAT, today="2026-11-26") == (), "2.15's are not known"
+
+
+def of_index(name: str) -> Cell:
+    index = COMPAT.index(name)
+    return dataclasses.replace(a_cell(), index=index)
+
+
+def test_contents_of_an_index_that_are_old_are_named_with_their_day_and_age() -> None:
+    read = COMPAT.read_on("pypi")
+    assert read > "2026-11-01"
+    cells = [of_index("pypi"), of_index("cu130"), of_index("cu130")]
+    assert table_notes(cells, COMPAT, today=read) == ()
+    dated = dataclasses.replace(COMPAT.table, as_of="2026-11-20")
+    older = compat.Compat(dated, COMPAT.contents)
+    by_rows, by_reading = table_notes(cells, older, today="2027-03-01")
+    assert by_rows == (
+        "index cu130 is known by rows of 2026-11-20, 101 days ago: `invoke compat --update`"
+    )
+    assert by_reading.startswith(f"index pypi is known by its reading of {read}, ")
+
+
+def test_drivers_are_named_once_for_each_floor() -> None:
+    cells = [of_cuda("12.6"), of_cuda("12.8"), of_cuda("13.0"), of_cuda("13.0")]
+    assert driver_note(cells, COMPAT) == (
+        "drivers at least: cuda12.6, cuda12.8: nvidia 525.60.13; "
+        "cuda13.0: nvidia 580 (compat table)"
+    )
+    assert driver_note([a_cell()], COMPAT) == ""
 
 
 def test_a_python_past_its_end_is_named() -> None:

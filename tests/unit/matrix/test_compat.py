@@ -6,17 +6,20 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import (
-    COMPANIONS,
     Compat,
     Contradicted,
     Supported,
     Unknown,
     Wanted,
     packaged,
+    packaged_contents,
+    packaged_rows,
 )
+from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.matrix.vendors import VENDORS
 
 CUDA13 = Wanted(
@@ -58,11 +61,14 @@ def reasons(compat: Compat, wanted: Wanted) -> str:
     return "\n".join(judgement.reasons)
 
 
-def test_the_twelve_releases_are_known(compat: Compat) -> None:
-    assert compat.torches == (
-        *("2.4.1", "2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1"),
-        *("2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0"),
-    )
+def test_the_releases_of_the_rows_and_those_that_pypi_held_are_known_in_order(
+    compat: Compat,
+) -> None:
+    rows = {release.torch for release in packaged_rows().releases}
+    held = packaged_contents().indexes["https://pypi.org/simple"].wheels["torch"]
+    assert set(compat.torches) == {*rows, *held}
+    assert list(compat.torches) == sorted(compat.torches, key=Version)
+    assert {"2.4.1", "2.12.0", "2.15.0"} <= set(compat.torches)
 
 
 def test_every_row_names_its_source(compat: Compat) -> None:
@@ -83,7 +89,7 @@ def test_every_evidenced_combination_is_supported_or_unknown_never_contradicted(
                 vendor=index.vendor,
                 toolkit=index.toolkit or "",
                 targets=("x86_64",) if index.vendor == "cpu" else (),
-                python=release.python[0],
+                python=release.pythons_on(name)[0],
                 torch=release.torch,
                 index=name,
             )
@@ -195,9 +201,71 @@ def test_a_base_with_too_old_a_glibc_is_contradicted(compat: Compat) -> None:
 
 
 def test_an_unknown_release_is_unknown_and_its_neighbour_named(compat: Compat) -> None:
-    assert "torch 2.14.0 is not in the compat table (2.14.1 is)" in reasons(
-        compat, replace(CUDA13, torch="2.14.0")
+    assert "torch 2.14.7 is not in the compat table (2.14.0, 2.14.1 is)" in reasons(
+        compat, replace(CUDA13, torch="2.14.7")
     )
+
+
+ROCM10 = replace(ROCM64, toolkit="10.0", torch="2.13.0", index="amd-rocm10.0")
+
+
+def test_a_row_of_amds_own_index_pins_its_extras_its_label_and_its_companions(
+    compat: Compat,
+) -> None:
+    wanted = replace(ROCM10, targets=("gfx942", "gfx1250-strict"), companions=COMPANIONS)
+    assert [str(pin) for pin in compat.stack(wanted)] == [
+        "torch[device-gfx942,device-gfx1250]==2.13.0+rocm10.0.0",
+        "torchvision[device-gfx942,device-gfx1250]==0.28.0+rocm10.0.0",
+        "torchaudio==2.11.0.2+rocm10.0.0",
+    ], "the owner of a target's package, none for audio, and a triton that torch itself demands"
+    assert compat.judge(replace(ROCM10, companions=COMPANIONS)) == Supported()
+
+
+def test_a_target_without_a_device_package_is_contradicted_with_those_that_have_one(
+    compat: Compat,
+) -> None:
+    found = contradiction(compat, replace(ROCM10, targets=("gfx1251",)))
+    assert "gfx1251 is not served by torch 2.13.0 from index amd-rocm10.0" in found.reason
+    assert "gfx1250" in found.reason
+    assert compat.judge(replace(ROCM10, targets=("gfx1250",))) == Supported()
+
+
+@pytest.mark.parametrize(
+    ("torch", "index", "target", "is_refused"),
+    [
+        ("2.12.0", "amd-rocm7.14", "gfx90a", True),
+        ("2.12.0", "amd-rocm7.14", "gfx942", False),
+        ("2.11.0", "amd-rocm7.14", "gfx90a", False),
+        ("2.14.1", "rocm7.14", "gfx90a", False),
+    ],
+)
+def test_gfx90a_with_amds_torch_2_12_of_7_14_is_refused_and_nothing_beside_it(
+    compat: Compat, torch: str, index: str, target: str, *, is_refused: bool
+) -> None:
+    """Empty archives for xnack+ and xnack- (ROCm/TheRock#7081)."""
+    wanted = replace(ROCM64, toolkit="7.14", torch=torch, index=index, targets=(target,))
+    judgement = compat.judge(wanted)
+    assert isinstance(judgement, Contradicted) is is_refused, judgement
+    if isinstance(judgement, Contradicted):
+        assert "hipErrorInvalidImage" in judgement.reason
+        assert judgement.fits.startswith("another release of torch, or a toolkit before 7.14")
+
+
+def test_a_nightly_comes_from_the_nightly_index_of_its_toolkit_and_a_release_never(
+    compat: Compat,
+) -> None:
+    night = "2.16.0.dev20261120"
+    found = compat.index_for("nvidia", "13.4", night)
+    assert found is not None
+    assert (found.name, found.url) == (
+        "nightly-cu134",
+        "https://download.pytorch.org/whl/nightly/cu134",
+    )
+    wanted = replace(CUDA13, toolkit="13.4", index="nightly-cu134", torch=night)
+    assert [str(pin) for pin in compat.stack(wanted)] == [f"torch=={night}+cu134"]
+    assert "is not in the compat table" in reasons(compat, wanted)
+    assert compat.index_for("nvidia", "13.0", "2.14.1").name == "cu130"  # type: ignore[union-attr]
+    assert compat.index_for("amd", "10.0", night).name == "nightly-rocm10.0"  # type: ignore[union-attr]
 
 
 def test_companions_of_an_unknown_release_cannot_be_paired(compat: Compat) -> None:
@@ -307,8 +375,8 @@ def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
 def test_of_another_machine_s_wheels_the_table_says_that_it_does_not_know() -> None:
     """Also where their archs are concerned: each machine's wheels are compiled anew."""
     compat = packaged()
-    arm = replace(CUDA13, machine="aarch64", index="cu130", targets=("sm_60",))
-    assert isinstance(compat.judge(replace(arm, machine="x86_64")), Contradicted)
+    arm = replace(CUDA13, machine="aarch64", index="cu130", targets=("sm_90",))
+    assert isinstance(compat.judge(replace(arm, machine="x86_64")), Supported)
     judgement = compat.judge(arm)
     assert isinstance(judgement, Unknown)
     (reason,) = judgement.reasons

@@ -763,7 +763,12 @@ def test_the_documented_error_is_the_real_one() -> None:
     (problem,) = refused_rows(row)
     message, hint = problem.partition(": ")[2].split(" | ")
     page = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
-    assert f": {message}\n    hint: {hint}\n" in page
+    assert _without_releases(f": {message}\n    hint: {hint}\n") in _without_releases(page)
+
+
+def _without_releases(text: str) -> str:
+    """The text with a list of releases of torch cut to its first: each reading may add one."""
+    return re.sub(r"torch (\d[\d.]+)(?:, \d[\d.]+)+ for", r"torch \1, ... for", text)
 
 
 # --- selection ---

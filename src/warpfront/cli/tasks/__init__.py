@@ -23,6 +23,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.path": (
         *("plan", "lock", "render", "build", "verify", "explain", "report"),
     ),
+    "warpfront.cli.tasks.tables": ("compat",),
     "warpfront.cli.tasks.billing": ("bill", "audit"),
     "warpfront.cli.tasks.releasing": ("publish", "release", "why"),
     "warpfront.cli.tasks.ci": ("ci", "merge", "job", "resume"),

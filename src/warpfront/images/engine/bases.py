@@ -128,6 +128,8 @@ def recipe_digest(bootstrap: Bootstrap) -> str:
     parts += [_LEFT_OUT, _EMPTIED, _ENVIRONMENT]
     if not bootstrap.updates or bootstrap.release_may_be_old:
         parts.append([bootstrap.updates, bootstrap.release_may_be_old])
+    if bootstrap.overlays:
+        parts.append(list(bootstrap.overlays))
     return digest_of(parts)
 
 
@@ -157,6 +159,7 @@ def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
     lines = [f"{mirror} {suite} main"]
     if bootstrap.updates:
         lines += [f"{mirror} {suite}-updates main", f"{security} {suite}-security main"]
+    lines += [f"{mirror} {overlay} main" for overlay in bootstrap.overlays]
     option = "[check-valid-until=no] " if bootstrap.release_may_be_old else ""
     return "".join(f"deb {option}{line}\n" for line in lines)
 

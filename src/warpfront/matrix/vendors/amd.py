@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from packaging.version import Version
+from rocm_bootstrap.package_metadata import package_owner
+from rocm_bootstrap.targets import ALL_FAMILIES, ALL_SUB_FAMILIES, ALL_TARGETS
 
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.model import (
@@ -23,21 +25,19 @@ _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z
 _CDI_KIND = "amd.com/gpu="
 _KFD = "/dev/kfd"
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
-# Code objects of a generic target run on every member of its family:
-# https://llvm.org/docs/AMDGPUUsage.html#generic-processors
+# Code objects of a generic target run on each member: https://llvm.org/docs/AMDGPUUsage.html. AMD's
+# table groups by version number, and names two groups whose generic target covers other members.
 _GENERIC: Mapping[str, tuple[str, ...]] = {
+    **{
+        group.llvm_generic: tuple(one.name for one in group.members)
+        for group in (*ALL_SUB_FAMILIES, *ALL_FAMILIES)
+        if group.llvm_generic
+    },
     "gfx9-generic": ("gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"),
-    "gfx9-4-generic": ("gfx940", "gfx941", "gfx942", "gfx950"),
-    "gfx10-1-generic": ("gfx1010", "gfx1011", "gfx1012", "gfx1013"),
-    "gfx10-3-generic": tuple(f"gfx103{minor}" for minor in range(7)),
-    "gfx11-generic": (
-        *("gfx1100", "gfx1101", "gfx1102", "gfx1103"),
-        *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
-    ),
-    "gfx12-generic": ("gfx1200", "gfx1201"),
+    "gfx9-4-generic": ("gfx942", "gfx950"),
 }
 # The ROCm whose HIP and device libraries a suite's hipcc brings, as found there: docs/compile.md.
-_HIPCC: Mapping[str, str] = {"trixie": "5.7", "sid": "6.4"}
+_HIPCC: Mapping[str, str] = {"trixie": "5.7", "sid": "6.4", "experimental": "7.2"}
 _FIRST_WITH_DEVICE_WHEELS = Version("7.14")
 _FAMILY = {member: family for family, members in _GENERIC.items() for member in members}
 
@@ -50,7 +50,7 @@ class Amd(Vendor):
     torch_from: Literal["index"] = "index"
     device = "cuda"
     kubernetes_resource = "amd.com/gpu"
-    known_targets = (*sorted({*_FAMILY, "gfx908", "gfx90a"}), *_GENERIC)
+    known_targets = (*(one.name for one in ALL_TARGETS), *_GENERIC)
     target_form = "gfx942"
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
     # PyPI holds placeholders under these names.
@@ -63,11 +63,13 @@ class Amd(Vendor):
         "pytorch-triton-rocm",
         "rocm",
         "rocm-sdk-*",
-        "amd-torch-device-*",
+        "rocm-kpack",
+        "rocm-profiler",
+        "amd-*-device-*",
     )
 
     def accepts_target(self, target: str) -> bool:
-        return _TARGET.match(target) is not None
+        return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """The target itself, then its generic family: there is no other forward compatibility."""
@@ -80,14 +82,19 @@ class Amd(Vendor):
         """
         return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
 
+    def device_extra(self, target: str) -> str:
+        """`device-gfx942`: several targets may be in the package of one (`gfx1250-strict`)."""
+        return f"device-{package_owner(target)}"
+
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
         """As amd-variant-provider @4d985a9 (plugin.py, `get_supported_configs`) on a machine with
-        that GPU and that ROCm.
+        that GPU and that ROCm. The provider in `rocm-bootstrap` 0.3.0 gives `gfx_arch` alone, by
+        the owner of a target's package.
         """
         if toolkit is None:
             return ()
         version = ".".join(toolkit.version.split(".")[:2])
-        return (("amd", (("gfx_arch", (target,)), ("rocm_version", (version,)))),)
+        return (("amd", (("gfx_arch", (package_owner(target),)), ("rocm_version", (version,)))),)
 
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str

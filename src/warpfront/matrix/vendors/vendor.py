@@ -90,6 +90,13 @@ class Vendor(Protocol):
         del toolkit
         return False
 
+    def device_extra(self, target: str) -> str:
+        """The extra of torch that brings the code of `target`, on indexes whose wheels have one for
+        each target; "" where no index of this vendor has.
+        """
+        del target
+        return ""
+
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
         """Return the properties of wheel variants for this vendor's `target` under that
         toolkit, preferred ones first, as the vendor's provider of the drafts gives them on a

@@ -1,0 +1,153 @@
+"""compat: read the indexes of the compat table, and write their contents.
+
+Each index is read whole or not at all: one that cannot be reached, or contradicts itself, keeps the
+contents of its last reading, and is named with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from warpfront.ci.forge_api import ForgeApi, GitHubApi, Proposal
+from warpfront.errors import InputError, StaleError, without_secrets
+from warpfront.matrix.compat_table import Table
+from warpfront.matrix.index_contents import Contents, IndexContents, Releases
+from warpfront.matrix.index_evidence import (
+    changes,
+    contradictions,
+    dump_contents,
+    names_by_url,
+    updated,
+    wanted_releases,
+)
+from warpfront.pipeline.workspace import contents_path
+from warpfront.system.progress import Watch
+from warpfront.system.store import read_text, write_text
+from warpfront.wheels.index_survey import survey_index
+from warpfront.wheels.sources import NoAnswer, Site
+
+BRANCH = "warpfront-compat"
+"""The branch of the weekly pull request: one is open at a time."""
+
+_SHOWN_LINES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """The result of one reading of the indexes. `changes`, `contradictions` and `unread` are
+    sentences; `unread` names each index that was not read, with the reason.
+    """
+
+    contents: Contents
+    changes: tuple[str, ...]
+    contradictions: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def read_indexes(
+    table: Table,
+    before: Contents,
+    *,
+    site: Site,
+    addresses: Mapping[str, str],
+    today: str,
+    watch: Watch,
+) -> Update:
+    """Read each index of `table`. `addresses` are those that a project gives indexes instead of
+    the table's; contents are filed under the table's own.
+    """
+    indexes: dict[str, IndexContents] = dict(before.indexes)
+    lines: list[str] = []
+    unread: list[str] = []
+
+    def survey(url: str, names: Sequence[str]) -> Releases | NoAnswer:
+        own = [name for name, one in table.indexes.items() if one.url == url and name in addresses]
+        known = before.indexes[url].wheels if url in before.indexes else {}
+
+        def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
+            """What is known stays in sight, however many newer releases there are."""
+            return wanted_releases(table, name, versions) | {*map(Version, known.get(name, {}))}
+
+        address = addresses[own[0]] if own else url
+        return survey_index(address, names, known=known, wanted=wanted, site=site)
+
+    every = names_by_url(table)
+    watch.step("compat", f"reading {len(every)} indexes")
+    with ThreadPoolExecutor(4) as pool:
+        answers = dict(zip(every, pool.map(survey, every, every.values()), strict=True))
+    for url, found in answers.items():
+        if isinstance(found, NoAnswer):
+            unread.append(without_secrets(str(found)))
+            continue
+        known = before.indexes.get(url)
+        indexes[url] = updated(known, found, today=today)
+        lines += changes(url, known, indexes[url])
+    watch.step("compat", "")
+    contents = Contents(indexes=indexes)
+    contradicted = contradictions(table, contents)
+    return Update(
+        contents=dataclasses.replace(contents, contradictions=contradicted),
+        changes=tuple(lines),
+        contradictions=contradicted,
+        unread=tuple(unread),
+    )
+
+
+def update_text(update: Update) -> str:
+    """The update as lines for people."""
+    lines = [
+        *update.changes,
+        *(f"contradicts a row: {one}" for one in update.contradictions),
+        *(f"not read: {one}" for one in update.unread),
+    ]
+    return "".join(f"{line}\n" for line in lines) or "the file is current\n"
+
+
+def write_contents(update: Update, root: Path) -> bool:
+    """Write the contents to the project's file; whether that changed it."""
+    path, text = contents_path(root), dump_contents(update.contents)
+    if read_text(path, missing_ok=True) == text:
+        return False
+    write_text(path, text)
+    return True
+
+
+def refuse_stale(update: Update, root: Path) -> None:
+    """Raise `StaleError` where the project's file is not current."""
+    path = contents_path(root)
+    if read_text(path, missing_ok=True) != dump_contents(update.contents):
+        raise StaleError(
+            f"{path.name}: {len(update.changes)} changes since it was written",
+            hint="`invoke compat --update`, and commit the result",
+        )
+
+
+def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
+    """Open or update the pull request with the contents, where they are not what is committed.
+    Return what was done. Raises `InputError` outside of a job of GitHub's.
+    """
+    path, text = contents_path(root), dump_contents(update.contents)
+    if read_text(path, missing_ok=True) == text:
+        return "nothing changed, nothing is proposed"
+    if not isinstance(api, GitHubApi):
+        raise InputError(
+            "no interface for pull requests: `--propose` is for a job of GitHub's with API_TOKEN",
+            hint="`invoke compat --update`, and commit the result",
+        )
+    lines = update_text(update).splitlines()
+    shown = "".join(f"- {line}\n" for line in lines[:_SHOWN_LINES])
+    rest = len(lines) - _SHOWN_LINES
+    change = Proposal(
+        branch=BRANCH,
+        path=path.resolve().relative_to(root.resolve()).as_posix(),
+        text=text,
+        title="Update the contents of wheel indexes",
+        body=shown + (f"- and {rest} more lines\n" if rest > 0 else ""),
+    )
+    return f"proposed: {api.propose(change)}"

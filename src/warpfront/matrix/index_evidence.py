@@ -1,0 +1,418 @@
+"""Index contents as evidence for the compat table: what they add to its rows, what they contradict,
+and what changed between two readings. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.errors import MatrixError, Problem
+from warpfront.matrix.compat_table import (
+    COMPANIONS,
+    PYPI,
+    Build,
+    Index,
+    Indexes,
+    Paired,
+    PypiBuild,
+    RocmTriton,
+    Table,
+    TorchRelease,
+)
+from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease, Releases
+from warpfront.matrix.vendors import VENDORS
+
+SCHEMA = 1
+QUIET_DAYS = 21
+"""A reading that found nothing new moves its date once the old one has this age."""
+
+PACKAGE_RELEASES = 12
+"""How many releases are read of a package that belongs to no torch stack."""
+
+_CUDA_RUNTIME = re.compile(r"(?:cuda-toolkit|nvidia-cuda-runtime(?:-cu\d+)?)\Z")
+_MAIN = "x86_64"
+
+
+def read_contents(text: str, *, path: str) -> Contents:
+    """Return the contents that `dump_contents` wrote. Raise `MatrixError` for another text."""
+    try:
+        document = _of_schema(json.loads(text))
+        indexes = {str(url): _index(one) for url, one in document["indexes"].items()}
+        return Contents(indexes=indexes, contradictions=_texts(document["contradictions"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"not the contents of indexes: {type(error).__name__}: {error}"
+        hint = "restore it from git: `invoke compat --update` writes it"
+        raise MatrixError((Problem(path=path, line=0, message=message, hint=hint),)) from None
+
+
+def _of_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    if document["schema"] != SCHEMA:
+        raise ValueError(f"schema {document['schema']!r}")
+    return document
+
+
+def _index(document: Mapping[str, Any]) -> IndexContents:
+    wheels = {
+        str(name): {str(Version(key)): _release(one) for key, one in releases.items()}
+        for name, releases in document["wheels"].items()
+    }
+    return IndexContents(read=date.fromisoformat(document["read"]).isoformat(), wheels=wheels)
+
+
+def _release(document: Mapping[str, Any]) -> IndexedRelease:
+    """Return a release; a field that is no field of one is a `TypeError`."""
+    values: dict[str, Any] = {
+        key: _texts(value) if isinstance(value, list) else value for key, value in document.items()
+    }
+    requires = {str(key): _texts(one) for key, one in document.get("requires", {}).items()}
+    return IndexedRelease(**{**values, "requires": requires})
+
+
+def _texts(document: object) -> tuple[str, ...]:
+    if not isinstance(document, list) or not all(isinstance(one, str) for one in document):
+        raise TypeError(f"{document!r} is no list of texts")
+    return tuple(document)
+
+
+def dump_contents(contents: Contents) -> str:
+    """Return JSON with one line for each release, so that a change is one line of a diff."""
+    lines = [f'{{"schema": {SCHEMA},', ' "indexes": {']
+    for url, index in sorted(contents.indexes.items()):
+        lines += [f"  {json.dumps(url)}: {{", f'   "read": {json.dumps(index.read)},']
+        lines += ['   "wheels": {']
+        for name, releases in sorted(index.wheels.items()):
+            lines.append(f"    {json.dumps(name)}: {{")
+            ordered = sorted(releases.items(), key=lambda one: (Version(one[0]), one[0]))
+            lines += [f"     {json.dumps(key)}: {_record(one)}," for key, one in ordered]
+            lines += ["    },"]
+        lines += ["   }", "  },"]
+    lines += [" },", ' "contradictions": [']
+    lines += [f"  {json.dumps(one)}," for one in contents.contradictions]
+    lines += [" ]", "}", ""]
+    text = "\n".join(lines)
+    return re.sub(r",(\n\s*[\]}])", r"\1", text)
+
+
+def _record(release: IndexedRelease) -> str:
+    values = dataclasses.asdict(release)
+    return json.dumps({key: value for key, value in values.items() if value not in ("", None, ())})
+
+
+def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
+    """The distributions to read at each URL of the table: torch, then the other names of the torch
+    stacks of its vendors.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for index in table.indexes.values():
+        if index.nightly:
+            continue
+        exact = [name for name in VENDORS[index.vendor].protected if "*" not in name]
+        names = ("torch", *COMPANIONS, *exact)
+        found.setdefault(index.url, {}).update(dict.fromkeys(names))
+    if PYPI in table.indexes:
+        found[table.indexes[PYPI].url].update(dict.fromkeys(table.packages))
+    return {url: tuple(names) for url, names in found.items()}
+
+
+def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> frozenset[Version]:
+    """The releases that belong into the contents: final ones, not older than the table's oldest; of
+    a package outside of the stacks the newest `PACKAGE_RELEASES`.
+    """
+    final = sorted(one for one in versions if not one.is_prerelease)
+    if name in table.packages:
+        return frozenset(final[-PACKAGE_RELEASES:])
+    oldest = min(table.releases, key=lambda one: Version(one.torch))
+    lowest = {
+        "torch": oldest.torch,
+        **{one: oldest.companion(one).version for one in COMPANIONS},
+        "triton": oldest.pypi.triton,
+    }
+    return frozenset(one for one in final if one >= Version(lowest.get(name, "0")))
+
+
+def fitting_packages(table: Table, contents: Contents, torch: str) -> Mapping[str, str]:
+    """Return for each package of the table the newest release that was read whose METADATA accepts
+    a torch (public version) on x86_64; "" where none of those does, "not read" where the METADATA
+    of the newest could not be read, as of packages that have source archives alone.
+    """
+    section = _section(table, contents, PYPI)
+    found = {}
+    for name in table.packages:
+        releases = sorted(section.get(name, {}).items(), key=lambda one: Version(one[0]))
+        known = [(key, one) for key, one in releases if one.requires]
+        accepted = [key for key, one in known if not _refusal(one, torch)]
+        found[name] = accepted[-1] if accepted else ("" if known else "not read")
+    return found
+
+
+def updated(before: IndexContents | None, read: Releases, *, today: str) -> IndexContents:
+    """Return the contents after a whole reading on `today`. A release that is gone stays, with the
+    day since when; equal readings give equal contents until `QUIET_DAYS` have passed.
+    """
+    old = before.wheels if before else {}
+    wheels: dict[str, dict[str, IndexedRelease]] = {}
+    for name in sorted({*old, *read}):
+        known, found = old.get(name, {}), read.get(name, {})
+        merged = {key: _dated(known.get(key), one, today) for key, one in found.items()}
+        for key, one in known.items():
+            if key not in found:
+                merged[key] = one if one.until else dataclasses.replace(one, until=today)
+        wheels[name] = merged
+    if before and wheels == before.wheels and _days(before.read, today) < QUIET_DAYS:
+        return before
+    return IndexContents(read=today, wheels=wheels)
+
+
+def _dated(known: IndexedRelease | None, found: IndexedRelease, today: str) -> IndexedRelease:
+    if known is not None and dataclasses.replace(known, since="", until="") == found:
+        return dataclasses.replace(known, until="")
+    return dataclasses.replace(found, since=today)
+
+
+def _days(before: str, today: str) -> int:
+    return (date.fromisoformat(today) - date.fromisoformat(before)).days
+
+
+def changes(url: str, before: IndexContents | None, after: IndexContents) -> Iterator[str]:
+    """A line for each release that is new, gone, back, yanked or in another form."""
+    old = before.wheels if before else {}
+    for name, releases in after.wheels.items():
+        for key, one in sorted(releases.items(), key=lambda pair: Version(pair[0])):
+            known = old.get(name, {}).get(key)
+            if known != one and (what := _change(known, one)):
+                yield f"{url}: {name} {key}: {what}"
+
+
+def _change(known: IndexedRelease | None, one: IndexedRelease) -> str:
+    if known is None:
+        pythons = f"python {one.python[0]} to {one.python[-1]}, " if one.python else ""
+        return f"new ({pythons}{' and '.join(one.machines) or 'any machine'})"
+    if one.until and not known.until:
+        return f"gone (was there from {one.since})"
+    if known.until and not one.until:
+        return f"back (was gone from {known.until})"
+    if one.yanked is not None and known.yanked is None:
+        return f"yanked{f': {one.yanked}' if one.yanked else ''}"
+    fields = ("python", "machines", "platform", "files", "hashes", "requires", "devices", "yanked")
+    found = [
+        f"{field} {_shown(getattr(known, field))} -> {_shown(getattr(one, field))}"
+        for field in fields
+        if getattr(known, field) != getattr(one, field)
+    ]
+    return "; ".join(found)
+
+
+def _shown(value: object) -> str:
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def label_of(table: Table, index: str) -> str:
+    """The local version of torch from an index of the table, "" for none."""
+    known = table.indexes[index]
+    return known.label or VENDORS[known.vendor].label(index)
+
+
+def with_contents(table: Table, contents: Contents) -> Table:
+    """Return the table with the contents of indexes: builds of its releases, and releases without
+    a row. An index that was read decides whether it has a release; a row decides which companions
+    belong together, where the index has them.
+    """
+    if not contents.indexes:
+        return table
+    rows = {one.torch: one for one in table.releases}
+    pypi = _section(table, contents, PYPI)
+    for version in pypi.get("torch", {}):
+        if version not in rows and (made := _release_of(version, pypi, table, contents)):
+            rows[version] = made
+    releases = sorted(rows.values(), key=lambda one: Version(one.torch))
+    return dataclasses.replace(
+        table, releases=tuple(_evidenced(one, table, contents) for one in releases)
+    )
+
+
+def _section(table: Table, contents: Contents, index: str) -> Releases:
+    """What an index has now, without what is gone."""
+    found = contents.indexes.get(table.indexes[index].url)
+    return {
+        name: {key: one for key, one in releases.items() if not one.until}
+        for name, releases in (found.wheels if found else {}).items()
+    }
+
+
+def _evidenced(release: TorchRelease, table: Table, contents: Contents) -> TorchRelease:
+    builds = dict(release.builds)
+    names, absent = set(release.indexes.names), set(release.indexes.absent)
+    seen = set(release.indexes.seen)
+    for name, index in table.indexes.items():
+        if index.url not in contents.indexes:
+            continue
+        build = _build(release, name, table, contents)
+        if build is not None:
+            builds[name] = build
+            names.add(name)
+            absent.discard(name)
+        else:
+            names.discard(name)
+            absent.add(name)
+        seen.discard(name)
+    order = list(table.indexes)
+    indexes = dataclasses.replace(
+        release.indexes,
+        names=tuple(sorted(names - {PYPI}, key=order.index)),
+        seen=tuple(sorted(seen, key=order.index)),
+        absent=tuple(sorted(absent - {PYPI}, key=order.index)),
+    )
+    return dataclasses.replace(release, indexes=indexes, builds=builds)
+
+
+def _build(release: TorchRelease, name: str, table: Table, contents: Contents) -> Build | None:
+    index, label = table.indexes[name], label_of(table, name)
+    releases = _section(table, contents, name)
+    found = releases.get("torch", {}).get(_full(release.torch, label))
+    if found is None:
+        return None
+    companions = {}
+    for one in COMPANIONS:
+        version = release.companion_on(name, one)
+        paired = releases.get(one, {}).get(_full(version, label))
+        # PyPI's builds have no label: one that demands no torch may be for another CUDA.
+        if paired is not None and (label or paired.requires.get(_MAIN)):
+            companions[one] = version
+    triton, version = release.triton(VENDORS[index.vendor].toolkit)
+    return Build(
+        python=found.python,
+        machines=tuple(
+            one for one in found.machines if name != PYPI or cuda_of(found, one) == cuda_of(found)
+        ),
+        manylinux=found.platform,
+        companions=companions,
+        triton=_triton(found) or (f"{triton}=={version}" if version else ""),
+        devices=found.devices,
+        source=index.url,
+        day=found.since,
+        is_read=True,
+    )
+
+
+def _full(version: str, label: str) -> str:
+    return f"{version}+{label}" if label else version
+
+
+def _triton(release: IndexedRelease) -> str:
+    """Its requirement of a triton, where that names one version."""
+    for demand in map(Requirement, release.requires.get(_MAIN, ())):
+        pins = [one for one in demand.specifier if one.operator in {"==", "==="}]
+        if "triton" in demand.name and pins and "*" not in pins[0].version:
+            return f"{canonicalize_name(demand.name)}=={pins[0].version}"
+    return ""
+
+
+def _release_of(
+    version: str, pypi: Releases, table: Table, contents: Contents
+) -> TorchRelease | None:
+    """Return a row made of PyPI's contents, where METADATA names the toolkit and the triton."""
+    found = pypi["torch"][version]
+    toolkit, triton = cuda_of(found), _newest_triton(found, pypi)
+    paired = {name: _companion_of(version, name, pypi) for name in COMPANIONS}
+    if not (toolkit and triton and all(paired.values())) or found.yanked is not None:
+        return None
+    source = f"{table.indexes[PYPI].url}, read {contents.indexes[table.indexes[PYPI].url].read}"
+    pairs = {
+        name: Paired(version=one, confidence="verified", source=source)
+        for name, one in paired.items()
+    }
+    newest = max(table.releases, key=lambda one: Version(one.torch))
+    return TorchRelease(
+        torch=version,
+        python=found.python,
+        manylinux=found.platform,
+        pypi=PypiBuild(toolkit=toolkit, triton=triton, confidence="verified", source=source),
+        indexes=Indexes(names=(), confidence="low", source=source),
+        torchvision=pairs["torchvision"],
+        torchaudio=pairs["torchaudio"],
+        rocm_triton=RocmTriton(name=newest.rocm_triton.name, source=newest.rocm_triton.source),
+    )
+
+
+def cuda_of(release: IndexedRelease, machine: str = _MAIN) -> str:
+    """The CUDA (X.Y) that a build of torch demands on a machine, "" for none."""
+    for demand in map(Requirement, release.requires.get(machine, ())):
+        if _CUDA_RUNTIME.match(canonicalize_name(demand.name)):
+            for one in demand.specifier:
+                return ".".join(one.version.split(".")[:2])
+    return ""
+
+
+def _newest_triton(release: IndexedRelease, pypi: Releases) -> str:
+    for demand in map(Requirement, release.requires.get(_MAIN, ())):
+        if canonicalize_name(demand.name) == "triton":
+            fitting = demand.specifier.filter(map(Version, pypi.get("triton", {})))
+            return str(max(fitting, default=""))
+    return ""
+
+
+def _companion_of(torch: str, name: str, pypi: Releases) -> str:
+    """The release of a companion that belongs to a torch: the one that demands exactly that torch,
+    else the newest that accepts it, or demands none.
+    """
+    exact, accepting = list[Version](), list[Version]()
+    for key, one in pypi.get(name, {}).items():
+        if not _refusal(one, torch):
+            demands = map(Requirement, one.requires.get(_MAIN, ()))
+            is_exact = any(f"{demand.specifier}".startswith("==") for demand in demands)
+            (exact if is_exact else accepting).append(Version(key))
+    return str(max(exact or accepting, default=""))
+
+
+def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
+    """A sentence for each value of a row that an index contradicts. `table` is without evidence."""
+    found: list[str] = []
+    for release in table.releases:
+        for name, index in table.indexes.items():
+            if index.url in contents.indexes:
+                section = _section(table, contents, name)
+                found += _contradicted(release, name, index, label_of(table, name), section)
+    return tuple(found)
+
+
+def _contradicted(
+    release: TorchRelease, name: str, index: Index, label: str, contents: Releases
+) -> Iterator[str]:
+    where = f"torch {release.torch} on {name}"
+    one = contents.get("torch", {}).get(_full(release.torch, label))
+    if one is None:
+        if name == PYPI or name in release.indexes.names:
+            yield f"{where}: the row lists it, {index.url} has none"
+        return
+    if name in release.indexes.absent:
+        yield f"{where}: the row denies it, {index.url} has it"
+    triton = release.triton(VENDORS[index.vendor].toolkit)
+    pairs = [
+        ("python", " ".join(release.pythons_on(name)), " ".join(one.python)),
+        ("CUDA", release.pypi.toolkit if name == PYPI else "", cuda_of(one)),
+        ("triton", "==".join(triton) if triton[1] else "", _triton(one)),
+    ]
+    for what, row, read in pairs:
+        if row and read and row != read:
+            yield f"{where}: the row has {what} {row}, the index {read}"
+    for companion in COMPANIONS:
+        version = release.companion_on(name, companion)
+        paired = contents.get(companion, {}).get(_full(version, label), IndexedRelease())
+        if refusal := _refusal(paired, release.torch):
+            yield f"{where}: the row pairs {companion} {version}, which demands {refusal}"
+
+
+def _refusal(companion: IndexedRelease, torch: str) -> str:
+    """The demand of a companion that this torch does not meet, "" for none."""
+    demands = map(Requirement, companion.requires.get(_MAIN, ()))
+    of_torch = (one for one in demands if canonicalize_name(one.name) == "torch")
+    return next((str(one) for one in of_torch if not one.specifier.contains(torch)), "")

@@ -1,0 +1,306 @@
+"""Read the distributions of a torch stack on one wheel index: pages and METADATA. Edge.
+
+A page is PEP 691 JSON or PEP 503 HTML. METADATA comes from the file of PEP 658, or from a few
+ranges of the wheel; no wheel is fetched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from html import unescape
+from typing import Final
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from warpfront.errors import without_secrets
+from warpfront.matrix.index_contents import IndexedRelease, Releases
+from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata
+from warpfront.wheels.metadata import read_small_members
+from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
+from warpfront.wheels.transport import Transport
+
+_PAGE_SECONDS: Final = 60.0
+_CPYTHON = re.compile(r"cp3(\d{1,2})\Z")
+_PLATFORM = re.compile(r"(manylinux(?:1|2010|2014|_\d+_\d+)|linux)_(x86_64|aarch64)\Z")
+_METADATA_HASH = re.compile(r"sha256=([0-9a-f]{64})\Z")
+_DEVICE = "device-"
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
+# The demands of a torch stack's own parts on each other, which decide what belongs together.
+_RELEVANT = re.compile(
+    r"torch|torchvision|rocm|rocm-sdk-.*|amd-.*-device-.*|cuda-toolkit|nvidia-cuda-runtime.*"
+    r"|(?:pytorch-)?triton.*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A wheel or source archive that a page lists."""
+
+    link: Link
+    version: Version
+    tags: frozenset[Tag]
+
+    @property
+    def minors(self) -> frozenset[int]:
+        """The minor versions of CPython that its tags name, free-threaded ones too."""
+        found = (_CPYTHON.match(tag.interpreter) for tag in self.tags)
+        return frozenset(int(match[1]) for match in found if match)
+
+    def pythons(self, newest: int) -> frozenset[str]:
+        """The CPythons (X.Y) that it serves with the GIL, up to 3.`newest`: a wheel of the stable
+        ABI (`cp312-abi3`) serves each later one in its Requires-Python.
+        """
+        required = dict(self.link.attributes).get("data-requires-python", "")
+        abis = {tag.abi for tag in self.tags}
+        if "abi3" in abis:
+            later = [f"3.{minor}" for minor in range(min(self.minors), newest + 1)]
+            with contextlib.suppress(InvalidSpecifier):  # as pip takes it: no restriction
+                return frozenset(SpecifierSet(unescape(required)).filter(later))
+            return frozenset(later)
+        is_threaded = all(abi.endswith("t") for abi in abis)
+        return frozenset() if is_threaded else frozenset(f"3.{minor}" for minor in self.minors)
+
+    @property
+    def machines(self) -> frozenset[str]:
+        found = (_PLATFORM.match(tag.platform) for tag in self.tags)
+        return frozenset(match[2] for match in found if match)
+
+    @property
+    def is_for_linux(self) -> bool:
+        is_pure = any(tag.platform == "any" for tag in self.tags)
+        return bool(self.machines) or is_pure or not self.tags
+
+
+class _UnusableIndexError(Exception):
+    """The index contradicts itself, or its answer is no package index."""
+
+
+def survey_index(
+    url: str,
+    names: Sequence[str],
+    *,
+    known: Releases,
+    wanted: Callable[[str, Collection[Version]], Collection[Version]],
+    site: Site,
+    page_seconds: float = _PAGE_SECONDS,
+) -> Releases | NoAnswer:
+    """Return the releases of `names`, the first of which the index must have; `NoAnswer` where
+    any of its pages cannot be read or believed, so that half a reading is never taken for a whole
+    one. `wanted` chooses among the versions of a name. METADATA is read of releases that are not
+    `known` in the same form.
+    """
+    with Transport(
+        site, connect_seconds=8.0, stall_seconds=site.patience_seconds, page_seconds=page_seconds
+    ) as transport:
+        found: dict[str, Mapping[str, IndexedRelease]] = {}
+        try:
+            for name in names:
+                files = _files(url, name, transport, is_needed=name == names[0] or name in known)
+                if isinstance(files, NoAnswer):
+                    return files
+                versions = wanted(name, {one.version for one in files})
+                chosen = [one for one in files if one.version in versions]
+                found[name] = _releases(name, chosen, known.get(name, {}), transport)
+        except _UnusableIndexError as error:
+            return NoAnswer(url=url, reason=without_secrets(str(error)), lasting=True)
+    return {name: releases for name, releases in found.items() if releases}
+
+
+def _files(
+    url: str, name: str, transport: Transport, *, is_needed: bool
+) -> tuple[_File, ...] | NoAnswer:
+    offered = links(url, name, transport, flat=False)
+    if isinstance(offered, NoAnswer):
+        is_absent = offered.status in ABSENT and not is_needed
+        return () if is_absent else offered
+    parsed = [_parsed(link) for link in offered]
+    files = tuple(one for of, one in filter(None, parsed) if of == name)
+    others = sorted({of for of, _ in filter(None, parsed) if of != name})
+    if others:
+        raise _UnusableIndexError(f"its page for {name} lists {others[0]}")
+    if not files and is_needed:
+        raise _UnusableIndexError(f"its page for {name} lists no file of {name} (an error page?)")
+    return tuple(one for one in files if one.is_for_linux)
+
+
+def _parsed(link: Link) -> tuple[str, _File] | None:
+    try:
+        if link.filename.endswith(".whl"):
+            name, version, _, tags = parse_wheel_filename(link.filename)
+            return name, _File(link, version, tags)
+        name, version = parse_sdist_filename(link.filename)
+        return name, _File(link, version, frozenset())
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None  # older than the rules for names
+
+
+def _releases(
+    name: str,
+    files: Iterable[_File],
+    known: Mapping[str, IndexedRelease],
+    transport: Transport,
+) -> dict[str, IndexedRelease]:
+    by_version: dict[Version, list[_File]] = {}
+    for one in files:
+        by_version.setdefault(one.version, []).append(one)
+    newest = max(
+        (minor for some in by_version.values() for one in some for minor in one.minors), default=0
+    )
+    with ThreadPoolExecutor(8) as pool:
+        tasks = {
+            version: pool.submit(
+                _release,
+                name,
+                version,
+                by_version[version],
+                newest=newest,
+                known=known.get(str(version)),
+                transport=transport,
+            )
+            for version in sorted(by_version)
+        }
+        return {str(version): task.result() for version, task in tasks.items()}
+
+
+def _release(
+    name: str,
+    version: Version,
+    files: list[_File],
+    *,
+    newest: int,
+    known: IndexedRelease | None,
+    transport: Transport,
+) -> IndexedRelease:
+    """One release; its METADATA only where it is `known` in no such form."""
+    plain = _without_metadata(files, newest)
+    if known is not None and _form(known) == _form(plain) and known.requires:
+        return replace(plain, requires=known.requires, devices=known.devices)
+    requires: dict[str, tuple[str, ...]] = {}
+    devices: set[str] = set()
+    for machine in plain.machines or ("any",):
+        file = _representative(files, machine)
+        metadata = _metadata(name, version, file, transport) if file else None
+        if metadata is not None:
+            pythons = plain.python or (f"3.{newest}",)
+            requires[machine] = _telling(metadata.requires, pythons, machine)
+            extras = (one for one in metadata.extras if one.startswith(f"{_DEVICE}gfx"))
+            devices.update(one.removeprefix(_DEVICE) for one in extras)
+    return replace(plain, requires=requires, devices=tuple(sorted(devices)))
+
+
+def _form(release: IndexedRelease) -> tuple[object, ...]:
+    return release.python, release.machines, release.platform, release.files
+
+
+def _without_metadata(files: list[_File], newest: int) -> IndexedRelease:
+    platforms = [
+        match[1] for one in files for tag in one.tags if (match := _PLATFORM.match(tag.platform))
+    ]
+    yanks = [dict(one.link.attributes).get("data-yanked") for one in files]
+    yanked = next((text for text in yanks if text is not None), None)
+    return IndexedRelease(
+        python=tuple(sorted({one for file in files for one in file.pythons(newest)}, key=Version)),
+        machines=tuple(sorted({one for file in files for one in file.machines})),
+        platform=min(platforms, key=lambda one: (_level(one), one), default=""),
+        files=len(files),
+        hashes=sum(bool(one.link.sha256) for one in files),
+        yanked=yanked if all(text is not None for text in yanks) else None,
+    )
+
+
+def _level(platform: str) -> tuple[int, ...]:
+    legacy = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+    numbers = tuple(map(int, re.findall(r"\d+", platform)))
+    return legacy.get(platform, numbers or (99,))
+
+
+def _representative(files: list[_File], machine: str) -> _File | None:
+    """Return the wheel whose METADATA represents a release on `machine`: the newest Python's."""
+    wheels = [one for one in files if one.tags and (machine in one.machines or machine == "any")]
+    return max(
+        wheels,
+        key=lambda one: (max(one.minors, default=0), one.link.filename),
+        default=None,
+    )
+
+
+def _metadata(
+    name: str, version: Version, file: _File, transport: Transport
+) -> WheelMetadata | None:
+    """The METADATA of a wheel; None where its server gives neither the file nor ranges. Raises
+    `_UnusableIndexError` where it is another's, or has another hash than its page.
+    """
+    text = _beside(file.link, transport)
+    if text is None:
+        members = read_small_members(file.link.url, transport, ("METADATA",)) or {}
+        text = members.get("METADATA")
+    if text is None:
+        return None
+    try:
+        metadata = parse_metadata(text)
+        is_same = canonicalize_name(metadata.name) == name and Version(metadata.version) == version
+    except ValueError as error:
+        raise _UnusableIndexError(f"{file.link.filename}: {error}") from error
+    if not is_same:
+        raise _UnusableIndexError(
+            f"{file.link.filename}: its METADATA is of {metadata.name} {metadata.version}"
+        )
+    return metadata
+
+
+def _beside(link: Link, transport: Transport) -> str | None:
+    """Return the METADATA file of a wheel (PEP 658), where its page has the attribute (PEP 714)."""
+    attributes = dict(link.attributes)
+    promised = attributes.get("data-core-metadata") or attributes.get("data-dist-info-metadata")
+    if not promised:
+        return None
+    answer = transport.read(f"{link.url}.metadata")
+    if isinstance(answer, NoAnswer):
+        return None
+    digest = _METADATA_HASH.match(promised)
+    if digest and hashlib.sha256(answer[2].encode()).hexdigest() != digest[1]:
+        raise _UnusableIndexError(f"{link.filename}: its METADATA has another hash than its page")
+    return answer[2]
+
+
+def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> tuple[str, ...]:
+    """Return the demands on parts of a torch stack that apply to one of these Pythons without an
+    extra, without their markers.
+    """
+    environments = [
+        {
+            **_LINUX,
+            "platform_machine": machine,
+            "python_version": python,
+            "python_full_version": f"{python}.0",
+        }
+        for python in pythons
+    ]
+    found = set()
+    for line in requires:
+        try:
+            demand = Requirement(line)
+            marker = demand.marker
+            applies = marker is None or any(map(marker.evaluate, environments))
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+            continue
+        if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
+            demand.marker = None
+            found.add(str(demand))
+    return tuple(sorted(found))

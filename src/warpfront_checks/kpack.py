@@ -1,0 +1,220 @@
+"""Device code outside of libraries: AMD's `.kpack` archives, the architectures that they have code
+for, and the packages that bring them.
+
+From ROCm 7.14 on, a wheel for all GPUs has its host code only; the code of each target lies in
+archives of device packages, which an extra of the wheel names (`torch[device-gfx942]`). Without
+them torch imports, sees the device, and fails at the first kernel (hipErrorInvalidImage).
+
+Layout of an archive: `KPAK`, version and offset of its table, little-endian; the table is
+MessagePack (ROCm/rocm-systems shared/kpack/runtime/src/toc_parser.cpp @0bf58574).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from warpfront_checks.distributions import Installed
+
+MAGIC, VERSIONS = b"KPAK", (1,)
+_HEADER = struct.Struct("<4sIQ")
+_LONGEST_TABLE_BYTES = 64 * 1024 * 1024
+_DEEPEST = 16
+# The name of a group and the target of one file: `torch_gfx90a:xnack-.kpack`.
+_NAME = re.compile(r"(?P<group>.+)_(?P<target>gfx[0-9a-z-]+(?:[:-](?:xnack|sramecc)[+-])*)\Z")
+_FEATURES = re.compile(r"(?:[:-](?:xnack|sramecc)[+-])+\Z")
+_DEVICE_DEMAND = re.compile(
+    r"""(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[^;]*;.*\bextra\s*==\s*['"]device-(?P<target>gfx[^'"]+)"""
+)
+
+
+class KpackError(Exception):
+    """A file that is no such archive, or one of another version."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive: `kernels` maps an architecture (`gfx90a`, `gfx90a:xnack-`) to the number of code
+    objects that the table has for it; an architecture may be listed and have none.
+    """
+
+    path: str
+    group: str
+    kernels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def code_objects(self) -> int:
+        return sum(self.kernels.values())
+
+
+def read_archive(path: Path) -> Archive:
+    """Return the architectures of an archive. Raise `KpackError` where it is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            magic, version, offset = _HEADER.unpack(file.read(_HEADER.size))
+            if magic != MAGIC or version not in VERSIONS:
+                raise KpackError(f"{path.name}: not an archive of a known version")
+            if not 0 < size - offset <= _LONGEST_TABLE_BYTES:
+                raise KpackError(f"{path.name}: its table would lie outside of it, or is too long")
+            file.seek(offset)
+            table = _Reader(file.read()).value()
+    except (struct.error, IndexError, RecursionError, UnicodeDecodeError, OSError) as error:
+        raise KpackError(f"{path.name}: {type(error).__name__}: {error}") from error
+    if not isinstance(table, dict) or not isinstance(table.get("gfx_arches"), list):
+        raise KpackError(f"{path.name}: its table names no architectures")
+    kernels = dict.fromkeys(filter(_is_text, table["gfx_arches"]), 0)
+    toc = table.get("toc")
+    for binary in toc.values() if isinstance(toc, dict) else ():
+        for arch in binary if isinstance(binary, dict) else ():
+            kernels[arch] = kernels.get(arch, 0) + 1
+    return Archive(path=str(path), group=group_of(path.name), kernels=kernels)
+
+
+def group_of(name: str) -> str:
+    """The group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
+    stem = name.removesuffix(".kpack")
+    found = _NAME.match(stem)
+    return found["group"] if found else stem
+
+
+def find_archives(site_packages: Path) -> tuple[Path, ...]:
+    """The archives of installed packages, where HIP looks: `.kpack` next to their libraries."""
+    found = {*site_packages.glob("*/.kpack/*.kpack"), *site_packages.glob("*/*/.kpack/*.kpack")}
+    return tuple(sorted(found))
+
+
+def missing_device_packages(installed: Installed, target: str) -> list[str]:
+    """A sentence for each distribution whose extra for `target` is not met, or that has extras for
+    other targets and none for it. By METADATA alone, without a device.
+    """
+    wrong = []
+    for name, lines in sorted(installed.requirements.items()):
+        demands = [match for line in lines if (match := _DEVICE_DEMAND.match(line))]
+        of_target = {match["name"].lower() for match in demands if match["target"] == target}
+        lacking = sorted(one for one in of_target if one not in installed.versions)
+        others = {match["target"] for match in demands}
+        if lacking:
+            wrong.append(
+                f"{name} has its code for {target} in {', '.join(lacking)}, which is not "
+                f"installed: {name}[device-{target}] brings it"
+            )
+        elif others and not of_target:
+            wrong.append(f"{name} has code for {' '.join(sorted(others))}, none for {target}")
+    return wrong
+
+
+def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[str]:
+    """A sentence for each group of archives of torch and its companions that has no code object for
+    any of the `accepted` architectures. `rocm-sdk` libraries may leave targets out.
+    """
+    wanted = tuple(accepted)
+    groups: dict[str, set[str]] = {}
+    for one in archives:
+        filled = (arch for arch, count in one.kernels.items() if count)
+        groups.setdefault(one.group, set()).update(_FEATURES.sub("", arch) for arch in filled)
+    return [
+        f"{group}: its archives have code for {' '.join(sorted(archs)) or 'no target'}, "
+        f"none for {wanted[0]}"
+        for group, archs in sorted(groups.items())
+        if group.startswith("torch") and archs.isdisjoint(wanted)
+    ]
+
+
+def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
+    """A sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer code objects
+    than those of the plain target. HIP takes the most specific one first (ROCm/TheRock#7081).
+    """
+    plain: dict[str, int] = {}
+    variants: dict[tuple[str, str], int] = {}
+    for one in archives:
+        for arch, count in one.kernels.items():
+            if arch == target:
+                plain[one.group] = plain.get(one.group, 0) + count
+            elif _FEATURES.sub("", arch) == target:
+                key = one.group, arch
+                variants[key] = variants.get(key, 0) + count
+    return [
+        f"{group} for {arch} has {count} of the {plain[group]} code objects of {target}"
+        for (group, arch), count in sorted(variants.items())
+        if count < plain.get(group, 0)
+    ]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+class _Reader:
+    """One MessagePack value (https://github.com/msgpack/msgpack/blob/master/spec.md). A length that
+    the data does not have ends in `IndexError` or `struct.error`.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def value(self, depth: int = 0) -> Any:
+        if depth > _DEEPEST:
+            raise KpackError("its table is nested too deeply")
+        kind = self._number("B")
+        if kind < 0x80 or kind >= 0xE0:
+            return kind if kind < 0x80 else kind - 0x100
+        if kind < 0xC0:
+            size = kind & (0x1F if kind >= 0xA0 else 0x0F)
+            return self._sized(
+                ["map", "array", "str"][(kind >= 0x90) + (kind >= 0xA0)], size, depth
+            )
+        if kind in _CONSTANTS:
+            return _CONSTANTS[kind]
+        if kind in _NUMBERS:
+            return self._number(_NUMBERS[kind])
+        if kind in _SIZED:
+            what, form = _SIZED[kind]
+            return self._sized(what, self._number(form), depth)
+        raise KpackError(f"its table has a value of the unknown kind 0x{kind:02x}")
+
+    def _number(self, form: str) -> Any:
+        size = struct.calcsize(form)
+        (found,) = struct.unpack(f">{form}", self._taken(size))
+        return found
+
+    def _taken(self, size: int) -> bytes:
+        data = self._data[self._at : self._at + size]
+        if len(data) < size:
+            raise IndexError("its table ends early")
+        self._at += size
+        return data
+
+    def _sized(self, what: str, size: int, depth: int) -> Any:
+        if what == "str":
+            return self._taken(size).decode("utf-8")
+        if what == "bin":
+            return self._taken(size)
+        if what == "array":
+            return [self.value(depth + 1) for _ in range(size)]
+        return dict(self._pairs(size, depth))
+
+    def _pairs(self, size: int, depth: int) -> Iterator[tuple[str, Any]]:
+        for _ in range(size):
+            key = self.value(depth + 1)
+            yield str(key), self.value(depth + 1)
+
+
+_CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+_NUMBERS = {
+    **dict(zip(range(0xCA, 0xCC), "fd", strict=True)),
+    **dict(zip(range(0xCC, 0xD0), "BHIQ", strict=True)),
+    **dict(zip(range(0xD0, 0xD4), "bhiq", strict=True)),
+}
+_SIZED = {
+    **dict(zip(range(0xC4, 0xC7), (("bin", one) for one in "BHI"), strict=True)),
+    **dict(zip(range(0xD9, 0xDC), (("str", one) for one in "BHI"), strict=True)),
+    **dict(zip(range(0xDC, 0xDE), (("array", one) for one in "HI"), strict=True)),
+    **dict(zip(range(0xDE, 0xE0), (("map", one) for one in "HI"), strict=True)),
+}
