@@ -24,45 +24,41 @@ from pathlib import Path
 
 from language import GENERIC
 
-# Where the expression says nothing better: for what is made as a dict, list or set, and for all else.
-OF_DICT = {"said": "fields", "asked": "queries", "given": "arguments", "found": "results"}
-OF_LIST = {"said": "lines", "asked": "requests", "given": "arguments", "found": "results"}
-FALLBACK = {
+# Where the expression says nothing better, by the kind of what is bound. A name that is in none of
+# these tables stays: no name is better than a wrong one.
+OF_DICT = {"said": "fields", "given": "arguments", "found": "results"}
+OF_LIST = {"said": "lines", "asked": "command", "found": "results"}
+OF_TEXT = {"said": "text", "what": "title"}
+OF_CALL = {
+    "found": "result",
+    "made": "created",
+    "done": "completed",
+    "ended": "completed",
+    "tried": "attempt",
+    "seen": "observed",
+}
+OF_ANY = {
     "one": ("item", "entry", "element"),
-    "found": ("result", "matched"),
-    "said": ("text", "message"),
-    "asked": ("request", "query"),
-    "kept": ("retained", "stored"),
-    "tried": ("attempt", "candidate"),
-    "made": ("created", "produced"),
-    "told": ("messages", "reported"),
-    "given": ("arguments", "provided"),
-    "held": ("current", "stored"),
-    "left": ("remaining", "leftover"),
-    "wanted": ("required", "expected"),
-    "known": ("existing", "recorded"),
-    "there": ("target", "existing"),
-    "here": ("local", "current"),
-    "own": ("local", "current"),
-    "fed": ("inputs",),
-    "drawn": ("samples", "sampled"),
-    "sent": ("messages", "requests"),
-    "done": ("completed", "finished"),
-    "ended": ("outcome", "completed"),
+    "found": ("result",),
+    "left": ("remaining",),
+    "others": ("remaining",),
+    "wanted": ("required",),
     "began": ("started",),
     "begun": ("started",),
-    "shown": ("display", "visible"),
-    "taken": ("used", "chosen"),
-    "right": ("expected", "correct"),
-    "others": ("remaining", "siblings"),
-    "how": ("mode", "method"),
-    "who": ("owner", "caller"),
-    "what": ("subject", "topic"),
-    "when": ("moment", "phase"),
-    "seen": ("visited", "observed"),
-    "at": ("position", "place"),
+    "drawn": ("samples",),
 }
 TEXT = {"join", "strip", "read_text", "decode", "format", "removeprefix", "removesuffix", "replace"}
+NOUNS = {
+    "search": "match",
+    "fullmatch": "match",
+    "match": "match",
+    "loads": "document",
+    "safe_load": "document",
+    "read_bytes": "content",
+    "encode": "content",
+    "splitlines": "lines",
+    **dict.fromkeys(TEXT, "text"),
+}
 PLURALS = {
     "splitlines": "lines",
     "split": "parts",
@@ -77,7 +73,9 @@ PLURALS = {
 # What passes its first argument, or what it is a method of, on.
 THROUGH = {"sorted", "list", "tuple", "set", "reversed", "iter", "frozenset", "enumerate", "cast"}
 THROUGH_METHODS = {"values", "copy", "keys", "elements", "items", "most_common"}
-_VERB = re.compile(r"^(?:read|find|make|load|open|parse|get|an?|all|new|some|to|of|each|list)_(?=.)")
+_VERB = re.compile(
+    r"^(?:read|find|make|load|open|parse|get|an?|all|new|some|to|of|each|list)_(?=.)"
+)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _TAKEN = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
@@ -93,7 +91,7 @@ class Scope:
     bound: set[str] = field(default_factory=set)
     # Bound by a parameter, a definition, an import, a pattern or a handler, or declared elsewhere.
     fixed: set[str] = field(default_factory=set)
-    sources: dict[str, tuple[str, ast.AST | None]] = field(default_factory=dict)
+    sources: dict[str, list[tuple[str, ast.AST | None]]] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
@@ -128,7 +126,7 @@ class Reader(ast.NodeVisitor):
             self.visit(part)
         self.scope = outer
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._bind_fixed(node.name)
         outside = [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults, node.returns]
         for part in outside:
@@ -138,13 +136,13 @@ class Reader(ast.NodeVisitor):
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         for part in (*node.args.defaults, *node.args.kw_defaults):
             if part:
                 self.visit(part)
         self._within(node, [node.args, node.body])
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._bind_fixed(node.name)
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
@@ -159,7 +157,7 @@ class Reader(ast.NodeVisitor):
                 if not (isinstance(self.scope.node, ast.Lambda) and one in node.args):
                     self.scope.fixed.add(one.arg)
                 else:
-                    self.scope.sources.setdefault(one.arg, ("each", None))
+                    self.scope.sources.setdefault(one.arg, []).append(("each", None))
                 if one.annotation:
                     self.visit(one.annotation)
 
@@ -181,22 +179,22 @@ class Reader(ast.NodeVisitor):
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension  # noqa: N815
 
-    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:  # noqa: N802
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self._bind_each(node.target, node.iter)
         self.generic_visit(node)
 
     visit_AsyncFor = visit_For  # noqa: N815
 
-    def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             self._bind_value(target, node.value)
         self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self._bind_value(node.target, node.value)
         self.generic_visit(node)
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:  # noqa: N802
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         # It binds in the function around a comprehension.
         outer = self.scope
         while isinstance(self.scope.node, _COMPREHENSIONS) and self.scope.parent:
@@ -211,12 +209,12 @@ class Reader(ast.NodeVisitor):
             self._bind_value(node.optional_vars, node.context_expr)
         self.generic_visit(node)
 
-    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> None:
         self.scope.names.setdefault(node.id, []).append(node)
         if not isinstance(node.ctx, ast.Load):
             self.scope.bound.add(node.id)
 
-    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:  # noqa: N802
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         for scope in self.scope.above():  # whatever it means, no scope renames it
             scope.fixed.update(node.names)
 
@@ -237,15 +235,17 @@ class Reader(ast.NodeVisitor):
 
     def _bind_each(self, target: ast.AST, iterable: ast.AST) -> None:
         if isinstance(target, ast.Name):
-            self.scope.sources.setdefault(target.id, ("each", iterable))
+            self.scope.sources.setdefault(target.id, []).append(("each", iterable))
             return
         for number, element in enumerate(getattr(target, "elts", ())):
             if isinstance(element, ast.Name):
-                self.scope.sources.setdefault(element.id, ("each", _part(iterable, number)))
+                self.scope.sources.setdefault(element.id, []).append(
+                    ("each", _part(iterable, number))
+                )
 
     def _bind_value(self, target: ast.AST, value: ast.AST | None) -> None:
         if isinstance(target, ast.Name):
-            self.scope.sources.setdefault(target.id, ("value", value))
+            self.scope.sources.setdefault(target.id, []).append(("value", value))
 
 
 def _part(iterable: ast.AST, number: int) -> ast.AST | None:
@@ -260,7 +260,7 @@ def _part(iterable: ast.AST, number: int) -> ast.AST | None:
     return None
 
 
-def plural_of(node: ast.AST | None) -> str:
+def plural_of(node: ast.AST | None) -> str:  # noqa: PLR0911 - a form of expression each
     """Return the noun, mostly a plural, that an iterable is called by; empty if by none."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -283,6 +283,8 @@ def plural_of(node: ast.AST | None) -> str:
 def noun_of(function: str) -> str:
     """Return the noun of a function's name: `read_lock` -> lock, `cells_of` -> cells."""
     name = _VERB.sub("", function.strip("_"))
+    if name.startswith(("on_", "in_", "at_", "is_", "has_", "was_", "as_", "by_", "with_")):
+        return ""
     return re.sub(r"_(?:of|in|at|by|from|for|with|to|on)(?:_.*)?$", "", name)
 
 
@@ -302,37 +304,46 @@ def value_name(node: ast.AST | None) -> str:
     """Return the noun of an assigned value; empty if nothing tells one."""
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            if name in TEXT:
-                return "text"
-            if name in {"search", "match", "fullmatch"}:
-                return "match"
-            if name in {"loads", "safe_load"}:
-                return "document"
-            if name in {"read_bytes", "encode", "read"}:
-                return "content"
-            if name in {"splitlines"}:
-                return "lines"
-            if re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*", name):
-                return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-            noun = noun_of(name)
-            return noun if noun != name.strip("_") or "_" in noun else ""
-        case ast.JoinedStr():
-            return "text"
+            return NOUNS.get(name) or _of_function(name)
         case ast.ListComp(elt=ast.Name(id=inner), generators=[ast.comprehension(iter=source)]):
             return plural_of(source) if inner in GENERIC else ""
+        case ast.BinOp(op=ast.Div(), right=ast.Constant(value=str()) | ast.JoinedStr()):
+            return "path"
         case ast.Attribute(attr=name):
             return name
     return ""
 
 
-def proposals(name: str, source: tuple[str, ast.AST | None]) -> Iterator[str]:
-    kind, node = source
-    yield singular(plural_of(node)) if kind == "each" else value_name(node)
-    if kind == "value" and isinstance(node, (ast.Dict, ast.DictComp)):
-        yield OF_DICT.get(name, "mapping")
-    if kind == "value" and isinstance(node, (ast.List, ast.ListComp, ast.Set, ast.SetComp)):
-        yield OF_LIST.get(name, "items")
-    yield from FALLBACK.get(name, ())
+def _of_function(name: str) -> str:
+    if re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*", name):  # a class
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    noun = noun_of(name)
+    return noun if noun != name.strip("_") or "_" in noun else ""
+
+
+def kind_name(name: str, node: ast.AST | None) -> str:
+    """Return a name by the kind of an assigned value alone."""
+    match node:
+        case ast.Dict() | ast.DictComp():
+            return OF_DICT.get(name, "")
+        case ast.List() | ast.ListComp() | ast.Set() | ast.SetComp() | ast.Tuple():
+            return OF_LIST.get(name, "")
+        case ast.JoinedStr() | ast.Constant(value=str()):
+            return OF_TEXT.get(name, "")
+        case ast.Call():
+            return OF_CALL.get(name, "")
+    return ""
+
+
+def proposals(name: str, sources: list[tuple[str, ast.AST | None]]) -> Iterator[str]:
+    """Yield names for a variable: what all of its bindings agree on, then those of the tables."""
+    nouns = {singular(plural_of(n)) if kind == "each" else value_name(n) for kind, n in sources}
+    if len(nouns) == 1:
+        yield from nouns
+    kinds = {kind_name(name, node) for kind, node in sources if kind == "value"}
+    if len(kinds) == 1:
+        yield from kinds
+    yield from OF_ANY.get(name, ())
 
 
 def free(name: str, used: set[str]) -> bool:
