@@ -498,5 +498,3 @@ def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str
         (name, Severity.NOTE),
         ("Dockerfile", Severity.ERROR),
     }
-
-
