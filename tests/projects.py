@@ -217,6 +217,21 @@ def copy_project(root: Path) -> Path:
     return root
 
 
+def project_on_torch(root: Path, images: Mapping[str, Mapping[str, object]]) -> Path:
+    """Write a project of this repository's own CPU image of torch, by the lock that is here, and of
+    `images`, which may stand on it: an engine that has the image builds and locks it not again.
+    """
+    copy_project(root)
+    matrix = yaml.safe_load((root / "matrix.yaml").read_text(encoding="utf-8"))
+    matrix["images"] = {"torch": matrix["images"]["torch"], **images}
+    matrix["rows"] = [{**matrix["rows"][0], "images": list(matrix["images"])}]
+    (root / "matrix.yaml").write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
+    for lock in (root / "images" / "locks").iterdir():
+        if lock.name != f"pylock.{CPU_CELL}.toml":
+            lock.unlink()
+    return root
+
+
 def small_torch(folder: Path, *, padding_bytes: int = 0) -> Path:
     """A stand-in for torch's CPU build: one small pure wheel, for tests of building alone."""
     version = f"{TORCH}+cpu"

@@ -4,7 +4,8 @@
 where the target does not come. A gate does not touch what is structural: there the third is
 suppressed with a reason, or optional. `path` is the file's name where that matters, `target` whom
 the scan is for (gfx942 else); `identifiers` says what hipify's tables know. `near_path` and the
-like are of one example alone. A rule that no one file can show names the test that shows it, `elsewhere`.
+like are of one example alone. A rule that no one file can show names the test that shows it,
+`elsewhere`.
 
 `[proof]`: why a rule of the CUDA engine may say error for an AMD device. `refused` does not compile
 there with hipcc, but for the targets of `accepted_on`, and `accepted`, which does the same, does;

@@ -63,6 +63,7 @@ KINDS = (
 )
 PIP_SECONDS = 900
 PIP_FILE = "guard-corpus-pip.json"
+PAGE = ROOT / "docs" / "results" / "guard-corpus.md"
 PIP = (
     *(sys.executable, "-m", "pip", "--python", "e/bin/python", "install", "--dry-run", "--quiet"),
     *("--use-feature=fast-deps", "--only-binary", ":all:", "--report", "report.json"),
@@ -132,7 +133,9 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="only projects whose name holds one of these (a,b)"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "results", help="where all rows are, as JSON"
+    )
     parser.add_argument("--pip", action="store_true", help="only try plain pip")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in --out")
     parser.add_argument("--results", type=Path, help="draw the table of these results; try nothing")
@@ -184,7 +187,8 @@ def save(rows: list[Row], *, folder: Path) -> None:
     document = document_of(rows, pip)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     (folder / "guard-corpus.json").write_text(text, "utf-8")
-    (folder / "guard-corpus.md").write_text(table(document), "utf-8")
+    page = PAGE if folder == ROOT / "build" / "results" else folder / PAGE.name
+    page.write_text(table(document), "utf-8")
 
 
 def read_projects() -> tuple[Project, ...]:

@@ -207,16 +207,29 @@ def is_linked(engine: Engine, image: str, store: Path) -> bool:
     return bool(large) and all(one.stat().st_ino in theirs for one in large)
 
 
+# What imports most of torch, and compiles; by the sweep what calls most of it, too.
+THROUGH_TORCH = ("load", "models")
+
+
 @pytest.mark.parametrize(
-    "options", [(), pytest.param(("--layers",), marks=pytest.mark.exhaustive)], ids=str
+    ("options", "sessions"),
+    [
+        pytest.param((), THROUGH_TORCH, id="built"),
+        pytest.param(
+            ("--layers",),
+            (*THROUGH_TORCH, "opinfo", "attention"),
+            marks=pytest.mark.exhaustive,
+            id="composed",
+        ),
+    ],
 )
 def test_an_image_without_what_nothing_in_it_uses_is_verified(
     here: dict[str, str],
     client: docker.DockerClient,
     tmp_path: Path,
     options: tuple[str, ...],
+    sessions: tuple[str, ...],
 ) -> None:
-    """By the sessions that go through most of torch, quickly."""
     slim = ["tests", "protoc", "headers", "static-libraries"]
     image = {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"], "slim": slim}
     write_project(
@@ -232,7 +245,7 @@ def test_an_image_without_what_nothing_in_it_uses_is_verified(
     said = in_image(client, built["image_id"], look)
     assert "torch/nn" in said
     assert not {*gone} & {*said}
-    project.verify(("load", "opinfo", "models", "attention"), "--quick", timeout=900).expect(0)
+    project.verify(sessions, "--quick", timeout=900).expect(0)
 
 
 def built_by(project: Project, *options: str) -> dict[str, Any]:

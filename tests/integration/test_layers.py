@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from projects import Project, unique_image, write_project
+from projects import CPU_CELL, Project, project_on_torch, unique_image
 
 from warpfront.images.engine import Engine, RunRequest
 
@@ -85,31 +85,26 @@ def committed(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, here: dict[str, str]) -> Iterator[Project]:
+def project(
+    tmp_path_factory: pytest.TempPathFactory, here: dict[str, str], cpu_image: str
+) -> Iterator[Project]:
+    """An image on the CPU image that other tests use, too."""
+    assert cpu_image
     root = tmp_path_factory.mktemp("layers") / "project"
-    torch, app = unique_image(), unique_image()
-    write_project(
-        root,
-        rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
-        images={
-            torch: {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"]},
-            app: {
-                "parent": torch,
-                "template": "serve",
-                "title": "Layers",
-                "requirements": "requirements.txt",
-                "builds": {
-                    "warp-add": {
-                        "tools": ["setuptools", "wheel"],
-                        "apt": ["g++", "python3-dev"],
-                        "environment": {"MAX_JOBS": "2"},
-                        "extensions": ["warp_add"],
-                    }
-                },
-            },
-        },
-        indexes={},
-    )
+    build = {
+        "tools": ["setuptools", "wheel"],
+        "apt": ["g++", "python3-dev"],
+        "environment": {"MAX_JOBS": "2"},
+        "extensions": ["warp_add"],
+    }
+    image = {
+        "parent": "torch",
+        "template": "serve",
+        "title": "Layers",
+        "requirements": "requirements.txt",
+        "builds": {"warp-add": build},
+    }
+    project_on_torch(root, {unique_image(): image})
     write(root / "libs" / "local-lib", PURE, name="local-lib", module="local_lib")
     write(root / "libs" / "ext", EXTENSION)
     commit = committed(write(root / "far-lib", PURE, name="far-lib", module="far_lib"))
@@ -127,6 +122,7 @@ def built(project: Project) -> dict[str, Any]:
     images = yaml.safe_load((project.root / "matrix.yaml").read_text("utf-8"))["images"]
     (app,) = [name for name, image in images.items() if "parent" in image]
     (cell,) = [one for one in answers if one.endswith(app)]
+    assert answers[CPU_CELL]["reused"]
     return {"cell": cell, **answers[cell]}
 
 

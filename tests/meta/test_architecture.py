@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from source_modules import module_texts, module_trees
 
 SOURCE = Path(__file__).parents[2] / "src" / "warpfront"
 
@@ -78,7 +79,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return tree_of(self.path) or ast.parse(self.text)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -114,6 +115,13 @@ class Module:
         }
 
 
+def tree_of(path: Path) -> ast.Module | None:
+    """Return the shared tree of a module of src; None for one that a test makes up."""
+    if path.is_relative_to(SOURCE.parent):
+        return module_trees()[path.relative_to(SOURCE.parent).as_posix()][1]
+    return None
+
+
 def _first_paragraph(tree: ast.Module) -> str:
     return (ast.get_docstring(tree) or "").partition("\n\n")[0].strip()
 
@@ -134,8 +142,8 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {
-    name_of(path): Module(name_of(path), path.read_text(), path)
-    for path in SOURCE.parent.rglob("*.py")
+    name_of(path): Module(name_of(path), text, path)
+    for path, text in ((SOURCE.parent / name, text) for name, text in module_texts().items())
 }
 
 

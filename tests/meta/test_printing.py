@@ -5,12 +5,15 @@ tasks, sessions, checks and the guard run. No other module prints.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+import re
+from collections.abc import Mapping
+from functools import cache
 
 import pytest
+from source_modules import module_texts
 
-SOURCE = Path(__file__).parents[2] / "src"
+# A module without one of these words prints nothing and ends nothing: it need not be parsed.
+WORDS = re.compile(r"\b(print|stdout|stderr|__stdout__|__stderr__|visible_output|Exit|Console)\b")
 # Programs, and what runs in them: each begins with `visible_output` (the tests of each show it), or
 # is a start-up shim of the guard, whose sentences name files and packages of the image.
 PROGRAMS = ("warpfront/cli/", "warpfront_checks/", "warpfront_port/tasks/")
@@ -32,9 +35,10 @@ CONSOLES = {"warpfront/bench/forms.py", "warpfront/report/text.py"}
 EXITS = {"warpfront/cli/tasks/declaring.py"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> Mapping[str, ast.Module]:
+    """Return the syntax tree of each module that has one of `WORDS`, by its path in src."""
+    return {name: ast.parse(text) for name, text in module_texts().items() if WORDS.search(text)}
 
 
 def calls(tree: ast.Module, *names: str) -> bool:
@@ -64,23 +68,23 @@ def test_a_module_that_prints_is_seen(text: str) -> None:
 
 
 def test_only_programs_print() -> None:
-    found = {name for name, tree in modules() if prints(tree)}
+    found = {name for name, tree in modules().items() if prints(tree)}
     elsewhere = {name for name in found if not name.startswith(PROGRAMS)}
     assert elsewhere == ALONE
 
 
 def test_every_program_makes_its_output_visible() -> None:
-    found = {name for name, tree in modules() if calls(tree, "visible_output")}
+    found = {name for name, tree in modules().items() if calls(tree, "visible_output")}
     assert found == STARTS
 
 
 def test_only_one_module_ends_a_task_with_a_message_and_cleans_it() -> None:
-    found = {name for name, tree in modules() if calls(tree, "Exit")}
+    found = {name for name, tree in modules().items() if calls(tree, "Exit")}
     assert found == EXITS
 
 
 def test_consoles_of_rich_take_no_markup_of_foreign_text() -> None:
-    for name, tree in modules():
+    for name, tree in modules().items():
         made = [
             node
             for node in ast.walk(tree)

@@ -60,12 +60,13 @@ def test_sweeps_do_not_run_by_themselves(pytester: pytest.Pytester, results: Pat
 def test_sweeps_that_are_asked_for_leave_their_outcomes_beside_older_ones(
     pytester: pytest.Pytester, results: Path
 ) -> None:
-    results.write_text('{"test_it.py::test_swept[True]": "passed", "other": "passed"}')
+    before = {"test_it.py::test_swept[False]": {"failed": 1}, "other": {"passed": 3}}
+    results.write_text(json.dumps(before))
     asked = pytester.runpytest_inprocess("--exhaustive")
     asked.assert_outcomes(passed=2, failed=1, errors=1)
     assert json.loads(results.read_text()) == {
-        "other": "passed",
-        "test_it.py::test_swept[False]": "passed",
-        "test_it.py::test_swept[True]": "failed",
-        "test_it.py::test_without_its_fixture": "failed",
+        "other": {"passed": 3},
+        "test_it.py::test_swept": {"passed": 1},
+        "test_it.py::test_swept[True]": {"failed": 1},
+        "test_it.py::test_without_its_fixture": {"failed": 1},
     }

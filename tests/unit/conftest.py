@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rendering import render_here
@@ -29,6 +30,8 @@ _NOT_HERE = {"docker", "gpu", "network"}
 
 _connect = socket.socket.connect
 _sleep = time.sleep
+_render_templates = preparing.render_templates
+_help: dict[str, dict[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,36 +82,31 @@ def uv_cache(python_known_to_uv: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
 
 
-@pytest.fixture(autouse=True)
-def templates_without_a_child(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What may start no program renders its templates in this process."""
-    if not any(request.node.get_closest_marker(mark) for mark in ("process", "network")):
-        monkeypatch.setattr(preparing, "render_templates", render_here)
-
-
+# Hooks and no fixtures: five thousand tests pass here.
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """No connection leaves this machine, nothing sleeps for long. Child processes are not held by
-    this: they are tested against indexes on loopback, which tests wait for.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """No connection leaves this machine, nothing sleeps for long, and tests that may start no
+    program render their templates in this process. Child processes are tested against indexes on
+    loopback, which tests wait for.
     """
     socket.socket.connect = _connect_here  # type: ignore[assignment,method-assign]
     time.sleep = _sleep_briefly  # type: ignore[assignment]
+    starts = any(item.get_closest_marker(mark) for mark in ("process", "network"))
+    preparing.render_templates = _render_templates if starts else render_here
+    # invoke takes the help out of a task that it parses: each test finds it whole.
+    _help.clear()
+    _help.update({name: dict(task.help) for name, task in _tasks().items()})
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     socket.socket.connect = _connect  # type: ignore[method-assign]
     time.sleep = _sleep
+    preparing.render_templates = _render_templates
+    for name, texts in _help.items():
+        _tasks()[name].help = texts
 
 
-@pytest.fixture(autouse=True)
-def help_of_tasks() -> Iterator[None]:
-    """invoke takes the help out of a task that it parses: each test finds it whole."""
-    tasks = sys.modules.get("warpfront.cli.tasks")
-    listed = tasks.namespace.tasks if tasks else {}
-    kept = {name: dict(task.help) for name, task in listed.items()}
-    yield
-    for name, text in kept.items():
-        listed[name].help = text
+def _tasks() -> Mapping[str, Any]:
+    module = sys.modules.get("warpfront.cli.tasks")
+    return module.namespace.tasks if module else {}

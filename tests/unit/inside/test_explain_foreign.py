@@ -61,6 +61,9 @@ FREE = (
     ("{}", "{}", "{}"),
 )
 
+SHAPES: dict[str, str] = {}
+"""The dump of a statement by its text."""
+
 
 def script_of(folder: Path, document: object, check: str) -> str:
     path = folder / "results.json"
@@ -68,16 +71,32 @@ def script_of(folder: Path, document: object, check: str) -> str:
     return explained(path, check)
 
 
-def skeleton(script: str) -> str:
-    """The script's code: every constant is replaced by its type."""
-    tree = ast.parse(script)
-    for node in ast.walk(tree):
+def skeleton(script: str) -> tuple[str, ...]:
+    """Return the script's code, statement by statement, with the type in place of each constant.
+
+    Scripts share most of their text, so that a statement's dump is looked up by its lines.
+    """
+    lines, shapes, begin = re.split("\r\n|\r|\n", script), [], 0  # as Python counts them
+    for node in ast.parse(script).body:
+        text = "\n".join(lines[begin : node.end_lineno])
+        if not text.strip():  # it shares its lines with the statement before it
+            shapes.append(shape(node))
+            continue
+        begin = node.end_lineno or begin
+        if text not in SHAPES:
+            SHAPES[text] = shape(node)
+        shapes.append(SHAPES[text])
+    return tuple(shapes)
+
+
+def shape(statement: ast.stmt) -> str:
+    for node in ast.walk(statement):
         if isinstance(node, ast.Constant):
             node.value, node.kind = type(node.value).__name__, None
-    return ast.dump(tree)
+    return ast.dump(statement)
 
 
-def known_skeletons(folder: Path) -> frozenset[str]:
+def known_skeletons(folder: Path) -> frozenset[tuple[str, ...]]:
     """Of every script that harmless texts come to."""
     ways = [(one[0], *(text.replace("{}", PLAIN) for text in one[1:])) for one in WAYS]
     return frozenset(skeleton(script_of(folder, results_document(*way), way[1])) for way in ways)
@@ -89,14 +108,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(folder: Path) -> frozenset[str]:
+def known(folder: Path) -> frozenset[tuple[str, ...]]:
     return known_skeletons(folder)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]}: {way[1]}")
 @given(data=st.data())
 def test_what_a_results_file_writes_into_a_known_failure_stays_a_constant(
-    folder: Path, known: frozenset[str], way: tuple[str, str, str], data: Any
+    folder: Path, known: frozenset[tuple[str, ...]], way: tuple[str, str, str], data: Any
 ) -> None:
     session, check, fault = (re.sub(r"\{\}", lambda _: data.draw(HOSTILE), text) for text in way)
     try:
@@ -109,7 +128,7 @@ def test_what_a_results_file_writes_into_a_known_failure_stays_a_constant(
 @pytest.mark.parametrize("way", FREE, ids=lambda way: f"{way[0]}: {way[1]}")
 @given(data=st.data())
 def test_an_arbitrary_results_file_is_refused_or_is_one_of_the_known_scripts(
-    folder: Path, known: frozenset[str], way: tuple[str, str, str], data: Any
+    folder: Path, known: frozenset[tuple[str, ...]], way: tuple[str, str, str], data: Any
 ) -> None:
     session, check, fault = (re.sub(r"\{\}", lambda _: data.draw(HOSTILE), text) for text in way)
     environment = data.draw(
@@ -166,7 +185,7 @@ def test_what_is_no_results_file_is_refused_in_words(folder: Path, document: obj
     ids=["breaks out of the title", "a check's name as code"],
 )
 def test_the_two_files_that_wrote_code_write_none(
-    folder: Path, known: frozenset[str], session: str, check: str, fault: str
+    folder: Path, known: frozenset[tuple[str, ...]], session: str, check: str, fault: str
 ) -> None:
     document = results_document(session, check, fault, effort={"quick": True, "drawn": [0]})
     if session == "opinfo":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_child, a_lock
+from builders import a_built_image, a_child, a_lock, key_of_parts
 from conftest import Golden
 from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
@@ -268,6 +268,7 @@ def test_the_machine_is_claimed_of_an_image(
     workspace.folders.store.save(cell.id, "build", made)
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
+    monkeypatch.setattr("warpfront.pipeline.verifying.attempt_key", key_of_parts)
     verify_cells(
         CellInputs(
             cells=(cell,), locks=locks, matrix=workspace.matrix, material=workspace.material

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import a_built_image, a_wheel
+from builders import a_built_image, a_wheel, key_of_parts
 from fakes import FakeEngine
 
 from warpfront import pipeline
@@ -407,6 +407,7 @@ def verified(
     engine.programs["python3"] = program
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
+    monkeypatch.setattr("warpfront.pipeline.verifying.attempt_key", key_of_parts)
     found = verify_cells(
         CellInputs(
             cells=(cell,),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_lock, key_of_parts
 from fakes import FakeEngine
 
 from warpfront.errors import InputError
@@ -174,13 +174,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     engine.programs["python3"] = program
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)
-    monkeypatch.setattr("warpfront.pipeline.verifying.attempt_key", _key_of_parts)
+    monkeypatch.setattr("warpfront.pipeline.verifying.attempt_key", key_of_parts)
     return made
-
-
-def _key_of_parts(_package: Path, parts: Any) -> str:
-    """As the real one, for code that does not change: that one has a test of its own."""
-    return json.dumps(parts, sort_keys=True, default=str)
 
 
 @pytest.mark.parametrize("stop", ["time", KeyboardInterrupt()], ids=["time-out", "ctrl-c"])
