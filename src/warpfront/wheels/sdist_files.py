@@ -10,8 +10,10 @@ from pathlib import Path
 LONGEST_ARCHIVE_BYTES = 32 * 2**20
 _LONGEST_FILE_BYTES = 2**20
 _LONGEST_UNPACKED_BYTES = 512 * 2**20
-# At its top: metadata, the files of a project, and lists of requirements a folder below.
-_WANTED = re.compile(r"[^/]+/(PKG-INFO|pyproject\.toml|setup\.(cfg|py)|([^/]+/)?[^/]+\.(txt|in))\Z")
+# At its top: metadata, the files of a project; and lists of requirements, two folders deep at most.
+_WANTED = re.compile(
+    r"[^/]+/(PKG-INFO|pyproject\.toml|setup\.(cfg|py)|([^/]+/){0,2}[^/]+\.(txt|in))\Z"
+)
 
 
 def unpack_project_files(archive: Path, folder: Path) -> Path | None:

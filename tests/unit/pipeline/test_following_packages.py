@@ -182,7 +182,7 @@ def test_a_triton_below_a_package_is_the_warning_of_the_line_itself(examined: Ex
     [
         ("absent-package", "r.txt:1: absent-package was left out: no index has a package"),
         ("plain==9", "r.txt:1: plain==9 was left out: no index has plain==9: the newest is 2.0"),
-        ("unbuilt", "unbuilt has no wheel; what it demands is not known"),
+        ("unbuilt", "unbuilt 1.0 is a source archive, and only building it tells what it demands"),
     ],
 )
 def test_a_line_without_a_candidate_hides_no_other(
@@ -217,7 +217,9 @@ def test_a_source_archive_whose_demands_are_computed_is_not_determined(
 ) -> None:
     found = examined("computed\nplain\nmover\n")
     assert ruled(found) == [(3, rule_texts.MOVED_BY_DEPENDENCY)]
-    assert found.unknown == ("computed has no wheel; what it demands is not known",)
+    assert found.unknown == (
+        "computed 1.0 is a source archive, and only building it tells what it demands",
+    )
 
 
 def test_lines_that_contradict_each_other_are_named_and_the_rest_is_followed(
