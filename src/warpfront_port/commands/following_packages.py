@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, WheelError
-from warpfront.model import Distribution
+from warpfront.model import Distribution, UnmetDemand
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolution import Contradiction, Terms
 from warpfront.wheels.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
@@ -188,7 +190,20 @@ class Following:
             if name not in {*self.stack.stack.held, *self.stack.stack.excluded}
         ]
         demands = unmet(self.asked, lines, distributions, self.stack)
-        return [(line, breach_from(demand, self.stack)) for line, demand in demands]
+        return [
+            (replace(line, condition=self._condition(demand)), breach_from(demand, self.stack))
+            if self._condition(demand)
+            else (line, breach_from(demand, self.stack))
+            for line, demand in demands
+        ]
+
+    def _condition(self, demand: UnmetDemand) -> str:
+        """Return the package whose condition decides on a demand; "" where none does."""
+        for above, below in pairwise((*demand.chain, demand.wanted)):
+            release = re.sub(r"\[.*?\]", "", above)
+            if requirement_name(below) in self.index.conditional.get(release, ()):
+                return f"setup.py of {release}"
+        return ""
 
     def _explained(self, found: Installations, lines: Lines) -> list[tuple[Asked, Breach]]:
         """Return the lines whose packages disturb the stack, of those that uv would install; and

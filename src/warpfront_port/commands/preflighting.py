@@ -101,9 +101,9 @@ def examine(
         for one in asked:
             breach = breach_of(one, stack)
             if breach is not None:
-                gathering.add(one, breach, stack.title, stack.cell_ids)
+                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
         for one, breach in joint_breaches(asked, stack):
-            gathering.add(one, breach, stack.title, stack.cell_ids)
+            unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
         unknown += _unread_stack(stack, asked)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
@@ -115,7 +115,7 @@ def examine(
         notes = [text for one in followed.values() for text in one.notes]
         for stack in stacks:
             for one, breach in followed[stack.title].breaches:
-                gathering.add(one, breach, stack.title, stack.cell_ids)
+                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},

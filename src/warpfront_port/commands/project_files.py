@@ -4,7 +4,7 @@ outside of the project's folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -114,7 +114,7 @@ class _Reading:
                 f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
                 hint="name the last of them with -r",
             )
-        file = read_file(resolved, shown=self._shown(resolved), kind=kind)
+        file = read_file(resolved, shown=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
             asked = tuple(replace(one, group=group, part=part) for one in file.asked)
             file = replace(file, asked=asked, unknown=(), unless_included=())
@@ -132,6 +132,13 @@ class _Reading:
                 hint="--repo names a folder that holds all of the project's files",
             )
         return resolved
+
+    def _beside(self, path: Path) -> str | None:
+        """Return the text of a file of the project; None where it has none there."""
+        try:
+            return _read_text(self._inside(path, shown=path.name), path.name)
+        except InputError:
+            return None
 
     def _include(
         self,
@@ -190,10 +197,17 @@ class _Reading:
         return (path.relative_to(self.root) if inside else path).as_posix()
 
 
-def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileAsks:
-    """One file, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML, else requirements.
+def read_file(
+    path: Path,
+    *,
+    shown: str,
+    kind: Kind = Kind.REQUIREMENT,
+    beside: Callable[[Path], str | None] = lambda _: None,
+) -> FileAsks:
+    """Return what a file demands, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML,
+    else requirements. `beside` returns the text of another file of the project, for setup.py.
 
-    Raises `InputError`.
+    Raise `InputError` for a file that cannot be read.
     """
     text = _read_text(path, shown)
     if path.suffix == ".toml":
@@ -201,7 +215,7 @@ def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileA
     if path.name == "setup.cfg":
         return read_setup_cfg(text, path=shown)
     if path.suffix == ".py":
-        return read_setup_py(text, path=shown)
+        return read_setup_py(text, path=shown, read=lambda name: beside(path.parent / name))
     if path.suffix in {".yml", ".yaml"}:
         return read_environment_yml(text, path=shown)
     return read_requirements(text, path=shown, kind=kind)

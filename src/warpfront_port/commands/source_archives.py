@@ -8,19 +8,21 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from warpfront.errors import InputError
+from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.wheelhouse import final_requires
 from warpfront_port.commands.project_files import read_project
 from warpfront_port.preflight.asked import FileAsks, Kind, Part
+from warpfront_port.preflight.metadata_index import Demands
 
 
-def read_source(project: Path, name: str) -> str | None:
-    """Return Requires-Dist lines of the unpacked archive of `name`: of its metadata where that is
+def read_source(project: Path, name: str) -> Demands | None:
+    """Return the demands in the unpacked archive of `name`: of its metadata where that is
     final (PEP 643), or of its project's files where they need not be run. None where neither has
     them.
     """
     metadata = project / "PKG-INFO"
     text = metadata.read_text("utf-8", errors="replace") if metadata.is_file() else ""
-    requires = final_requires(text)
+    requires, conditional = final_requires(text), set[str]()
     if requires is None:
         try:
             read = read_project(project)
@@ -28,10 +30,13 @@ def read_source(project: Path, name: str) -> str | None:
             return None
         if not read or any(file.unknown for file in read):
             return None
+        conditional = {
+            requirement_name(one.text) for file in read for one in file.asked if one.condition
+        }
         requires = tuple(line for file in read for line in _demands(file, name))
         if any(Requirement(one).url for one in requires):
             return None
-    return "".join(f"Requires-Dist: {' '.join(one.split())}\n" for one in requires)
+    return Demands(requires=requires, conditional=frozenset(conditional))
 
 
 def _demands(file: FileAsks, name: str) -> Iterator[str]:

@@ -7,17 +7,19 @@ when an installer asks for it. One resolution then sees what pip would see, in o
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import Future
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import requires_of
@@ -28,19 +30,41 @@ from warpfront.wheels.wheelhouse import save
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _KEPT_SECONDS = 3600
+_MOST_REQUESTS = 10
+"""At a time: as many connections as a session of requests keeps."""
+_ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
+"""Platforms that no image is of."""
 
-ReadSource = Callable[[Path, str], str | None]
-"""Return the Requires-Dist lines of the project in an unpacked source archive, of this name,
-without running it; None where only running it would tell.
+
+class Demands(NamedTuple):
+    """Requires-Dist of a source archive; `conditional` are the names of those under a condition
+    that was not evaluated.
+    """
+
+    requires: tuple[str, ...]
+    conditional: frozenset[str] = frozenset()
+
+
+ReadSource = Callable[[Path, str], Demands | None]
+"""Return the demands of the project in an unpacked source archive, of this name, without running
+it; None where only running it would tell.
 """
 
 
 class Offer(NamedTuple):
-    """One file of a release, and the source that offers it."""
+    """One file of a release, and the source that offers it; `tags` are those of a wheel's name, ()
+    for a source archive.
+    """
 
     version: Version
+    tags: tuple[str, ...]
     link: Link
     source: str
+
+    @property
+    def is_universal(self) -> bool:
+        """Whether it is a wheel for every Python 3."""
+        return bool(self.tags) and self.tags[1:] == ("none", "any") and "py3" in self.tags[0]
 
 
 class _Memo:
@@ -70,7 +94,8 @@ class MetadataIndex:
     """The index, served for as long as the `with` block lasts.
 
     `silent` maps a source that did not answer to the reason, `unread` holds the (name, version) of
-    releases whose demands only a build would tell; they are served without any.
+    releases whose demands only a build would tell; they are served without any. `conditional` maps
+    a release ("name version") to the names that it demands under a condition.
     """
 
     def __init__(self, site: Site, read_source: ReadSource) -> None:
@@ -78,11 +103,13 @@ class MetadataIndex:
         self._read_source = read_source
         self._memo = _Memo()
         self._transport = site.transport()
+        self._places = BoundedSemaphore(_MOST_REQUESTS)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._cache = tempfile.TemporaryDirectory(prefix="warpfront-")
         self.silent: dict[str, str] = {}
         self.unread: set[tuple[str, str]] = set()
+        self.conditional: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, daemon=True).start()
@@ -135,11 +162,12 @@ class MetadataIndex:
     def page(self, name: str) -> str:
         """Return the project's page (PEP 691); "" where no source has it."""
         offers = self.offers(name)
-        plain = {one.version for one in offers if one.link.filename.endswith("-none-any.whl")}
+        universal = {one.version for one in offers if one.is_universal}
         files = [
             _file(one)
             for one in offers
-            if one.link.filename.endswith(".whl") or one.version not in plain
+            if (one.tags and not _ELSEWHERE.search(one.tags[2]))
+            or (not one.tags and one.version not in universal)
         ]
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
@@ -156,18 +184,24 @@ class MetadataIndex:
         found: dict[str, Offer] = {}
         for source, is_flat in self.sources:
             for link in self._links(source, name, is_flat=is_flat):
-                version = _version_of(link.filename, name)
+                version, tags = _parsed(link.filename, name)
                 if version is not None:
-                    found.setdefault(link.filename, Offer(version, link, source))
+                    found.setdefault(link.filename, Offer(version, tags, link, source))
         return tuple(found.values())
 
     def _links(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...]:
         if source in self.silent:
             return ()
         key = ("links", source, "" if is_flat else name)
-        answer = self._memo.get(key, lambda: links(source, name, self._transport, flat=is_flat))
-        if isinstance(answer, NoAnswer) and not (answer.lasting or answer.status in ABSENT):
-            answer = links(source, name, self._transport, flat=is_flat)
+
+        def read() -> tuple[Link, ...] | NoAnswer:
+            with self._places:
+                answer = links(source, name, self._transport, flat=is_flat)
+                if isinstance(answer, NoAnswer) and not (answer.lasting or answer.status in ABSENT):
+                    answer = links(source, name, self._transport, flat=is_flat)
+                return answer
+
+        answer = self._memo.get(key, read)
         if isinstance(answer, NoAnswer):
             if local_path(source) is None and answer.status not in ABSENT:
                 self.silent[source] = answer.reason
@@ -175,31 +209,44 @@ class MetadataIndex:
         return tuple(answer)
 
     def _metadata(self, name: str, offer: Offer) -> str:
-        link = offer.link
-        if not link.filename.endswith(".whl"):
-            text = self._of_archive(link, name)
-            if text is None:
-                self.unread.add((name, str(offer.version)))
-            head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {offer.version}\n"
-            return head + (text or "")
-        if any(key.endswith("-metadata") for key, _ in link.attributes):
-            page = self._transport.read(f"{link.url}.metadata")
-            if not isinstance(page, NoAnswer):
-                return page[2]
+        """Return the METADATA of a wheel; of a source archive that of any wheel of its release, as
+        uv takes it, or else what the archive tells.
+        """
+        if offer.tags:
+            return self._of_wheel(offer.link)
+        twins = (one for one in self.offers(name) if one.tags and one.version == offer.version)
+        if (twin := next(twins, None)) and (text := self._of_wheel(twin.link)):
+            return text
+        found = self._of_archive(offer.link, name)
+        if found is None:
+            self.unread.add((name, str(offer.version)))
+        elif found.conditional:
+            self.conditional[f"{name} {offer.version}"] = found.conditional
+        requires = found.requires if found else ()
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {offer.version}\n"
+        return head + "".join(f"Requires-Dist: {' '.join(one.split())}\n" for one in requires)
+
+    def _of_wheel(self, link: Link) -> str:
+        """Return METADATA: beside the wheel (PEP 658), by ranges, or of the wheel itself."""
         source = local_path(link.url) or link.url
-        found = read_small_members(source, self._transport, ("METADATA",))
-        if found is None and isinstance(source, str):
-            with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-                path = Path(folder) / "a.whl"
-                if save(link, path, self._transport) is None:
-                    found = read_small_members(path, self._transport, ("METADATA",))
+        with self._places:
+            if isinstance(source, str):
+                page = self._transport.read(f"{source}.metadata")
+                if not isinstance(page, NoAnswer) and page[2].startswith("Metadata-Version:"):
+                    return page[2]
+            found = read_small_members(source, self._transport, ("METADATA",))
+            if found is None and isinstance(source, str):
+                with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                    path = Path(folder) / "a.whl"
+                    if save(link, path, self._transport) is None:
+                        found = read_small_members(path, self._transport, ("METADATA",))
         return (found or {}).get("METADATA", "")
 
-    def _of_archive(self, link: Link, name: str) -> str | None:
+    def _of_archive(self, link: Link, name: str) -> Demands | None:
         """Return what `read_source` reads from an archive; None where that is nothing."""
         if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES or not link.filename.endswith(".tar.gz"):
             return None
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+        with self._places, tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path, unpacked = Path(folder) / "a.tar.gz", Path(folder) / "files"
             unpacked.mkdir()
             if save(link, path, self._transport) is not None:
@@ -208,20 +255,29 @@ class MetadataIndex:
             return self._read_source(project, name) if project is not None else None
 
 
-def _version_of(filename: str, name: str) -> Version | None:
-    """The version of a file of `name`; None for a file of anything else."""
-    parse = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
+@cache
+def _version(text: str) -> Version:
+    return Version(text)
+
+
+def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
+    """The version and tags of a file of `name`; None for the version of any other file. By hand,
+    for pages have thousands of files.
+    """
+    stem = re.sub(r"\.(whl|tar\.gz|zip)\Z", "", filename)
+    parts = stem.split("-") if filename.endswith(".whl") else stem.rsplit("-", 1)
+    if len(parts) not in {2, 5, 6} or canonicalize_name(parts[0]) != name:
+        return None, ()
     try:
-        found, version, *_ = parse(filename)
-    except ValueError:
-        return None
-    return version if found == name else None
+        return _version(parts[1].replace("_", "-")), tuple(parts[2:])[-3:]
+    except InvalidVersion:
+        return None, ()
 
 
 def _file(offer: Offer) -> dict[str, Any]:
     """An entry of a project's page: a source archive under the name of a wheel."""
     filename, name = offer.link.filename, offer.link.filename
-    if not filename.endswith(".whl"):
+    if not offer.tags:
         project = canonicalize_name(parse_sdist_filename(filename)[0]).replace("-", "_")
         name = f"{project}-{offer.version}-py3-none-any.whl"
     attributes = dict(offer.link.attributes)

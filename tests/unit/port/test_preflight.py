@@ -773,7 +773,6 @@ SECRET = "root:$y$j9T$hush:19000:0:99999"
         ("requirements.txt", "file://{outside}\n"),
         ("requirements.txt", "-e folder\n"),
         ("setup.cfg", "[options]\ninstall_requires = file: ../outside/shadow\n"),
-        ("setup.py", "setup(install_requires=read('../outside/requirements.txt'))\n"),
         (
             "pyproject.toml",
             (
@@ -859,6 +858,9 @@ def test_no_part_of_a_file_that_cannot_be_read_is_printed(
     assert "hush" not in text
 
 
+XY, XY2, XYZ = [(3, "x"), (1, "y")], [(2, "x"), (2, "y")], [(1, "x"), (2, "y"), (3, "z")]
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -872,7 +874,14 @@ def test_no_part_of_a_file_that_cannot_be_read_is_printed(
         ),
         ("v = '2.3'\nsetup(install_requires=[f'torch=={v}'])\n", [(2, "torch==2.3")]),
         ("v = '2.3'\nsetup(install_requires=['torch==%s' % v])\n", [(2, "torch==2.3")]),
-        ("setup(**dict_)\ndict_ = {'install_requires': 'a\\nb'}\n", [(2, "a"), (2, "b")]),
+        ("dict_ = {'install_requires': 'a\\nb'}\nsetup(**dict_)\n", [(1, "a"), (1, "b")]),
+        ("d = dict(name=f())\nd['install_requires'] = ['a']\nsetup(**d)\n", [(2, "a")]),
+        ("a = ['x']\na += ['y']\na.append('z')\nsetup(install_requires=a)\n", XYZ),
+        ("def main():\n    setup(install_requires=['x'])\nmain()\n", [(2, "x")]),
+        ("def f(a, b='y'):\n    return [a, b]\nsetup(install_requires=f('x'))\n", XY),
+        ("def f():\n    for a in 'x', 'y':\n        yield a\nsetup(install_requires=f())\n", XY2),
+        ("try:\n    import a\nexcept E:\n    a = 0\nsetup(install_requires=['x'])\n", [(5, "x")]),
+        ("import sys\nif sys.platform == 'win32':\n    a = b\nsetup(install_requires=[])\n", []),
         ("a = ['x', 'y']\nsetup(install_requires=[p for p in a if p != 'y'])\n", [(1, "x")]),
         ("e = {'a': ['x']}\nsetup(install_requires=sum(e.values(), []))\n", [(1, "x")]),
         ("setup(install_requires=None)\n", []),
@@ -884,13 +893,35 @@ def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object
     assert (read.unknown, read.unless_included) == ((), ())
 
 
+def test_what_is_under_a_condition_is_named_with_it() -> None:
+    """It is followed, and where it replaces torch the answer is not determined."""
+    text = "a = ['x']\nif cuda():\n    a.append('torch<2')\nsetup(install_requires=a)\n"
+    read = read_setup_py(text, path="setup.py")
+    assert [(one.text, one.condition) for one in read.asked] == [
+        ("x", ""),
+        ("torch<2", "setup.py:2"),
+    ]
+    found = examine((read,), (CPU,), Nobody(), offline=True)
+    assert found.findings == ()
+    assert found.unknown[0] == (
+        "setup.py:3: torch<2, under a condition that was not evaluated (setup.py:2): "
+        "`<2` does not accept this torch"
+    )
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
     [
-        "a = ['x']\na += ['torch']\nsetup(install_requires=a)\n",
-        "a = ['x']\na.append('torch')\nsetup(install_requires=a)\n",
-        "a = {}\na['x'] = ['torch']\nsetup(install_requires=a['x'])\n",
+        "a = {}\nif b:\n    a['x'] = 'torch'\nsetup(install_requires=a['x'])\n",
+        "if b:\n    a = 'x'\nelse:\n    a = 'y'\nsetup(install_requires=a)\n",
+        "def f():\n    if b:\n        return 'x'\n    return 'y'\nsetup(install_requires=f())\n",
+        "a = {'x': 'y'}\nchange(a)\nsetup(install_requires=a['x'])\n",
+        "for a in b:\n    c = ['x']\nsetup(install_requires=c)\n",
+        "while b:\n    c = ['x']\nsetup(install_requires=c)\n",
+        "import os\nsetup(install_requires=os.environ.get('A', 'x'))\n",
+        "setup(install_requires=open('../outside').read().split())\n",
+        "def f():\n    return f()\nsetup(install_requires=f())\n",
         "def f(a):\n    setup(install_requires=a)\na = ['x']\n",
         "setup(install_requires=open('list').read().split())\n",
         "setup(install_requires=__import__('os').listdir('/'))\n",
@@ -915,36 +946,42 @@ def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None
     assert len(read.unknown) == 1
 
 
-def test_a_computed_setup_py_is_read_by_the_requirements_files_that_it_names(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "setup.py").write_text("setup(install_requires=read('requirements.txt'))\n")
-    (read,) = read_files(tmp_path, ())
-    assert "computed" in read.unknown[0], "the file that it names does not exist"
-    (tmp_path / "requirements.txt").write_text("torch<2\n")
-    read, file = read_files(tmp_path, ())
-    assert read.unknown == ()
-    assert [asked.text for asked in file.asked] == ["torch<2"]
+LIST = """\
+import os
+from pathlib import Path
+def read(name, *more, folder='.'):
+    with open(os.path.join(os.path.dirname(__file__), folder, name)) as file:
+        lines = file.read().splitlines()
+    return [one.strip() for one in lines if one and not one.startswith('#')]
+"""
 
 
 @pytest.mark.parametrize(
-    ("text", "unknown"),
+    "value",
     [
-        ("def read():\n    return open('requirements.txt')\nsetup(install_requires=read())\n", 0),
-        ("a = read('requirements.txt')\nsetup(install_requires=a)\n", 0),
-        ("a = read('requirements.txt')\na.append('x')\nsetup(install_requires=a)\n", 1),
-        ("setup(install_requires=read('requirements.txt') + more())\n", 1),
-        ("setup(install_requires=read('requirements.txt', 'requirements-dev.txt'))\n", 1),
-        ("read('requirements.txt')\nsetup(install_requires=other())\n", 1),
+        "read('list.txt', folder='needs')",
+        "[one for one in read('needs/list.txt')]",
+        "(Path(__file__).parent / 'needs' / 'list.txt').read_text().split('\\n')",
+        "open('needs/list.txt').readlines()",
+        "open('needs/list.txt').read()",
     ],
 )
-def test_a_value_is_known_by_a_file_where_it_is_one_call_that_reads_it(
-    tmp_path: Path, text: str, unknown: int
-) -> None:
-    (tmp_path / "setup.py").write_text(text)
-    (tmp_path / "requirements.txt").write_text("numpy\n")
-    read = read_files(tmp_path, (str(tmp_path / "setup.py"),))
-    assert sum(len(file.unknown) for file in read) == unknown
+def test_a_setup_py_reads_files_of_its_project(tmp_path: Path, value: str) -> None:
+    (tmp_path / "setup.py").write_text(f"{LIST}setup(install_requires={value})\n")
+    (read,) = read_files(tmp_path, ())
+    assert "computed" in read.unknown[0], "the file is not there"
+    (tmp_path / "needs").mkdir()
+    (tmp_path / "needs" / "list.txt").write_text("numpy\ntorch<2\n")
+    (read,) = read_files(tmp_path, ())
+    assert read.unknown == ()
+    torch = next(one for one in read.asked if one.text == "torch<2")
+    if "read()" not in value and "read_text" not in value:
+        assert (torch.path, torch.line, torch.source) == ("needs/list.txt", 2, "torch<2")
+    (tmp_path / "needs" / "list.txt").unlink()
+    (tmp_path / "outside.txt").write_text("numpy\n")
+    (tmp_path / "needs" / "list.txt").symlink_to("/etc/hostname")
+    (read,) = read_files(tmp_path, ())
+    assert "computed" in read.unknown[0], "the file is outside of the project"
 
 
 def test_a_project_whose_metadata_is_static_is_asked_for_nothing_else(tmp_path: Path) -> None:
