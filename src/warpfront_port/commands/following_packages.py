@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -37,7 +38,7 @@ from warpfront_port.preflight.following import (
     unmet,
     wanted_lines,
 )
-from warpfront_port.preflight.metadata_index import MetadataIndex
+from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
 
 MOST_RESOLUTIONS = 60
@@ -132,12 +133,13 @@ class Following:
 
     def _with_candidates(self, lines: Lines) -> tuple[Lines, list[str]]:
         """Return the lines without those that no source has a version for, and why not."""
-        own = {*self.stack.stack.held}
-        reasons = {
-            line: why_no_candidate(Requirement(line), self.index.versions(_name(line)))
-            for line in lines
-            if _name(line) not in own
-        }
+        wanted = [line for line in lines if _name(line) not in self.stack.stack.held]
+
+        def why(line: str) -> str:
+            return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
+
+        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
+            reasons = dict(zip(wanted, pool.map(why, wanted), strict=True))
         kept = tuple(line for line in lines if not reasons.get(line))
         return kept, [f"{self._left_out(line)}: {why}" for line, why in reasons.items() if why]
 

@@ -39,8 +39,8 @@ class Asked:
     `literal` is how it stands in the file, to be replaced there; `source` its first line as it
     stands; `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or
     optional file that it belongs to, "" for what is always installed; `part` is the kind of that
-    group; `is_chosen` is set where an option adds the group. `condition` is the place of a condition
-    that it is under and that was not evaluated, "" for none.
+    group; `is_chosen` is set where an option adds the group. `condition` is the place of a
+    condition that it is under and that was not evaluated, "" for none.
     """
 
     path: str

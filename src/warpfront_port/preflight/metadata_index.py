@@ -30,8 +30,8 @@ from warpfront.wheels.wheelhouse import save
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _KEPT_SECONDS = 3600
-_MOST_REQUESTS = 10
-"""At a time: as many connections as a session of requests keeps."""
+MOST_REQUESTS = 16
+"""At a time: the connections that a transport keeps."""
 _ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
 """Platforms that no image is of."""
 
@@ -103,7 +103,7 @@ class MetadataIndex:
         self._read_source = read_source
         self._memo = _Memo()
         self._transport = site.transport()
-        self._places = BoundedSemaphore(_MOST_REQUESTS)
+        self._places = BoundedSemaphore(MOST_REQUESTS)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._cache = tempfile.TemporaryDirectory(prefix="warpfront-")
@@ -163,12 +163,7 @@ class MetadataIndex:
         """Return the project's page (PEP 691); "" where no source has it."""
         offers = self.offers(name)
         universal = {one.version for one in offers if one.is_universal}
-        files = [
-            _file(one)
-            for one in offers
-            if (one.tags and not _ELSEWHERE.search(one.tags[2]))
-            or (not one.tags and one.version not in universal)
-        ]
+        files = [_file(one) for one in offers if one.tags or one.version not in universal]
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
 
@@ -196,9 +191,9 @@ class MetadataIndex:
 
         def read() -> tuple[Link, ...] | NoAnswer:
             with self._places:
-                answer = links(source, name, self._transport, flat=is_flat)
+                answer = links(source, name, self._transport, flat=is_flat, keep=_is_of_linux)
                 if isinstance(answer, NoAnswer) and not (answer.lasting or answer.status in ABSENT):
-                    answer = links(source, name, self._transport, flat=is_flat)
+                    answer = links(source, name, self._transport, flat=is_flat, keep=_is_of_linux)
                 return answer
 
         answer = self._memo.get(key, read)
@@ -255,18 +250,23 @@ class MetadataIndex:
             return self._read_source(project, name) if project is not None else None
 
 
-@cache
-def _version(text: str) -> Version:
-    return Version(text)
+_version = cache(Version)
+_canonical = cache(canonicalize_name)
+
+
+def _is_of_linux(filename: str) -> bool:
+    return not (filename.endswith(".whl") and _ELSEWHERE.search(filename.rpartition("-")[2]))
 
 
 def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
     """The version and tags of a file of `name`; None for the version of any other file. By hand,
     for pages have thousands of files.
     """
-    stem = re.sub(r"\.(whl|tar\.gz|zip)\Z", "", filename)
-    parts = stem.split("-") if filename.endswith(".whl") else stem.rsplit("-", 1)
-    if len(parts) not in {2, 5, 6} or canonicalize_name(parts[0]) != name:
+    if filename.endswith(".whl"):
+        parts = filename.removesuffix(".whl").split("-")
+    else:
+        parts = filename.removesuffix(".zip").removesuffix(".tar.gz").rsplit("-", 1)
+    if len(parts) not in {2, 5, 6} or _canonical(parts[0]) != name:
         return None, ()
     try:
         return _version(parts[1].replace("_", "-")), tuple(parts[2:])[-3:]
