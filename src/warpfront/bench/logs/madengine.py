@@ -137,4 +137,12 @@ def _perf_row(run: Run, summary: Summary) -> dict[str, object]:
         "metric": metric,
         "status": "SUCCESS" if figure and run.succeeded is not False else "FAILURE",
     }
-    return {name: "" if value is None else value for name, value in row.items()}
+    return {name: "" if value is None else csv_value(value) for name, value in row.items()}
+
+
+def csv_value(value: object) -> object:
+    """Return a value of a log as a cell that no spreadsheet takes for a formula: text that begins
+    like one gets an apostrophe (https://owasp.org/www-community/attacks/CSV_Injection).
+    """
+    is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
+    return f"'{value}" if is_formula else value
