@@ -375,7 +375,7 @@ def test_no_terminal_is_told_what_a_log_wants_it_to_do() -> None:
     ("text", "cell"),
     [
         ('=HYPERLINK("http://example.org")', '\'=HYPERLINK("http://example.org")'),
-        ("\t@SUM(A1)", "'\t@SUM(A1)"),
+        ("\t@SUM(A1)\r\nb", "'@SUM(A1) b"),
         ("-2+3", "'-2+3"),
         ("+1", "'+1"),
         ("meta-llama/Llama-3", "meta-llama/Llama-3"),

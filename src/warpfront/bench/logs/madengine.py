@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import positive, precision_of, vendor_of, whole
 from warpfront.bench.records import Remark, Run, Step, Summary
+from warpfront.system.markdown import flat
 
 COLUMNS = ("model", "performance", "metric")
 # Those of its own table, in its order (`additional_docker_run_options` is the last).
@@ -144,5 +145,7 @@ def csv_value(value: object) -> object:
     """Return a value of a log as a cell that no spreadsheet takes for a formula: text that begins
     like one gets an apostrophe (https://owasp.org/www-community/attacks/CSV_Injection).
     """
-    is_formula = isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))
-    return f"'{value}" if is_formula else value
+    if not isinstance(value, str):
+        return value
+    text = flat(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
