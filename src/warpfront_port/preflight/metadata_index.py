@@ -6,6 +6,7 @@ when an installer asks for it. One resolution then sees what pip would see, in o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tempfile
@@ -18,7 +19,7 @@ from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
-from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import without_secrets
@@ -274,16 +275,15 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
         return None, ()
 
 
-def _file(offer: Offer) -> dict[str, Any]:
+def _file(offer: Offer, name: str) -> dict[str, Any]:
     """An entry of a project's page: a source archive under the name of a wheel."""
-    filename, name = offer.link.filename, offer.link.filename
-    if not offer.tags:
-        project = canonicalize_name(parse_sdist_filename(filename)[0]).replace("-", "_")
-        name = f"{project}-{offer.version}-py3-none-any.whl"
+    filename = offer.link.filename
+    wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
+    shown = filename if offer.tags else wheel
     attributes = dict(offer.link.attributes)
     entry: dict[str, Any] = {
-        "filename": name,
-        "url": f"../../files/{filename}/{name}",
+        "filename": shown,
+        "url": f"../../files/{name}/{filename}/{shown}",
         "hashes": {},
         "core-metadata": True,
     }
@@ -296,7 +296,7 @@ def _file(offer: Offer) -> dict[str, Any]:
 
 def _handler(index: MetadataIndex) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Answer `/simple/NAME/` and `/files/FILE/WHEEL.metadata`."""
+        """Answer `/simple/NAME/` and `/files/NAME/FILE/WHEEL.metadata`."""
 
         protocol_version = "HTTP/1.1"
 
@@ -307,21 +307,18 @@ def _handler(index: MetadataIndex) -> type[BaseHTTPRequestHandler]:
                 text = index.page(parts[2])
             elif parts[1] == "files" and parts[-1].endswith(".metadata"):
                 kind = "text/plain; charset=utf-8"
-                text = index.metadata(_name_of(parts[2]), parts[2])
+                text = index.metadata(parts[2], parts[3])
             body = text.encode("utf-8", errors="replace")
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", f"max-age={_KEPT_SECONDS}")
-            self.end_headers()
-            self.wfile.write(body)
+            # uv drops requests whose answer it no longer needs.
+            with contextlib.suppress(ConnectionError):
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Cache-Control", f"max-age={_KEPT_SECONDS}")
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             pass
 
     return Handler
-
-
-def _name_of(filename: str) -> str:
-    parse = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
-    return canonicalize_name(parse(filename)[0])

@@ -440,7 +440,7 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("r.txt", b"\xff\xfe", "not UTF-8"),
+        ("r.txt", b"\xff\xfa", "not UTF-8"),
         ("r.txt", b"x" * 200_000, "a line of"),
         ("r.txt", b"#" * (5 * 2**20), "larger than"),
         ("r.txt", b"\0\0", "NUL"),
@@ -997,3 +997,83 @@ def test_dependencies_that_a_backend_computes_are_not_determined(tmp_path: Path)
     )
     (read,) = read_files(tmp_path, ())
     assert read.unknown == ("pyproject.toml:6: dependencies are computed, by own.backend",)
+
+
+SELF = """\
+[project]
+name = "p"
+dependencies = ["p[x]"]
+[project.optional-dependencies]
+x = ["torch<2"]
+"""
+SCRIPT = """\
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["torch<2"]
+# ///
+import torch
+"""
+PYLOCK = """\
+lock-version = "1.0"
+[[packages]]
+name = "torch"
+version = "2.3.0"
+marker = "sys_platform == 'linux'"
+[[packages]]
+name = "local"
+[packages.directory]
+path = "."
+"""
+PIPFILE = '[packages]\ntorch = "==2.3"\n[dev-packages]\ny = "*"\n'
+CONDA_PIP = "dependencies:\n- pip:\n  - -r more.txt\n  - torch<2\n  - git+https://h.org/o/repo.git\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("requirements.txt", "torch<2\n".encode("utf-16"), [(1, "torch<2", True)]),
+        ("r.txt", b"# coding: latin-1\n# caf\xe9\ntorch<2\n", [(3, "torch<2", True)]),
+        ("r.txt", b"\xef\xbb\xbftorch<2 \\\n --hash=sha256:a\n", [(1, "torch<2", True)]),
+        ("pyproject.toml", SELF.encode(), [(5, "torch<2", True)]),
+        ("script.py", SCRIPT.encode(), [(3, "torch<2", True)]),
+        ("pylock.toml", PYLOCK.encode(), [(3, "torch==2.3.0 ; sys_platform == 'linux'", True)]),
+        ("Pipfile", PIPFILE.encode(), [(2, "torch==2.3", True), (4, "y", False)]),
+        (
+            "environment.yml",
+            CONDA_PIP.encode(),
+            [(4, "torch<2", True), (5, "repo @ git+https://h.org/o/repo.git", True), (1, "z", True)],
+        ),
+    ],
+)
+def test_other_files_of_requirements_are_read(
+    tmp_path: Path, name: str, content: bytes, wanted: list[tuple[int, str, bool]]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "more.txt").write_text("z\n")
+    read = chosen(read_files(tmp_path, (str(tmp_path / name),)), Parts())
+    assert [(one.line, one.text, one.is_installed) for f in read for one in f.asked] == wanted
+    unknown = [text for file in read for text in file.unknown]
+    assert unknown == (["pylock.toml:7: local is in a folder"] if name == "pylock.toml" else [])
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"])
+def test_a_lock_for_several_environments_is_refused_with_the_way_out(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text('[[package]]\nname = "torch"\nversion = "2.3.0"\n')
+    with pytest.raises(InputError, match="for several environments") as caught:
+        read_files(tmp_path, (str(tmp_path / name),))
+    assert "export" in caught.value.hint or "pipenv requirements" in caught.value.hint
+
+
+def test_a_file_of_no_installer_is_not_determined(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('[torch]\nversion = "2"\n')
+    (read,) = read_files(tmp_path, (str(tmp_path / "a.toml"),))
+    assert read.unknown == ("a.toml: no table in which installers read",)
+
+
+def test_a_link_to_itself_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-r loop.txt\n")
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
+    with pytest.raises(InputError, match="leads out of the project's folder"):
+        read_files(tmp_path, ())
