@@ -95,7 +95,7 @@ def examine(
     of an examination of several projects, to be asked once for what they share.
     """
     gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
-    notes: list[str] = []
+    notes = [text for file in read for text in file.notes]
     asked = tuple(one for file in read for one in file.asked)
     for stack in stacks:
         for one in asked:
@@ -112,7 +112,7 @@ def examine(
         with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
             followed = _follow(asked, local, stacks, watch, opened)
         unknown += _unfollowed(followed, stacks)
-        notes = [text for one in followed.values() for text in one.notes]
+        notes += [text for one in followed.values() for text in one.notes]
         for stack in stacks:
             for one, breach in followed[stack.title].breaches:
                 unknown += gathering.add(one, breach, stack.title, stack.cell_ids)

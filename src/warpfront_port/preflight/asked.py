@@ -89,7 +89,8 @@ Nested = tuple[Part, str, Part, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAsks:
     """The requirements of one file. `unknown` are sentences about what could not be read from it,
-    `unless_included` about what could not unless one of its optional includes exists. `local`
+    `unless_included` about what could not unless one of its optional includes exists, `notes` about
+    what was assumed. `local`
     are names that no index serves: the project's own, its workspace's. `nested` are groups that
     include groups, `asked_for` the groups that another file of the project installs
     (`-e .[gpu]`). `is_static` is set where installers read no other file of the project.
@@ -100,6 +101,7 @@ class FileAsks:
     includes: tuple[Include, ...] = ()
     unknown: tuple[str, ...] = ()
     unless_included: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     nested: tuple[Nested, ...] = ()
     asked_for: tuple[tuple[Part, str], ...] = ()
     local: frozenset[str] = frozenset()

@@ -164,7 +164,7 @@ class MetadataIndex:
         """Return the project's page (PEP 691); "" where no source has it."""
         offers = self.offers(name)
         universal = {one.version for one in offers if one.is_universal}
-        files = [_file(one) for one in offers if one.tags or one.version not in universal]
+        files = [_file(one, name) for one in offers if one.tags or one.version not in universal]
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
 
@@ -240,10 +240,10 @@ class MetadataIndex:
 
     def _of_archive(self, link: Link, name: str) -> Demands | None:
         """Return what `read_source` reads from an archive; None where that is nothing."""
-        if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES or not link.filename.endswith(".tar.gz"):
+        if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES:
             return None
         with self._places, tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path, unpacked = Path(folder) / "a.tar.gz", Path(folder) / "files"
+            path, unpacked = Path(folder) / link.filename, Path(folder) / "files"
             unpacked.mkdir()
             if save(link, path, self._transport) is not None:
                 return None

@@ -86,8 +86,8 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
         raise InputError(f"{path}: not Python") from None
     asked: list[Asked] = []
     unknown: list[str] = []
-    calls = SetupInterpreter(tree, text.splitlines(), read).calls
-    for call in calls:
+    found = SetupInterpreter(tree, text.splitlines(), read)
+    for call in found.calls:
         for argument, (value, line) in call.items():
             if argument == "**":
                 unknown.append(f"{path}:{line}: arguments are computed, and setup.py is not run")
@@ -101,9 +101,15 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
                     for group, one in texts
                     if isinstance(one, Placed) and _is_wanted(one)
                 )
-    if not calls:
+    if not found.calls:
         unknown.append(f"{path}: no call of setup() was found")
-    return FileAsks(path=path, asked=tuple(dict.fromkeys(asked)), unknown=tuple(unknown))
+    unset = f"{path}: it reads variables of the environment, which were taken as unset"
+    return FileAsks(
+        path=path,
+        asked=tuple(dict.fromkeys(asked)),
+        unknown=tuple(unknown),
+        notes=(unset,) if found.reads_environment else (),
+    )
 
 
 def _texts(value: object) -> Iterator[tuple[str, object]]:

@@ -149,6 +149,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "os.path.realpath": posixpath.normpath,
     "pathlib.Path": _Path,
     "platform.system": lambda: "Linux",
+    "os.getenv": lambda _name, default=None: default,
     "str": lambda value="": value if isinstance(value, str) else str(value),
     "packaging.requirements.Requirement": lambda text: text,
 }
@@ -170,11 +171,14 @@ Values = Mapping[str, Any]
 
 class SetupInterpreter:
     """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with the
-    line of each; "**" stands for arguments whose names are unknown.
+    line of each; "**" stands for arguments whose names are unknown. Variables of the environment
+    are unset; `reads_environment` tells whether any was read.
     """
 
     def __init__(self, tree: ast.Module, lines: list[str], read: ReadFile) -> None:
         self.calls: list[dict[str, tuple[Any, int]]] = []
+        self.reads_environment = False
+        self._environment: dict[str, Any] = {}
         self._lines = lines
         self._read = read
         self._steps = 0
@@ -507,7 +511,11 @@ class SetupInterpreter:
         of = self._of(node.value)
         if isinstance(of, _Path) and node.attr in {"parent", "name", "stem"}:
             return getattr(of, node.attr)
-        return _ATTRIBUTES.get(self._dotted(node), UNKNOWN)
+        name = self._dotted(node)
+        if name == "os.environ":
+            self.reads_environment = True
+            return self._environment
+        return _ATTRIBUTES.get(name, UNKNOWN)
 
     def _of_call(self, node: ast.Call) -> Any:
         name = self._dotted(node.func)
@@ -533,6 +541,8 @@ class SetupInterpreter:
         return UNKNOWN
 
     def _built_in(self, name: str, arguments: list[Any], keywords: Mapping[str, Any]) -> Any:
+        if name == "os.getenv":
+            self.reads_environment = True
         if name in _OPENERS:
             return self._opened(str(arguments[0]))
         if name == "dict" and not arguments and "**" not in keywords:

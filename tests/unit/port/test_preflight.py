@@ -893,6 +893,16 @@ def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object
     assert (read.unknown, read.unless_included) == ((), ())
 
 
+@pytest.mark.parametrize("read", ["os.environ.get('A', 'x')", "os.getenv('A', 'x')"])
+def test_a_variable_of_the_environment_is_unset_and_that_is_a_note(read: str) -> None:
+    found = read_setup_py(f"import os\nsetup(install_requires={read})\n", path="setup.py")
+    assert [one.text for one in found.asked] == ["x"]
+    told = examine((found,), (CPU,), Nobody(), offline=True)
+    assert told.notes == (
+        "setup.py: it reads variables of the environment, which were taken as unset",
+    )
+
+
 def test_what_is_under_a_condition_is_named_with_it() -> None:
     """It is followed, and where it replaces torch the answer is not determined."""
     text = "a = ['x']\nif cuda():\n    a.append('torch<2')\nsetup(install_requires=a)\n"
@@ -919,7 +929,7 @@ def test_what_is_under_a_condition_is_named_with_it() -> None:
         "a = {'x': 'y'}\nchange(a)\nsetup(install_requires=a['x'])\n",
         "for a in b:\n    c = ['x']\nsetup(install_requires=c)\n",
         "while b:\n    c = ['x']\nsetup(install_requires=c)\n",
-        "import os\nsetup(install_requires=os.environ.get('A', 'x'))\n",
+        "import os\nsetup(install_requires=os.environ['A'])\n",
         "setup(install_requires=open('../outside').read().split())\n",
         "def f():\n    return f()\nsetup(install_requires=f())\n",
         "def f(a):\n    setup(install_requires=a)\na = ['x']\n",
@@ -1025,7 +1035,9 @@ name = "local"
 path = "."
 """
 PIPFILE = '[packages]\ntorch = "==2.3"\n[dev-packages]\ny = "*"\n'
-CONDA_PIP = "dependencies:\n- pip:\n  - -r more.txt\n  - torch<2\n  - git+https://h.org/o/repo.git\n"
+CONDA_PIP = (
+    "dependencies:\n- pip:\n  - -r more.txt\n  - torch<2\n  - git+https://h.org/o/repo.git\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -1041,7 +1053,11 @@ CONDA_PIP = "dependencies:\n- pip:\n  - -r more.txt\n  - torch<2\n  - git+https:
         (
             "environment.yml",
             CONDA_PIP.encode(),
-            [(4, "torch<2", True), (5, "repo @ git+https://h.org/o/repo.git", True), (1, "z", True)],
+            [
+                (4, "torch<2", True),
+                (5, "repo @ git+https://h.org/o/repo.git", True),
+                (1, "z", True),
+            ],
         ),
     ],
 )
