@@ -17,8 +17,8 @@ from warpfront_port.preflight.metadata_index import Demands
 
 def read_source(project: Path, name: str) -> Demands | None:
     """Return the demands in the unpacked archive of `name`: of its metadata where that is
-    final (PEP 643), or of its project's files where they need not be run. None where neither has
-    them.
+    final (PEP 643), or of its project's files where these need not be run. Return None where
+    only running it would tell.
     """
     metadata = project / "PKG-INFO"
     text = metadata.read_text("utf-8", errors="replace") if metadata.is_file() else ""
