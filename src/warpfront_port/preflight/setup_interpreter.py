@@ -22,6 +22,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 
 MOST_STEPS = 50_000
+_STEPS_OF_A_PATTERN = 200
 _MOST_CHARACTERS = 1_000_000
 
 ReadFile = Callable[[str], str | None]
@@ -111,11 +112,16 @@ class _TooLongError(Exception):
     """Interpreting takes too many steps."""
 
 
-def _fields(pattern: str, text: str) -> list[str]:
-    # A class of characters, once or many times: patterns that no text makes slow.
-    if not re.fullmatch(r"(\[[^\]\\]*\]|[\w ;,=<>!~-])[+]?", pattern):
-        raise ValueError(pattern)
-    return re.split(pattern, text)
+def _matched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `re.split` or `re.findall` for patterns and texts that take little time."""
+
+    def call(pattern: str, text: str) -> Any:
+        is_slow = re.search(r"\)[*+{]|\\[1-9]", pattern)
+        if is_slow or len(re.findall(r"[*+?{]", pattern)) > 4 or len(text) > 100:
+            raise ValueError(pattern)
+        return function(pattern, text)
+
+    return call
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -142,7 +148,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(builtins, name) for name in ("enumerate", "zip", "reversed")},
     "print": lambda *_: None,
     "collections.defaultdict": defaultdict,
-    "re.split": _fields,
+    "re.split": _matched(re.split),
+    "re.findall": _matched(re.findall),
     "os.path.join": posixpath.join,
     "os.path.dirname": posixpath.dirname,
     "os.path.abspath": posixpath.normpath,
@@ -549,8 +556,10 @@ class SetupInterpreter:
             return dict(keywords)
         if UNKNOWN in arguments or (keywords and name != "print"):
             return UNKNOWN
+        is_pattern = name.startswith("re.")
+        self._steps += _STEPS_OF_A_PATTERN * is_pattern
         value = _FUNCTIONS[name](*arguments)
-        return _placed(value, arguments[-1]) if name == "re.split" else _plain(value)
+        return _placed(value, arguments[-1]) if is_pattern else _plain(value)
 
     def _of_container(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
         """Call a method of a list, dictionary or set. What a list gets under a condition is kept
@@ -605,6 +614,8 @@ class SetupInterpreter:
             local[name] = self._of(default)
         for only, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
             local[only.arg] = self._of(value) if value is not None else UNKNOWN
+        if node.args.vararg is not None:
+            local[node.args.vararg.arg] = arguments[len(names) :]
         local |= {**dict(zip(names, arguments, strict=False)), **keywords, "yield": []}
         caller, conditions = self._names, self._conditions
         self._names = ChainMap(local, caller.maps[-1])
@@ -684,5 +695,5 @@ def _placed(value: Any, of: Any) -> Any:
     if isinstance(value, str):
         return Placed.at(value, of)
     if isinstance(value, list | tuple):
-        return [Placed.at(one, of) if isinstance(one, str) else one for one in value]
+        return [_placed(one, of) for one in value]
     return value

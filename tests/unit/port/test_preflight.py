@@ -878,6 +878,16 @@ XY, XY2, XYZ = [(3, "x"), (1, "y")], [(2, "x"), (2, "y")], [(1, "x"), (2, "y"), 
         ("d = dict(name=f())\nd['install_requires'] = ['a']\nsetup(**d)\n", [(2, "a")]),
         ("a = ['x']\na += ['y']\na.append('z')\nsetup(install_requires=a)\n", XYZ),
         ("def main():\n    setup(install_requires=['x'])\nmain()\n", [(2, "x")]),
+        (
+            (
+                "import re\n_all = ['x==1', 'y']\n"
+                "deps = {b: a for a, b in (re.findall(r'^(([^!=<>~ ]+)(?:[!=<>~ ].*)?$)', x)[0]"
+                " for x in _all)}\n"
+                "def listed(*names):\n    return [deps[name] for name in names]\n"
+                "setup(install_requires=listed('x', 'y'))\n"
+            ),
+            [(2, "x==1"), (2, "y")],
+        ),
         ("def f(a, b='y'):\n    return [a, b]\nsetup(install_requires=f('x'))\n", XY),
         ("def f():\n    for a in 'x', 'y':\n        yield a\nsetup(install_requires=f())\n", XY2),
         ("try:\n    import a\nexcept E:\n    a = 0\nsetup(install_requires=['x'])\n", [(5, "x")]),
@@ -948,6 +958,11 @@ def test_what_is_under_a_condition_is_named_with_it() -> None:
         ),
         "import re\nsetup(install_requires=re.split('(a+)+$', 'a' * 50))\n",
         "a = b\nb = a\nsetup(install_requires=a)\n",
+        "import re\nsetup(install_requires=re.findall('(a|b|ab)*c', 'ab' * 40))\n",
+        (
+            "import re\na = 'a' * 90\nb = ['x'] * 9\nsetup(install_requires="
+            "[re.findall('a?a?.*a.*b', a) for i in b for j in b for k in b])\n"
+        ),
     ],
 )
 def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None:
