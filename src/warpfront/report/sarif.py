@@ -235,7 +235,7 @@ def _fix(path: str, fix: Replacement) -> dict[str, object]:
 
 
 def sarif_message(text: str) -> str:
-    """Return foreign text as the text of a message: one line, without an embedded link (SARIF 2.1.0,
-    3.11.6) and without control characters.
+    """Return foreign text as the text of a message: one line, without an embedded link
+    (SARIF 2.1.0, 3.11.6) and without control characters.
     """
     return flat(text).replace("](", "] (")
