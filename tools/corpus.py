@@ -44,7 +44,6 @@ from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.names import triton_shims
 from warpfront_checks.guard.policy import Policy
-from warpfront_port.commands.following_packages import Known
 from warpfront_port.commands.preflighting import examine, read_stacks
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.asked import FileAsks
@@ -213,7 +212,6 @@ def results(
     """Every project on every torch, four projects at a time; `save` gets what there is so far."""
     stacks = chosen_stacks()
     rows = list(kept)
-    known: Known = {}
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name, ThreadPoolExecutor(4) as pool:
         environments = {
             (stack.torch, guarded): stand_ins(stack, Path(name), guarded=guarded)
@@ -223,7 +221,7 @@ def results(
 
         def attempt(project: Project) -> list[Row]:
             found = [tried_both(project, folder, environments, stack) for stack in stacks]
-            return with_preflight(project, folder, stacks, found, known)
+            return with_preflight(project, folder, stacks, found)
 
         for future in as_completed([pool.submit(attempt, one) for one in projects]):
             new = future.result()
@@ -542,9 +540,8 @@ def with_preflight(
     folder: Path,
     stacks: tuple[CellStack, ...],
     found: Iterable[tuple[Tried, Tried]],
-    known: Known,
 ) -> list[Row]:
-    preflight = examine(read_project(project, folder), stacks, Silence(), known=known)
+    preflight = examine(read_project(project, folder), stacks, Silence())
     return [
         Row(
             project=project.name,

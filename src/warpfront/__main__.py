@@ -7,8 +7,8 @@ import sys
 from invoke.program import Program
 
 from warpfront import __version__
+from warpfront.cli.job_output import job_output
 from warpfront.cli.tasks import namespace
-from warpfront_checks.guard.visible import visible_output
 
 
 class _Program(Program):
@@ -33,7 +33,7 @@ program = _Program(name="warpfront", binary="warpfront", namespace=namespace, ve
 
 
 def main() -> None:
-    with visible_output():
+    with job_output():
         program.run()
 
 

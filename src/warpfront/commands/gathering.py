@@ -18,9 +18,9 @@ from warpfront.errors import HandoverError, StoreError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.reading import Matrix
 from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.pipeline.reporting import publication_of
 from warpfront.pipeline.within.evidence import kept_verifications, states_by_target
 from warpfront.release.admission import Evidence
-from warpfront.release.ledger import Publication
 from warpfront.report.rows import ReportRow
 from warpfront.system.store import Store
 
@@ -112,7 +112,7 @@ def judge_run(
             for cell in chosen
             if (found := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
         },
-        publications={cell: _publication(cell, store) for cell in planned.publishing},
+        publications={cell: publication_of(cell, store) for cell in planned.publishing},
         standings=tuple(one for one in standings if one is not None),
     )
     lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
@@ -163,13 +163,3 @@ def _evidence(
         unread=unread,
         jobs=states_by_target(cell, forge.jobs),
     )
-
-
-def _publication(cell: str, store: Store) -> Publication | Blocked | Failed | None:
-    try:
-        found: Publication | Blocked | Failed | None = store.load(
-            cell, "publish", (Publication, Blocked, Failed)
-        )
-    except StoreError:
-        return None
-    return found

@@ -52,7 +52,7 @@ def _facts(
         relaxed=tuple(one.package for one in state.lock.relaxed) if state.lock else (),
         build=build,
         verifications=verifications,
-        publication=_publication(cell, store),
+        publication=publication_of(cell.id, store),
         not_locked=not_locked,
         not_run=_not_run(cell, store),
     )
@@ -72,14 +72,14 @@ def _failure(cell: Cell, name: str, store: Store) -> Failed | None:
     return found
 
 
-def _publication(cell: Cell, store: Store) -> Publication | Blocked | Failed | None:
-    """What `publish` left; what cannot be read is none of this report's: registries know."""
+def publication_of(cell_id: str, store: Store) -> Publication | Blocked | Failed | None:
+    """Return the result of `publish`, `Blocked` where that cannot be read; None for none."""
     try:
         found: Publication | Blocked | Failed | None = store.load(
-            cell.id, "publish", (Publication, Blocked, Failed)
+            cell_id, "publish", (Publication, Blocked, Failed)
         )
-    except StoreError:
-        return None
+    except StoreError as error:
+        return Blocked(cell_id=cell_id, step="publish", reason=error.message, hint=error.hint)
     return found
 
 

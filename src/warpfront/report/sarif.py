@@ -17,6 +17,8 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import quote
 
+from warpfront.system.markdown import flat
+
 Level = Literal["error", "warning", "note"]
 
 SCHEMA_URI = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -132,7 +134,7 @@ def sarif_document(
             {
                 "executionSuccessful": True,
                 "toolExecutionNotifications": [
-                    {"level": "warning", "message": {"text": text}} for text in notes
+                    {"level": "warning", "message": {"text": sarif_message(text)}} for text in notes
                 ],
             }
         ],
@@ -178,7 +180,7 @@ def _results(
             "ruleId": finding.rule_id[:_NAME_LIMIT],
             "ruleIndex": indexes[finding.rule_id],
             "level": finding.level,
-            "message": {"text": finding.message},
+            "message": {"text": sarif_message(finding.message)},
             "locations": [{"physicalLocation": _location(finding)}],
             "partialFingerprints": {
                 "primaryLocationLineHash": f"{fingerprint}:{seen[fingerprint]}"
@@ -229,4 +231,11 @@ def _fix(path: str, fix: Replacement) -> dict[str, object]:
         "insertedContent": {"text": fix.text},
     }
     change = {"artifactLocation": _artifact(path), "replacements": [replacement]}
-    return {"description": {"text": fix.description}, "artifactChanges": [change]}
+    return {"description": {"text": sarif_message(fix.description)}, "artifactChanges": [change]}
+
+
+def sarif_message(text: str) -> str:
+    """Return foreign text as the text of a message: one line, without an embedded link
+    (SARIF 2.1.0, 3.11.6) and without control characters.
+    """
+    return flat(text).replace("](", "] (")

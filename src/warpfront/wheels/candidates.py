@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,47 +25,36 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 
-def why_hidden(requirement: Requirement, site: Site, transport: Transport) -> str:
+Offered = Mapping[str, Collection[Version]]
+"""The versions of one distribution by source, in the order in which uv tries the sources."""
+
+
+def why_hidden(requirement: Requirement, offered: Offered) -> str:
     """Return why uv does not see the versions that meet `requirement`: an earlier source has the
     name, in other versions. "" where uv and pip see the same.
     """
-    sources = _sources(site)
-    if len(sources) < 2 or not requirement.specifier:
-        return ""
     first = ""
-    for source, flat in sources:
-        if not first and source == sources[-1][0]:
-            return ""
-        offered = sorted(_versions(source, requirement.name, transport, flat=flat))
-        fitting = list(requirement.specifier.filter(offered))
+    for source, versions in offered.items() if requirement.specifier else ():
+        fitting = sorted(requirement.specifier.filter(versions))
         if first and fitting:
-            hidden = f"{requirement.name} {fitting[-1]} of {without_secrets(source)}"
+            hidden = f"{requirement.name} {fitting[-1]} of {source}"
             return f"{first}, which hides {hidden} from uv (first index); pip takes it"
-        if not first and fitting:
+        if fitting:
             return ""
-        if not first and offered:
-            first = f"{without_secrets(source)} has {requirement.name} up to {offered[-1]}"
+        if not first and versions:
+            first = f"{source} has {requirement.name} up to {max(versions)}"
     return ""
 
 
-def why_no_candidate(requirement: Requirement, site: Site, transport: Transport) -> str:
+def why_no_candidate(requirement: Requirement, offered: Offered) -> str:
     """Return why no source offers what meets `requirement`; "" where one does."""
-    newest: tuple[Version, str] | None = None
-    silent: list[str] = []
-    for source, flat in _sources(site):
-        found = links(source, requirement.name, transport, flat=flat)
-        if isinstance(found, NoAnswer) and found.status not in {0, 404}:
-            silent.append(without_secrets(str(found)))
-        offered = sorted(_versions(source, requirement.name, transport, flat=flat))
-        if any(requirement.specifier.filter(offered)):
-            return ""
-        if offered and (newest is None or offered[-1] > newest[0]):
-            newest = offered[-1], without_secrets(source)
+    if any(any(requirement.specifier.filter(versions)) for versions in offered.values()):
+        return ""
+    newest = max(((max(found), source) for source, found in offered.items() if found), default=None)
     if newest is None:
-        return "; ".join((f"no index has a package {requirement.name}", *silent))
-    version, source = newest
+        return f"no index has a package {requirement.name}"
     wanted = f"{requirement.name}{requirement.specifier}"
-    return f"no index has {wanted}: the newest is {version}, at {source}"
+    return f"no index has {wanted}: the newest is {newest[0]}, at {newest[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +122,6 @@ def _has_module(names: Iterable[str], module: str) -> bool:
 
 def _sources(site: Site) -> list[tuple[str, bool]]:
     return [*((url, True) for url in site.find_links), *((url, False) for url in site.indexes)]
-
-
-def _versions(source: str, name: str, transport: Transport, *, flat: bool) -> Iterator[Version]:
-    return (version for version, _ in _files(source, name, transport, flat=flat))
 
 
 def _files(

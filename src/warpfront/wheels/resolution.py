@@ -27,8 +27,7 @@ class Terms:
     names, `excludes` are names left out wherever they are demanded, `constraints` limit what is
     demanded anyway. `unread` are source archives whose demands only a build would show. `answered`
     are pins of names that a shim of the image answers for: no index is read for them, and they are
-    in no lock. `best_match` takes a name's best version of all indexes, as pip does: for reading
-    metadata, and never for a lock.
+    in no lock.
     """
 
     overrides: tuple[str, ...] = ()
@@ -36,7 +35,6 @@ class Terms:
     constraints: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     answered: tuple[Pin, ...] = ()
-    best_match: bool = False
 
 
 NO_TERMS = Terms()

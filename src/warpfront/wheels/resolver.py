@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 _PROJECT = "this-cell"
 _TORCH = "torch"
 _EXPLANATION_CHARACTERS = 1500
-_BEST_MATCH = ("--index-strategy", "unsafe-best-match")
 _INSTALLS = re.compile(r"^ \+ ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 _PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 # uv's advice to take a name from whichever index has the highest version: docs/security.md.
@@ -163,37 +162,6 @@ class UvResolver:
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
-
-    def rehearsal(
-        self,
-        requirements: tuple[str, ...],
-        installed: Iterable[Distribution],
-        terms: Terms = NO_TERMS,
-    ) -> Mapping[str, str] | Contradiction:
-        """Return what uv would install (name -> version) where `installed` are there, by its own
-        dry run. Only metadata is read. Of `terms`, excludes and constraints count.
-        """
-        inputs = self._inputs
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-            folder = Path(name)
-            write_environment(folder / "environment", installed)
-            (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
-            arguments = (
-                *("pip", "install", "--dry-run", "--target", "environment"),
-                *("--python", sys.executable, "--python-version", inputs.python),
-                *("--python-platform", _platform(inputs), "--only-binary", ":all:"),
-                *(*_BEST_MATCH, "--requirements", "requirements.in"),
-                *option_file(folder, "excludes", terms.excludes),
-                *option_file(folder, "constraints", terms.constraints),
-            )
-            command = uv_command(
-                arguments, site=self._site, indexes=self._reach.site, folder=folder
-            )
-            completed = self._run(command)
-        if completed.returncode != 0:
-            return _read_failure(inputs, completed)
-        lines = _INSTALLS.findall(completed.stdout + completed.stderr)
-        return {canonicalize_name(name): version for name, version in lines}
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
@@ -317,7 +285,6 @@ class UvResolver:
                 *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
                 *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
                 *("--only-binary", ":all:"),
-                *(_BEST_MATCH if terms.best_match else ()),
                 *(word for one in terms.unread for word in ("--no-binary", one)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
@@ -348,6 +315,41 @@ class UvResolver:
             given=self._given,
             shelf=self._shelf,
         )
+
+
+def rehearsed(
+    requirements: tuple[str, ...],
+    installed: Iterable[Distribution],
+    terms: Terms,
+    *,
+    inputs: LockInputs,
+    index_url: str,
+    cache: Path,
+    run: Run,
+) -> Mapping[str, str] | Contradiction:
+    """Return what uv would install (name -> version) where `installed` are there, by its own dry
+    run, from one index of wheels on this machine. Only metadata is read. Of `terms`, excludes and
+    constraints count. `cache` is a folder for uv's own cache.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        folder = Path(name)
+        write_environment(folder / "environment", installed)
+        (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
+        arguments = (
+            *("pip", "install", "--dry-run", "--target", "environment"),
+            *("--python", sys.executable, "--python-version", inputs.python),
+            *("--python-platform", _platform(inputs), "--only-binary", ":all:"),
+            *("--cache-dir", str(cache), "--requirements", "requirements.in"),
+            *option_file(folder, "excludes", terms.excludes),
+            *option_file(folder, "constraints", terms.constraints),
+        )
+        site, extra = Site(index_url=index_url), {"NO_PROXY": "127.0.0.1"}
+        command = uv_command(arguments, site=site, indexes=(index_url,), folder=folder, extra=extra)
+        completed = run(command)
+    if completed.returncode != 0:
+        return _read_failure(inputs, completed)
+    lines = _INSTALLS.findall(completed.stdout + completed.stderr)
+    return {canonicalize_name(name): version for name, version in lines}
 
 
 def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ source may do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
@@ -36,6 +36,9 @@ FLAT_WAY_OUT = (
     "global.find-links FOLDER), or give the address of an index, whose /torch/ lists torch's files"
 )
 _SAID = ("data-requires-python", "data-core-metadata", "data-dist-info-metadata", "data-yanked")
+
+
+Keep = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +111,10 @@ class NoAnswer:
 
 
 def links(
-    source: str, name: str, transport: Transport, *, flat: bool
+    source: str, name: str, transport: Transport, *, flat: bool, keep: Keep = bool
 ) -> tuple[Link, ...] | NoAnswer:
     """Return the files of the distribution `name` in `source`. `flat`: a folder or page of
-    links, not an index.
+    links, not an index. `keep` tells by a file's name whether it is wanted.
     """
     local = local_path(source)
     if local is not None:
@@ -120,15 +123,17 @@ def links(
     page = transport.read(url)
     if isinstance(page, NoAnswer):
         return page
-    return read_links(*page)
+    return read_links(*page, keep=keep)
 
 
-def read_links(url: str, content_type: str, text: str) -> tuple[Link, ...] | NoAnswer:
+def read_links(
+    url: str, content_type: str, text: str, *, keep: Keep = bool
+) -> tuple[Link, ...] | NoAnswer:
     """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
     any other page.
     """
     if "json" in content_type:
-        return _read_json_links(url, text)
+        return _read_json_links(url, text, keep)
     page = _Anchors()
     page.feed(text)
     try:
@@ -215,10 +220,10 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
     )
 
 
-def _read_json_links(url: str, text: str) -> tuple[Link, ...] | NoAnswer:
+def _read_json_links(url: str, text: str, keep: Keep) -> tuple[Link, ...] | NoAnswer:
     try:
         files = json.loads(text)["files"]
-        return tuple(_json_link(url, file) for file in files)
+        return tuple(_json_link(url, file) for file in files if keep(file["filename"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
 
@@ -232,7 +237,8 @@ def _json_link(url: str, file: Mapping[str, Any]) -> Link:
     if size is not None and (isinstance(size, bool) or size < 0):
         raise ValueError(f"{filename} has no size of {size!r}")
     return Link(
-        url=urljoin(url, file["url"]),
+        # `urljoin` takes longer than all else, and pages have thousands of files.
+        url=found if (found := file["url"]).startswith("https://") else urljoin(url, found),
         filename=filename,
         sha256=sha256,
         size_bytes=size,

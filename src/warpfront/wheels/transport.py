@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -23,6 +24,9 @@ from warpfront.wheels.sources import NoAnswer, Site
 __all__ = ["RequestException", "Transport", "no_answer", "received"]
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
+MOST_CONNECTIONS = 16
+"""Of one transport to one host that are kept for the next request."""
+_REFUSAL_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
 _PAGE_LIMIT_SECONDS = 180.0
@@ -53,7 +57,7 @@ class Transport:
         self._session = requests.Session()
         self._session.trust_env = False  # the site already holds what the environment says
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, WholeHeads())
+            self._session.mount(scheme, WholeHeads(pool_maxsize=MOST_CONNECTIONS))
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +85,9 @@ class Transport:
             return no_answer(url, error)
         if response.status_code in {200, 206}:
             return response
+        # What is read to its end keeps its connection.
+        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+            response.raw.read(_REFUSAL_BYTES)
         response.close()
         return _refused_by_status(url, response)
 

@@ -8,6 +8,7 @@ a file lists where ld.so(8) would look, so it also serves for plug-ins that a pa
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
 import glob
@@ -16,7 +17,7 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,9 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _TRUSTED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu")
+_CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
+_LONGEST_SOURCE_BYTES = 1 << 20
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 UNREADABLE = "unreadable"
 _ALTERNATIVE = re.compile(
     r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)[\d_]*(?=[a-z.-])"
@@ -143,16 +147,20 @@ def lacking_libraries(
 ) -> dict[Path, tuple[str, ...]]:
     """Return the files that need libraries which no path serves, with the names of these.
 
-    Alternatives (`libx_cpu.so`, `libx_cuda126.so`) count only where none of them is served.
+    Alternatives count only where none of them is served: by name (`libx_cpu.so`,
+    `libx_cuda126.so`), or by the package's own imports (`has_alternative`).
     `optional` are patterns of files that a package is known to do without.
     """
     found = {path: paths.unserved(path) for path in files}
     served = {_family(path) for path, names in found.items() if not names}
+    modules = [path for path, names in found.items() if not names and _is_module(path)]
     return {
         path: names
         for path, names in found.items()
         if names
-        and (_is_module(path) or _family(path) not in served)
+        and (
+            not has_alternative(path, modules) if _is_module(path) else _family(path) not in served
+        )
         and not any(path.match(one) for one in optional)
     }
 
@@ -164,6 +172,58 @@ def _family(path: Path) -> tuple[str, str]:
 
 def _is_module(path: Path) -> bool:
     return path.name.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES[:-1]))
+
+
+def has_alternative(module: Path, served: Collection[Path]) -> bool:
+    """Return whether a function beside an extension module imports it and goes on without it
+    (`except ImportError`), and imports another extension of the folder that is `served`.
+    """
+    stems = {_module_name(path) for path in served if path.parent == module.parent}
+    name = _module_name(module)
+    return any(
+        name in _guarded(function) and stems & set(_imported(function))
+        for source in sorted(module.parent.glob("*.py"))
+        for function in _functions(source, name)
+    )
+
+
+def _functions(source: Path, name: str) -> Iterator[_Function]:
+    """The functions of a source that names the module."""
+    try:
+        text = source.read_bytes() if source.stat().st_size < _LONGEST_SOURCE_BYTES else b""
+        tree = ast.parse(text) if name.encode() in text else ast.Module(body=[], type_ignores=[])
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return
+    yield from (one for one in ast.walk(tree) if isinstance(one, _Function))
+
+
+def _guarded(function: _Function) -> set[str]:
+    """What a function imports where a failure is caught."""
+    return {
+        name
+        for one in ast.walk(function)
+        if isinstance(one, ast.Try) and any(_CAUGHT & set(_caught(h)) for h in one.handlers)
+        for statement in one.body
+        for name in _imported(statement)
+    }
+
+
+def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
+    nodes = ast.walk(handler.type) if handler.type else (ast.Name(id="BaseException"),)
+    return (one.id for one in nodes if isinstance(one, ast.Name))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """The last parts of the names of what a statement imports, and of the modules it comes from."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in one.names]
+            names += [one.module] if isinstance(one, ast.ImportFrom) and one.module else []
+            yield from (name.rpartition(".")[2] for name in names)
+
+
+def _module_name(path: Path) -> str:
+    return path.name.partition(".")[0]
 
 
 def is_shared_object(name: str) -> bool:

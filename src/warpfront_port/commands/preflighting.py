@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +24,15 @@ from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.site import read_site
 from warpfront.wheels.stack_metadata import StackFiles
 from warpfront.wheels.wheelhouse import Wheelhouse
-from warpfront_port.commands.following_packages import Following, Known
+from warpfront_port.commands.following_packages import Following
 from warpfront_port.commands.project_files import read_files
+from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.asked import Asked, FileAsks
 from warpfront_port.preflight.breaches import Gathering, LineBreach, Preflight
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.following import Followed
+from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.parts import Parts, chosen
 from warpfront_port.preflight.stacks import CellStack, stacks_of
 
@@ -86,32 +89,33 @@ def examine(
     watch: Watch,
     *,
     offline: bool = False,
-    known: Known | None = None,
+    index: MetadataIndex | None = None,
 ) -> Preflight:
-    """Return the requirements in the files that do not hold on some of `stacks`. `known` keeps
-    metadata between the examinations of several projects.
+    """Return the requirements in the files that do not hold on some of `stacks`. `index` is that
+    of an examination of several projects, to be asked once for what they share.
     """
     gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
-    notes: list[str] = []
+    notes = [text for file in read for text in file.notes]
     asked = tuple(one for file in read for one in file.asked)
     for stack in stacks:
         for one in asked:
             breach = breach_of(one, stack)
             if breach is not None:
-                gathering.add(one, breach, stack.title, stack.cell_ids)
+                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
         for one, breach in joint_breaches(asked, stack):
-            gathering.add(one, breach, stack.title, stack.cell_ids)
+            unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
         unknown += _unread_stack(stack, asked)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
-        followed = _follow(asked, local, stacks, watch, {} if known is None else known)
+        with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
+            followed = _follow(asked, local, stacks, watch, opened)
         unknown += _unfollowed(followed, stacks)
-        notes = [text for one in followed.values() for text in one.notes]
+        notes += [text for one in followed.values() for text in one.notes]
         for stack in stacks:
             for one, breach in followed[stack.title].breaches:
-                gathering.add(one, breach, stack.title, stack.cell_ids)
+                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
@@ -145,15 +149,12 @@ def _follow(
     local: frozenset[str],
     stacks: tuple[CellStack, ...],
     watch: Watch,
-    known: Known,
+    index: MetadataIndex,
 ) -> dict[str, Followed]:
     """Return the effects of the packages behind the lines, by the title of each stack."""
-    site = read_site(run)
 
     def follow(stack: CellStack) -> Followed:
-        following = Following(
-            asked=asked, stack=stack, site=site, watch=watch, known=known, local=local
-        )
+        following = Following(asked=asked, stack=stack, index=index, watch=watch, local=local)
         return following.followed()
 
     with ThreadPoolExecutor(3) as pool:

@@ -4,14 +4,18 @@ outside of the project's folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import codecs
+import io
+import tokenize
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from warpfront.errors import InputError, StoreError
+from warpfront.system.confinement import inside_root
 from warpfront.system.foreign import read_regular
 from warpfront_port.preflight.asked import FileAsks, Include, Kind, Part
-from warpfront_port.preflight.pyproject import read_pyproject
+from warpfront_port.preflight.pyproject import read_pyproject, script_metadata
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
 
@@ -20,7 +24,16 @@ INCLUDE_DEPTH_LIMIT = 50
 _INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
 """What an installation of a project reads, or a user installs first."""
 
-_OPTIONAL = ("requirements*.txt", "requirements/*.txt", "environment.yml", "environment.yaml")
+_OPTIONAL = (
+    *("requirements*.txt", "requirements/*.txt", "environment.yml", "environment.yaml"),
+    *("Pipfile", "pylock.toml", "pylock.*.toml"),
+)
+_LOCKS = {
+    "uv.lock": "uv export",
+    "poetry.lock": "poetry export",
+    "pdm.lock": "pdm export",
+    "Pipfile.lock": "pipenv requirements",
+}
 _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _MARKS = (*_PROJECT_FILES, ".git")
 
@@ -114,7 +127,7 @@ class _Reading:
                 f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
                 hint="name the last of them with -r",
             )
-        file = read_file(resolved, shown=self._shown(resolved), kind=kind)
+        file = read_file(resolved, shown=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
             asked = tuple(replace(one, group=group, part=part) for one in file.asked)
             file = replace(file, asked=asked, unknown=(), unless_included=())
@@ -125,13 +138,19 @@ class _Reading:
 
     def _inside(self, path: Path, *, shown: str) -> Path:
         """Return `path` without links. Raise `InputError` where that is outside of the project."""
-        resolved = path.resolve()
-        if not resolved.is_relative_to(self.root):
+        if not inside_root(path, self.root):
             raise InputError(
                 f"{shown}: it leads out of the project's folder and was not read",
                 hint="--repo names a folder that holds all of the project's files",
             )
-        return resolved
+        return path.resolve()
+
+    def _beside(self, path: Path) -> str | None:
+        """Return the text of a file of the project; None where it has none there."""
+        try:
+            return _read_text(self._inside(path, shown=path.name), path.name)
+        except InputError:
+            return None
 
     def _include(
         self,
@@ -190,18 +209,32 @@ class _Reading:
         return (path.relative_to(self.root) if inside else path).as_posix()
 
 
-def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileAsks:
-    """One file, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML, else requirements.
+def read_file(
+    path: Path,
+    *,
+    shown: str,
+    kind: Kind = Kind.REQUIREMENT,
+    beside: Callable[[Path], str | None] = lambda _: None,
+) -> FileAsks:
+    """Return what a file demands, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML,
+    else requirements. `beside` returns the text of another file of the project, for setup.py.
 
-    Raises `InputError`.
+    Raise `InputError` for a file that cannot be read.
     """
     text = _read_text(path, shown)
-    if path.suffix == ".toml":
+    if path.name in _LOCKS:
+        raise InputError(
+            f"{shown}: the lock of a tool for several environments, which no installer reads",
+            hint=f"export it for one ({_LOCKS[path.name]}), or name the file that it was made of",
+        )
+    if path.suffix == ".toml" or path.name == "Pipfile":
         return read_pyproject(text, path=shown)
     if path.name == "setup.cfg":
         return read_setup_cfg(text, path=shown)
+    if path.suffix == ".py" and (script := script_metadata(text)):
+        return read_pyproject(script, path=shown)
     if path.suffix == ".py":
-        return read_setup_py(text, path=shown)
+        return read_setup_py(text, path=shown, read=lambda name: beside(path.parent / name))
     if path.suffix in {".yml", ".yaml"}:
         return read_environment_yml(text, path=shown)
     return read_requirements(text, path=shown, kind=kind)
@@ -210,13 +243,28 @@ def read_file(path: Path, *, shown: str, kind: Kind = Kind.REQUIREMENT) -> FileA
 def _read_text(path: Path, shown: str) -> str:
     """Return the text of a regular file: a FIFO or a device is refused."""
     try:
-        return read_regular(path, SIZE_LIMIT_BYTES, follow=True).decode("utf-8-sig")
+        return _decoded(read_regular(path, SIZE_LIMIT_BYTES, follow=True), path.suffix)
     except UnicodeDecodeError as error:
         raise InputError(
             f"{shown}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
+        ) from error
+    except (SyntaxError, LookupError) as error:
+        raise InputError(
+            f"{shown}: not UTF-8, or in an encoding that is not known", hint="save it as UTF-8"
         ) from error
     except StoreError as error:
         why = error.message.removeprefix(f"{path}: ")
         raise InputError(f"{shown}: {why}: no list of packages") from error
     except OSError as error:
         raise InputError(f"{shown}: {error.strerror}") from error
+
+
+def _decoded(data: bytes, suffix: str) -> str:
+    """As pip and Python read a file: by its byte order mark, or by a comment that names the
+    encoding, in formats that may have one.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16")
+    if suffix not in {".txt", ".in", ".py"}:
+        return data.decode("utf-8-sig")
+    return data.decode(tokenize.detect_encoding(io.BytesIO(data).readline)[0])

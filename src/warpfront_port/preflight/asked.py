@@ -39,7 +39,8 @@ class Asked:
     `literal` is how it stands in the file, to be replaced there; `source` its first line as it
     stands; `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or
     optional file that it belongs to, "" for what is always installed; `part` is the kind of that
-    group; `is_chosen` is set where an option adds the group.
+    group; `is_chosen` is set where an option adds the group. `condition` is the place of a
+    condition that it is under and that was not evaluated, "" for none.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Asked:
     group: str = ""
     part: Part = Part.EXTRA
     is_chosen: bool = False
+    condition: str = ""
 
     @property
     def where(self) -> str:
@@ -87,7 +89,8 @@ Nested = tuple[Part, str, Part, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAsks:
     """The requirements of one file. `unknown` are sentences about what could not be read from it,
-    `unless_included` about what could not unless one of its optional includes exists. `local`
+    `unless_included` about what could not unless one of its optional includes exists, `notes` about
+    what was assumed. `local`
     are names that no index serves: the project's own, its workspace's. `nested` are groups that
     include groups, `asked_for` the groups that another file of the project installs
     (`-e .[gpu]`). `is_static` is set where installers read no other file of the project.
@@ -98,6 +101,7 @@ class FileAsks:
     includes: tuple[Include, ...] = ()
     unknown: tuple[str, ...] = ()
     unless_included: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     nested: tuple[Nested, ...] = ()
     asked_for: tuple[tuple[Part, str], ...] = ()
     local: frozenset[str] = frozenset()

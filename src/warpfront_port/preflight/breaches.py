@@ -70,6 +70,14 @@ class Gathering:
         default_factory=dict
     )
 
-    def add(self, asked: Asked, breach: Breach, title: str, cells: tuple[str, ...]) -> None:
-        """Nothing for what is said already: one breach for each stack is enough."""
+    def add(
+        self, asked: Asked, breach: Breach, title: str, cells: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Add a breach, the first of each stack. Return what remains unknown: a breach by a line
+        under a condition that was not evaluated.
+        """
+        if asked.condition and asked.is_installed:
+            under = f"under a condition that was not evaluated ({asked.condition})"
+            return (f"{asked.where}: {asked.text}, {under}: {breach.why.splitlines()[0]}",)
         self.found.setdefault((asked, breach.rule), {}).setdefault(title, (breach.why, cells))
+        return ()

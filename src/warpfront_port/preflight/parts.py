@@ -43,7 +43,8 @@ def chosen(files: Iterable[FileAsks], parts: Parts) -> tuple[FileAsks, ...]:
 
 
 def _with(file: FileAsks, parts: Parts) -> FileAsks:
-    wanted = {_key(place) for place in (*parts.named, *file.asked_for)}
+    # What is always installed may demand an extra of the project itself: `name[extra]`.
+    wanted = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
     grows = True
     while grows:
         more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in wanted}
@@ -57,7 +58,7 @@ def _with(file: FileAsks, parts: Parts) -> FileAsks:
 
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:
-    return place[0], canonicalize_name(place[1])
+    return place[0], str(canonicalize_name(place[1]))
 
 
 def _same(one: tuple[Part, str], other: tuple[Part, str]) -> bool:

@@ -1,4 +1,6 @@
-"""pyproject.toml: PEP 621, PEP 735, what uv, poetry, pdm, setuptools and hatch add to it. Pure."""
+"""pyproject.toml: PEP 621, PEP 735, what uv, poetry, pdm, setuptools and hatch add to it; the
+metadata of a script (PEP 723), pylock.toml (PEP 751), Pipfile. Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,12 @@ from warpfront_port.preflight.asked import (
 )
 from warpfront_port.preflight.toml_places import TomlPlace, TomlText
 
+_SCRIPT = re.compile(r"^# /// script[ \t]*\n((?:#(?: [^\n]*)?\n)+?)# ///[ \t]*$", re.MULTILINE)
+_TABLES = frozenset(
+    {"project", "tool", "build-system", "dependency-groups", "dependencies", "packages"}
+    | {"dev-packages", "lock-version", "requires-python"}
+)
+"""Those of pyproject.toml, a script, pylock.toml and Pipfile; any other file is none of these."""
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
@@ -30,6 +38,15 @@ def read_pyproject(text: str, *, path: str) -> FileAsks:
     """What the project asks for, in whatever table. Raises `InputError` with file:line."""
     check_text(text, path=path)
     return _PyprojectReader(TomlText(text, path=path)).read()
+
+
+def script_metadata(text: str) -> str:
+    """Return the TOML in a script (PEP 723), each line in its place; "" for a script without."""
+    found = _SCRIPT.search(text.replace("\r\n", "\n"))
+    if found is None:
+        return ""
+    above = text.count("\n", 0, found.start(1))
+    return "\n" * above + re.sub(r"^# ?", "", found[1], flags=re.MULTILINE)
 
 
 class _PyprojectReader:
@@ -44,6 +61,7 @@ class _PyprojectReader:
 
     def read(self) -> FileAsks:
         project, poetry = self._table("project"), self._table("tool", "poetry")
+        self._list(self._document.values.get("dependencies"), "dependencies")
         self._list(project.get("dependencies"), "project.dependencies")
         for extra, texts in self._tables(project, "optional-dependencies"):
             self._list(texts, "project.optional-dependencies", group=extra)
@@ -56,9 +74,13 @@ class _PyprojectReader:
         build = self._table("build-system")
         self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
         self._read_poetry()
+        self._read_pipfile()
+        self._read_pylock()
         self._read_pdm()
         self._read_uv()
         self._read_files_of_dynamic()
+        if not _TABLES & self._document.values.keys():
+            self._unknown.append(f"{self._document.path}: no table in which installers read")
         own = project.get("name") or poetry.get("name")
         name = canonicalize_name(own) if isinstance(own, str) else ""
         return FileAsks(
@@ -177,6 +199,27 @@ class _PyprojectReader:
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         markers = f" ; {form['markers']}" if form.get("markers") else ""
         self._add(f"{name}{extras}{wanted}{markers}", place, group=group, part=part)
+
+    def _read_pipfile(self) -> None:
+        self._poetry_table(self._table("packages"), "packages", "")
+        self._poetry_table(self._table("dev-packages"), "dev-packages", "dev-packages")
+        for source in _items(self._document.values.get("source")):
+            self._index(source, "source")
+
+    def _read_pylock(self) -> None:
+        packages = _items(self._document.values.get("packages"))
+        for one in packages if "lock-version" in self._document.values else ():
+            if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+                raise InputError(f"{self._document.path}: not a lock of PEP 751")
+            place = self._document.string(one["name"], table="packages")
+            where = one.get("vcs") or one.get("archive") or {}
+            url = where.get("url") if isinstance(where, Mapping) else None
+            source = f" @ {url}" if url else f"=={one['version']}" if one.get("version") else ""
+            if source:
+                marker = f" ; {one['marker']}" if one.get("marker") else ""
+                self._add(f"{one['name']}{source}{marker}", place)
+            else:
+                self._unknown.append(f"{self._where(place)}: {one['name']} is in a folder")
 
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")

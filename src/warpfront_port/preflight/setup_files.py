@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from typing import TypeGuard
+from dataclasses import replace
 
 import yaml
 
@@ -19,14 +20,14 @@ from warpfront_port.preflight.asked import (
     check_text,
     read_requirement,
 )
-from warpfront_port.preflight.setup_literals import Literals, NotLiteralError, Placed
+from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.preflight.setup_interpreter import UNKNOWN, Placed, ReadFile, SetupInterpreter
 
 _SETUP_ARGUMENTS = {
     "install_requires": Kind.REQUIREMENT,
     "setup_requires": Kind.BUILD,
     "extras_require": Kind.REQUIREMENT,
 }
-_REQUIREMENTS_FILE = re.compile(r"^[\w./-]*requirements?[\w./-]*\.(txt|in)$")
 
 
 def read_setup_cfg(text: str, *, path: str) -> FileAsks:
@@ -72,9 +73,9 @@ def _line_of(wanted: str, lines: list[str]) -> int:
     return next((number for number, line in enumerate(lines, start=1) if wanted in line), 1)
 
 
-def read_setup_py(text: str, *, path: str) -> FileAsks:
-    """Return the requirements of `setup(...)` that follow from literals, and the requirements files
-    that it names. Nothing is run: anything else is reported as unknown.
+def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> FileAsks:
+    """Return the requirements of `setup(...)`, as far as they follow without running the file, from
+    literals and from files of the project. Anything else is reported as unknown.
     """
     check_text(text, path=path)
     try:
@@ -83,109 +84,59 @@ def read_setup_py(text: str, *, path: str) -> FileAsks:
         raise InputError(f"{path}:{error.lineno or 1}: not Python") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path}: not Python") from None
-    return _SetupReader(tree, text, path).read()
+    asked: list[Asked] = []
+    unknown: list[str] = []
+    found = SetupInterpreter(tree, text.splitlines(), read)
+    for call in found.calls:
+        for argument, (value, line) in call.items():
+            if argument == "**":
+                unknown.append(f"{path}:{line}: arguments are computed, and setup.py is not run")
+            elif argument in _SETUP_ARGUMENTS:
+                texts = tuple(_texts(value))
+                if argument == "install_requires" and any(one is UNKNOWN for _, one in texts):
+                    what = f"{argument} is computed, and setup.py is not run"
+                    unknown.append(f"{path}:{line}: {what}")
+                asked += (
+                    _of_setup(one, _SETUP_ARGUMENTS[argument], group, path=path, line=line)
+                    for group, one in texts
+                    if isinstance(one, Placed) and _is_wanted(one)
+                )
+    if not found.calls:
+        unknown.append(f"{path}: no call of setup() was found")
+    unset = f"{path}: it reads variables of the environment, which were taken as unset"
+    return FileAsks(
+        path=path,
+        asked=tuple(dict.fromkeys(asked)),
+        unknown=tuple(unknown),
+        notes=(unset,) if found.reads_environment else (),
+    )
 
 
-class _SetupReader:
-    def __init__(self, tree: ast.Module, text: str, path: str) -> None:
-        self._tree = tree
-        self._lines = text.splitlines()
-        self._path = path
-        self._values = Literals(tree)
-
-    def read(self) -> FileAsks:
-        asked: list[Asked] = []
-        unknown: list[str] = []
-        computed: list[str] = []
-        includes: list[Include] = []
-        calls = [one for one in ast.walk(self._tree) if _is_setup(one)]
-        for keyword in (one for call in calls for one in call.keywords):
-            argument = keyword.arg or "**"
-            if argument not in {*_SETUP_ARGUMENTS, "**"}:
-                continue
-            try:
-                asked += self._argument(argument, keyword.value)
-            except NotLiteralError:
-                if argument in {"install_requires", "**"}:
-                    at = f"{self._path}:{keyword.value.lineno}"
-                    what = "arguments are" if argument == "**" else f"{argument} is"
-                    files, is_whole = self._files(keyword.value)
-                    includes += files
-                    reasons = computed if is_whole else unknown
-                    reasons.append(f"{at}: {what} computed, and setup.py is not run")
-        if not calls:
-            unknown.append(f"{self._path}: no call of setup() was found")
-        return FileAsks(
-            path=self._path,
-            asked=tuple(asked),
-            includes=tuple(includes),
-            unknown=tuple(unknown),
-            unless_included=tuple(computed),
-        )
-
-    def _files(self, value: ast.expr) -> tuple[list[Include], bool]:
-        """The requirements files that a computed value names, and whether it is one call that
-        reads one of them: then its lines are the value.
-        """
-        value, is_sure = self._values.source_of(value)
-        places = list(ast.walk(value))
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and not value.args:
-            places += [
-                inner
-                for one in ast.walk(self._tree)
-                if isinstance(one, ast.FunctionDef) and one.name == value.func.id
-                for inner in ast.walk(one)
-            ]
-        found = {
-            node.value: Include(path=node.value, line=node.lineno, optional=True)
-            for node in places
-            if isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and _REQUIREMENTS_FILE.match(node.value)
-        }
-        return list(found.values()), is_sure and isinstance(value, ast.Call) and len(found) == 1
-
-    def _argument(self, argument: str, node: ast.expr) -> Iterator[Asked]:
-        """Raise `NotLiteralError` where its value does not follow from literals."""
-        value = self._values.of(node)
-        if argument == "**":
-            if not isinstance(value, Mapping):
-                raise NotLiteralError
-            for name in _SETUP_ARGUMENTS.keys() & value.keys():
-                yield from self._listed(name, value[name], node.lineno)
-        else:
-            yield from self._listed(argument, value, node.lineno)
-
-    def _listed(self, argument: str, value: object, line: int) -> Iterator[Asked]:
-        kind = _SETUP_ARGUMENTS[argument]
-        if isinstance(value, Mapping):
-            groups = [(str(extra).partition(":")[0], texts) for extra, texts in value.items()]
-        else:
-            groups = [("", value)]
-        for group, listed in groups:
-            is_text = isinstance(listed, str)
-            texts = [Placed.at(one, listed) for one in listed.splitlines()] if is_text else listed
-            if texts is not None and not isinstance(texts, list | tuple | set | frozenset):
-                raise NotLiteralError
-            for text in texts or ():
-                if isinstance(text, str) and text.strip() and _is_wanted(text):
-                    yield self._asked(text, kind, group, line)
-                elif not isinstance(text, str):
-                    raise NotLiteralError
-
-    def _asked(self, text: str, kind: Kind, group: str, line: int) -> Asked:
-        line = text.line if isinstance(text, Placed) else line
-        source = self._lines[line - 1]
-        return _asked(self._path, line, source, str(text), kind=kind, group=group)
+def _texts(value: object) -> Iterator[tuple[str, object]]:
+    """Each requirement of an argument with its extra; `UNKNOWN` for what is not known."""
+    groups = value.items() if isinstance(value, Mapping) else [("", value)]
+    for group, listed in groups:
+        texts = _placed_lines(listed) if isinstance(listed, str) else listed
+        if not isinstance(texts, list | tuple | set | None):
+            yield "", UNKNOWN
+            continue
+        extra, _, marker = str(group).partition(":")
+        for one in texts or ():
+            if isinstance(one, str) and (bare := one.partition(" #")[0].strip()):
+                text = f"{bare} ; {marker}" if marker and ";" not in bare else bare
+                yield extra, Placed.at(text, one)
+            elif not isinstance(one, str):
+                yield "", UNKNOWN
 
 
-def _is_setup(node: ast.AST) -> TypeGuard[ast.Call]:
-    if not isinstance(node, ast.Call):
-        return False
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr == "setup"
-    return isinstance(function, ast.Name) and function.id == "setup"
+def _placed_lines(text: str) -> list[str]:
+    return [Placed.at(one, text) for one in text.splitlines()]
+
+
+def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> Asked:
+    file = posixpath.join(posixpath.dirname(path), text.path) if text.path else path
+    made = _asked(file, text.line or line, text.source, str(text), kind=kind, group=group)
+    return replace(made, condition=f"{path}:{text.condition}" if text.condition else "")
 
 
 def _is_wanted(text: object) -> bool:
@@ -210,22 +161,20 @@ def read_environment_yml(text: str, *, path: str) -> FileAsks:
         raise InputError(f"{path}: not an environment of conda")
     lines = text.splitlines()
     asked: list[Asked] = []
+    pip: list[str] = []
     for one in document.get("dependencies") or ():
         if isinstance(one, str):
             name = re.split(r"[=<>!\s]", one.rpartition("::")[2], maxsplit=1)[0]
             number = _line_of(one, lines)
             asked.append(_asked(path, number, lines[number - 1], name, kind=Kind.CONDA))
-        elif isinstance(one, Mapping):
-            asked += _pip_list(one.get("pip") or (), path, lines)
-    return FileAsks(path=path, asked=tuple(asked))
-
-
-def _pip_list(texts: object, path: str, lines: list[str]) -> Iterator[Asked]:
-    for text in texts if isinstance(texts, list) else ():
-        if isinstance(text, str) and not text.startswith("-"):
-            number = _line_of(text, lines)
-            read_requirement(text, where=f"{path}:{number}")
-            yield _asked(path, number, lines[number - 1], text)
+        elif isinstance(one, Mapping) and isinstance(one.get("pip"), list):
+            pip += (text for text in one["pip"] if isinstance(text, str))
+    # conda writes them into a requirements file: each at the line that it has in the YAML.
+    placed = [""] * len(lines)
+    for one in pip:
+        placed[_line_of(one, lines) - 1] = one
+    read = read_requirements("\n".join(placed), path=path)
+    return replace(read, asked=(*asked, *read.asked))
 
 
 def _asked(

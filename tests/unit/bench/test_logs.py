@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
 
 import pytest
@@ -27,6 +30,7 @@ from training_logs import (
 
 from warpfront.bench.logs.assembling import solved_sequence
 from warpfront.bench.logs.fields import number, positive, size_bytes, vendor_of, whole
+from warpfront.bench.logs.madengine import csv_value, perf_csv
 from warpfront.bench.records import MemoryKind, Parallel, Run
 from warpfront.bench.settling import summary_of
 
@@ -365,3 +369,26 @@ def test_no_terminal_is_told_what_a_log_wants_it_to_do() -> None:
     assert run.device_name.isprintable()
     assert len(run.device_name) <= 200
     assert summary_of(read_one(primus_line(1, 5.0) + "\n")).settled_steps == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ('=HYPERLINK("http://example.org")', '\'=HYPERLINK("http://example.org")'),
+        ("\t@SUM(A1)\r\nb", "'@SUM(A1) b"),
+        ("-2+3", "'-2+3"),
+        ("+1", "'+1"),
+        ("meta-llama/Llama-3", "meta-llama/Llama-3"),
+        (7, 7),
+    ],
+)
+def test_a_value_of_a_log_is_no_formula(text: object, cell: object) -> None:
+    assert csv_value(text) == cell
+
+
+def test_a_perf_csv_holds_no_formula() -> None:
+    run, *_ = read(PERF_CSV)
+    evil = dataclasses.replace(run, model="=1+1", precision="@x", device_name="\r+2")
+    (row,) = csv.DictReader(io.StringIO(perf_csv([(evil, summary_of(evil))])))
+    assert (row["model"], row["training_precision"]) == ("'=1+1", "'@x")
+    assert row["gpu_architecture"].startswith("'")

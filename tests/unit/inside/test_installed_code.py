@@ -98,6 +98,43 @@ def test_a_distribution_that_lists_no_files_is_not_determined(visible: Site) -> 
     assert "no RECORD lists the files of ops" in finding.reason
 
 
+CHOOSES = """
+def choose(kind):
+    if kind == "fast":
+        try:
+            from ops import fast as chosen
+        except {caught}:
+            pass
+    else:
+        {other}
+    return chosen
+"""
+
+
+@pytest.mark.parametrize(
+    ("caught", "other", "outcome"),
+    [
+        ("ImportError", "from ops import slow as chosen", "passed"),
+        ("(OSError, ImportError)", "import ops.slow as chosen", "passed"),
+        ("KeyError", "from ops import slow as chosen", "failed"),
+        ("ImportError", "chosen = None", "failed"),
+        ("ImportError", "from ops import broken as chosen", "failed"),
+    ],
+)
+def test_a_module_that_a_package_imports_as_one_of_several_need_not_load(
+    visible: Site, caught: str, other: str, outcome: str
+) -> None:
+    """As numba's threading layers. A fallback to no compiled code is no alternative."""
+    suffix = EXTENSION.name.partition(".")[2]
+    modules: dict[str, str | bytes] = {f"fast.{suffix}": WITHOUT_LIBRARY, f"slow.{suffix}": WHOLE}
+    text = CHOOSES.format(caught=caught, other=other)
+    visible.package("ops", "1.0", {"__init__.py": "", "choosing.py": text, **modules})
+    finding = find_lacking_libraries(["ops"], "cpu")
+    assert finding.outcome == outcome
+    if outcome == "failed":
+        assert "lacks libq.so.6" in finding.reason
+
+
 def test_a_damaged_library_is_not_determined(visible: Site) -> None:
     visible.package("ops", "1.0", {"__init__.py": "", "libops.so": WHOLE[:500]})
     finding = find_lacking_libraries(["ops"], "cpu")

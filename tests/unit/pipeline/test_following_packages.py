@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,6 +72,12 @@ def archive(folder: Path, name: str, metadata: str, setup: str) -> None:
             made.addfile(member, io.BytesIO(text.encode()))
 
 
+def zip_archive(folder: Path, name: str, setup: str) -> None:
+    with zipfile.ZipFile(folder / f"{name}-1.0.zip", "w") as made:
+        made.writestr(f"{name}-1.0/PKG-INFO", "Metadata-Version: 1.0\n")
+        made.writestr(f"{name}-1.0/setup.py", setup)
+
+
 def wheels(folder: Path) -> None:
     for version in ("1.12", "1.14"):
         stand_in_wheel(folder, "sympy", version)
@@ -95,6 +102,14 @@ def wheels(folder: Path) -> None:
     archive(
         folder, "literal", OPEN_METADATA, "setup(install_requires=['torch<2.5'], name='literal')\n"
     )
+    zip_archive(folder, "zipped", "setup(name='zipped', install_requires=['torch<2.5'])\n")
+    conditional = "a = ['plain']\nif cuda():\n    a.append('torch<2.5')\n"
+    archive(folder, "conditional", OPEN_METADATA, f"{conditional}setup(install_requires=a)\n")
+    # No wheel of its own for this Python: uv takes the metadata of any wheel of the release.
+    stand_in_wheel(
+        folder, "twin", "1.0", tag="cp38-cp38-manylinux2014_x86_64", requires=["torch<2"]
+    )
+    (folder / "twin-1.0.tar.gz").write_bytes(b"never opened")
     archive(folder, "computed", OPEN_METADATA, "setup(install_requires=compute())\n")
 
 
@@ -182,7 +197,7 @@ def test_a_triton_below_a_package_is_the_warning_of_the_line_itself(examined: Ex
     [
         ("absent-package", "r.txt:1: absent-package was left out: no index has a package"),
         ("plain==9", "r.txt:1: plain==9 was left out: no index has plain==9: the newest is 2.0"),
-        ("unbuilt", "unbuilt has no wheel; what it demands is not known"),
+        ("unbuilt", "unbuilt 1.0 is a source archive, and only building it tells what it demands"),
     ],
 )
 def test_a_line_without_a_candidate_hides_no_other(
@@ -196,7 +211,24 @@ def test_a_line_without_a_candidate_hides_no_other(
     assert len(alone.unknown) == 2
 
 
-@pytest.mark.parametrize("name", ["final", "literal"])
+def test_a_release_is_read_by_any_of_its_wheels(examined: Examined) -> None:
+    found = examined("twin\n")
+    assert ruled(found) == [(1, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert found.findings[0].why["cell"].startswith("twin 1.0 -> torch<2\n")
+    assert found.unknown == ()
+
+
+def test_what_an_archive_demands_under_a_condition_is_not_determined(examined: Examined) -> None:
+    found = examined("torch\nconditional\n")
+    assert ruled(found) == []
+    (unknown,) = found.unknown
+    assert unknown.startswith(
+        "r.txt:2: conditional, under a condition that was not evaluated (setup.py of "
+        "conditional 1.0): conditional 1.0 -> torch<2.5"
+    )
+
+
+@pytest.mark.parametrize("name", ["final", "literal", "zipped"])
 def test_a_source_archive_is_followed_where_it_says_what_it_demands(
     examined: Examined, name: str
 ) -> None:
@@ -217,7 +249,9 @@ def test_a_source_archive_whose_demands_are_computed_is_not_determined(
 ) -> None:
     found = examined("computed\nplain\nmover\n")
     assert ruled(found) == [(3, rule_texts.MOVED_BY_DEPENDENCY)]
-    assert found.unknown == ("computed has no wheel; what it demands is not known",)
+    assert found.unknown == (
+        "computed 1.0 is a source archive, and only building it tells what it demands",
+    )
 
 
 def test_lines_that_contradict_each_other_are_named_and_the_rest_is_followed(

@@ -320,6 +320,20 @@ def test_an_unreadable_verification_is_an_error_of_the_report(
     assert "a FIFO, not a regular file" in row.reason
 
 
+def test_an_unreadable_publication_is_an_outcome_of_the_report(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked, _ = cells_of(workspace)
+    verified(workspace, leave_good, monkeypatch)
+    (row,) = pipeline.report(workspace, Selection())
+    assert row.reason == ""
+    (workspace.folders.store.cell_folder(attacked.id) / "publish.json").write_text("[" * 99)
+    (row,) = pipeline.report(workspace, Selection())
+    assert row.published == ""
+    assert row.reason.startswith("not published: ")
+    assert "publish.json" in row.reason
+
+
 def test_control_characters_reach_neither_terminal_nor_files(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -440,7 +440,7 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("r.txt", b"\xff\xfe", "not UTF-8"),
+        ("r.txt", b"\xff\xfa", "not UTF-8"),
         ("r.txt", b"x" * 200_000, "a line of"),
         ("r.txt", b"#" * (5 * 2**20), "larger than"),
         ("r.txt", b"\0\0", "NUL"),
@@ -773,7 +773,6 @@ SECRET = "root:$y$j9T$hush:19000:0:99999"
         ("requirements.txt", "file://{outside}\n"),
         ("requirements.txt", "-e folder\n"),
         ("setup.cfg", "[options]\ninstall_requires = file: ../outside/shadow\n"),
-        ("setup.py", "setup(install_requires=read('../outside/requirements.txt'))\n"),
         (
             "pyproject.toml",
             (
@@ -859,6 +858,9 @@ def test_no_part_of_a_file_that_cannot_be_read_is_printed(
     assert "hush" not in text
 
 
+XY, XY2, XYZ = [(3, "x"), (1, "y")], [(2, "x"), (2, "y")], [(1, "x"), (2, "y"), (3, "z")]
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -872,7 +874,24 @@ def test_no_part_of_a_file_that_cannot_be_read_is_printed(
         ),
         ("v = '2.3'\nsetup(install_requires=[f'torch=={v}'])\n", [(2, "torch==2.3")]),
         ("v = '2.3'\nsetup(install_requires=['torch==%s' % v])\n", [(2, "torch==2.3")]),
-        ("setup(**dict_)\ndict_ = {'install_requires': 'a\\nb'}\n", [(2, "a"), (2, "b")]),
+        ("dict_ = {'install_requires': 'a\\nb'}\nsetup(**dict_)\n", [(1, "a"), (1, "b")]),
+        ("d = dict(name=f())\nd['install_requires'] = ['a']\nsetup(**d)\n", [(2, "a")]),
+        ("a = ['x']\na += ['y']\na.append('z')\nsetup(install_requires=a)\n", XYZ),
+        ("def main():\n    setup(install_requires=['x'])\nmain()\n", [(2, "x")]),
+        (
+            (
+                "import re\n_all = ['x==1', 'y']\n"
+                "deps = {b: a for a, b in (re.findall(r'^(([^!=<>~ ]+)(?:[!=<>~ ].*)?$)', x)[0]"
+                " for x in _all)}\n"
+                "def listed(*names):\n    return [deps[name] for name in names]\n"
+                "setup(install_requires=listed('x', 'y'))\n"
+            ),
+            [(2, "x==1"), (2, "y")],
+        ),
+        ("def f(a, b='y'):\n    return [a, b]\nsetup(install_requires=f('x'))\n", XY),
+        ("def f():\n    for a in 'x', 'y':\n        yield a\nsetup(install_requires=f())\n", XY2),
+        ("try:\n    import a\nexcept E:\n    a = 0\nsetup(install_requires=['x'])\n", [(5, "x")]),
+        ("import sys\nif sys.platform == 'win32':\n    a = b\nsetup(install_requires=[])\n", []),
         ("a = ['x', 'y']\nsetup(install_requires=[p for p in a if p != 'y'])\n", [(1, "x")]),
         ("e = {'a': ['x']}\nsetup(install_requires=sum(e.values(), []))\n", [(1, "x")]),
         ("setup(install_requires=None)\n", []),
@@ -884,13 +903,45 @@ def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object
     assert (read.unknown, read.unless_included) == ((), ())
 
 
+@pytest.mark.parametrize("read", ["os.environ.get('A', 'x')", "os.getenv('A', 'x')"])
+def test_a_variable_of_the_environment_is_unset_and_that_is_a_note(read: str) -> None:
+    found = read_setup_py(f"import os\nsetup(install_requires={read})\n", path="setup.py")
+    assert [one.text for one in found.asked] == ["x"]
+    told = examine((found,), (CPU,), Nobody(), offline=True)
+    assert told.notes == (
+        "setup.py: it reads variables of the environment, which were taken as unset",
+    )
+
+
+def test_what_is_under_a_condition_is_named_with_it() -> None:
+    """It is followed, and where it replaces torch the answer is not determined."""
+    text = "a = ['x']\nif cuda():\n    a.append('torch<2')\nsetup(install_requires=a)\n"
+    read = read_setup_py(text, path="setup.py")
+    assert [(one.text, one.condition) for one in read.asked] == [
+        ("x", ""),
+        ("torch<2", "setup.py:2"),
+    ]
+    found = examine((read,), (CPU,), Nobody(), offline=True)
+    assert found.findings == ()
+    assert found.unknown[0] == (
+        "setup.py:3: torch<2, under a condition that was not evaluated (setup.py:2): "
+        "`<2` does not accept this torch"
+    )
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
     [
-        "a = ['x']\na += ['torch']\nsetup(install_requires=a)\n",
-        "a = ['x']\na.append('torch')\nsetup(install_requires=a)\n",
-        "a = {}\na['x'] = ['torch']\nsetup(install_requires=a['x'])\n",
+        "a = {}\nif b:\n    a['x'] = 'torch'\nsetup(install_requires=a['x'])\n",
+        "if b:\n    a = 'x'\nelse:\n    a = 'y'\nsetup(install_requires=a)\n",
+        "def f():\n    if b:\n        return 'x'\n    return 'y'\nsetup(install_requires=f())\n",
+        "a = {'x': 'y'}\nchange(a)\nsetup(install_requires=a['x'])\n",
+        "for a in b:\n    c = ['x']\nsetup(install_requires=c)\n",
+        "while b:\n    c = ['x']\nsetup(install_requires=c)\n",
+        "import os\nsetup(install_requires=os.environ['A'])\n",
+        "setup(install_requires=open('../outside').read().split())\n",
+        "def f():\n    return f()\nsetup(install_requires=f())\n",
         "def f(a):\n    setup(install_requires=a)\na = ['x']\n",
         "setup(install_requires=open('list').read().split())\n",
         "setup(install_requires=__import__('os').listdir('/'))\n",
@@ -907,6 +958,11 @@ def test_a_literal_table_of_setup_py_is_evaluated(text: str, wanted: list[object
         ),
         "import re\nsetup(install_requires=re.split('(a+)+$', 'a' * 50))\n",
         "a = b\nb = a\nsetup(install_requires=a)\n",
+        "import re\nsetup(install_requires=re.findall('(a|b|ab)*c', 'ab' * 40))\n",
+        (
+            "import re\na = 'a' * 90\nb = ['x'] * 9\nsetup(install_requires="
+            "[re.findall('a?a?.*a.*b', a) for i in b for j in b for k in b])\n"
+        ),
     ],
 )
 def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None:
@@ -915,36 +971,42 @@ def test_what_does_not_follow_from_literals_is_not_determined(text: str) -> None
     assert len(read.unknown) == 1
 
 
-def test_a_computed_setup_py_is_read_by_the_requirements_files_that_it_names(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "setup.py").write_text("setup(install_requires=read('requirements.txt'))\n")
-    (read,) = read_files(tmp_path, ())
-    assert "computed" in read.unknown[0], "the file that it names does not exist"
-    (tmp_path / "requirements.txt").write_text("torch<2\n")
-    read, file = read_files(tmp_path, ())
-    assert read.unknown == ()
-    assert [asked.text for asked in file.asked] == ["torch<2"]
+LIST = """\
+import os
+from pathlib import Path
+def read(name, *more, folder='.'):
+    with open(os.path.join(os.path.dirname(__file__), folder, name)) as file:
+        lines = file.read().splitlines()
+    return [one.strip() for one in lines if one and not one.startswith('#')]
+"""
 
 
 @pytest.mark.parametrize(
-    ("text", "unknown"),
+    "value",
     [
-        ("def read():\n    return open('requirements.txt')\nsetup(install_requires=read())\n", 0),
-        ("a = read('requirements.txt')\nsetup(install_requires=a)\n", 0),
-        ("a = read('requirements.txt')\na.append('x')\nsetup(install_requires=a)\n", 1),
-        ("setup(install_requires=read('requirements.txt') + more())\n", 1),
-        ("setup(install_requires=read('requirements.txt', 'requirements-dev.txt'))\n", 1),
-        ("read('requirements.txt')\nsetup(install_requires=other())\n", 1),
+        "read('list.txt', folder='needs')",
+        "[one for one in read('needs/list.txt')]",
+        "(Path(__file__).parent / 'needs' / 'list.txt').read_text().split('\\n')",
+        "open('needs/list.txt').readlines()",
+        "open('needs/list.txt').read()",
     ],
 )
-def test_a_value_is_known_by_a_file_where_it_is_one_call_that_reads_it(
-    tmp_path: Path, text: str, unknown: int
-) -> None:
-    (tmp_path / "setup.py").write_text(text)
-    (tmp_path / "requirements.txt").write_text("numpy\n")
-    read = read_files(tmp_path, (str(tmp_path / "setup.py"),))
-    assert sum(len(file.unknown) for file in read) == unknown
+def test_a_setup_py_reads_files_of_its_project(tmp_path: Path, value: str) -> None:
+    (tmp_path / "setup.py").write_text(f"{LIST}setup(install_requires={value})\n")
+    (read,) = read_files(tmp_path, ())
+    assert "computed" in read.unknown[0], "the file is not there"
+    (tmp_path / "needs").mkdir()
+    (tmp_path / "needs" / "list.txt").write_text("numpy\ntorch<2\n")
+    (read,) = read_files(tmp_path, ())
+    assert read.unknown == ()
+    torch = next(one for one in read.asked if one.text == "torch<2")
+    if "read()" not in value and "read_text" not in value:
+        assert (torch.path, torch.line, torch.source) == ("needs/list.txt", 2, "torch<2")
+    (tmp_path / "needs" / "list.txt").unlink()
+    (tmp_path / "outside.txt").write_text("numpy\n")
+    (tmp_path / "needs" / "list.txt").symlink_to("/etc/hostname")
+    (read,) = read_files(tmp_path, ())
+    assert "computed" in read.unknown[0], "the file is outside of the project"
 
 
 def test_a_project_whose_metadata_is_static_is_asked_for_nothing_else(tmp_path: Path) -> None:
@@ -960,3 +1022,89 @@ def test_dependencies_that_a_backend_computes_are_not_determined(tmp_path: Path)
     )
     (read,) = read_files(tmp_path, ())
     assert read.unknown == ("pyproject.toml:6: dependencies are computed, by own.backend",)
+
+
+SELF = """\
+[project]
+name = "p"
+dependencies = ["p[x]"]
+[project.optional-dependencies]
+x = ["torch<2"]
+"""
+SCRIPT = """\
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["torch<2"]
+# ///
+import torch
+"""
+PYLOCK = """\
+lock-version = "1.0"
+[[packages]]
+name = "torch"
+version = "2.3.0"
+marker = "sys_platform == 'linux'"
+[[packages]]
+name = "local"
+[packages.directory]
+path = "."
+"""
+PIPFILE = '[packages]\ntorch = "==2.3"\n[dev-packages]\ny = "*"\n'
+CONDA_PIP = (
+    "dependencies:\n- pip:\n  - -r more.txt\n  - torch<2\n  - git+https://h.org/o/repo.git\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("requirements.txt", "torch<2\n".encode("utf-16"), [(1, "torch<2", True)]),
+        ("r.txt", b"# coding: latin-1\n# caf\xe9\ntorch<2\n", [(3, "torch<2", True)]),
+        ("r.txt", b"\xef\xbb\xbftorch<2 \\\n --hash=sha256:a\n", [(1, "torch<2", True)]),
+        ("pyproject.toml", SELF.encode(), [(5, "torch<2", True)]),
+        ("script.py", SCRIPT.encode(), [(3, "torch<2", True)]),
+        ("pylock.toml", PYLOCK.encode(), [(3, "torch==2.3.0 ; sys_platform == 'linux'", True)]),
+        ("Pipfile", PIPFILE.encode(), [(2, "torch==2.3", True), (4, "y", False)]),
+        (
+            "environment.yml",
+            CONDA_PIP.encode(),
+            [
+                (4, "torch<2", True),
+                (5, "repo @ git+https://h.org/o/repo.git", True),
+                (1, "z", True),
+            ],
+        ),
+    ],
+)
+def test_other_files_of_requirements_are_read(
+    tmp_path: Path, name: str, content: bytes, wanted: list[tuple[int, str, bool]]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "more.txt").write_text("z\n")
+    read = chosen(read_files(tmp_path, (str(tmp_path / name),)), Parts())
+    assert [(one.line, one.text, one.is_installed) for f in read for one in f.asked] == wanted
+    unknown = [text for file in read for text in file.unknown]
+    assert unknown == (["pylock.toml:7: local is in a folder"] if name == "pylock.toml" else [])
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"])
+def test_a_lock_for_several_environments_is_refused_with_the_way_out(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text('[[package]]\nname = "torch"\nversion = "2.3.0"\n')
+    with pytest.raises(InputError, match="for several environments") as caught:
+        read_files(tmp_path, (str(tmp_path / name),))
+    assert "export" in caught.value.hint or "pipenv requirements" in caught.value.hint
+
+
+def test_a_file_of_no_installer_is_not_determined(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('[torch]\nversion = "2"\n')
+    (read,) = read_files(tmp_path, (str(tmp_path / "a.toml"),))
+    assert read.unknown == ("a.toml: no table in which installers read",)
+
+
+def test_a_link_to_itself_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-r loop.txt\n")
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
+    with pytest.raises(InputError, match="leads out of the project's folder"):
+        read_files(tmp_path, ())

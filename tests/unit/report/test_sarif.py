@@ -179,3 +179,19 @@ def test_the_order_of_the_findings_does_not_change_the_text() -> None:
         for findings in ([FOUND, other], [other, FOUND])
     }
     assert len(texts) == 1
+
+
+def test_foreign_text_is_no_link_and_no_control() -> None:
+    evil = "see [here](https://example.org/\x1b]0;x\x07)\n[a](1)"
+    fix = Replacement(description=evil, start=3, end=3, text="torch")
+    found = replace(FOUND, message=evil, fix=fix)
+    document: Any = json.loads(
+        sarif_text([found], rules=RULES, tool="t", version="1", unknown=[evil])
+    )
+    (run,) = document["runs"]
+    (result,) = run["results"]
+    (notice,) = run["invocations"][0]["toolExecutionNotifications"]
+    for message in (result["message"], notice["message"], result["fixes"][0]["description"]):
+        assert message["text"].startswith("see [here] (https://example.org/")
+        assert not {"\x1b", "\x07", "\n"} & set(message["text"])
+        assert "](" not in message["text"]

@@ -13,8 +13,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from standins import serve_index, stand_in_wheel
 
-from warpfront.wheels.candidates import release_with_module, why_hidden, why_no_candidate
+from warpfront.wheels.candidates import (
+    Offered,
+    release_with_module,
+    why_hidden,
+    why_no_candidate,
+)
 from warpfront.wheels.sources import Site
+from warpfront_port.preflight.metadata_index import MetadataIndex
 
 
 @pytest.fixture
@@ -28,14 +34,19 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(index_url=index.url, extra_index_urls=(mirror.url,), find_links=(str(folder),))
 
 
+def offered(name: str, site: Site) -> Offered:
+    with MetadataIndex(site, lambda _project, _name: None) as index:
+        return index.versions(name)
+
+
 def hidden(text: str, site: Site) -> str:
-    with site.transport() as transport:
-        return why_hidden(Requirement(text), site, transport)
+    requirement = Requirement(text)
+    return why_hidden(requirement, offered(requirement.name, site))
 
 
 def absent(text: str, site: Site) -> str:
-    with site.transport() as transport:
-        return why_no_candidate(Requirement(text), site, transport)
+    requirement = Requirement(text)
+    return why_no_candidate(requirement, offered(requirement.name, site))
 
 
 def test_the_index_that_hides_a_version_is_named_with_the_one_that_has_it(site: Site) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, NextRun, Setting
 from warpfront.bench.logs.fields import positive, precision_of, vendor_of, whole
 from warpfront.bench.records import Remark, Run, Step, Summary
+from warpfront.system.markdown import flat
 
 COLUMNS = ("model", "performance", "metric")
 # Those of its own table, in its order (`additional_docker_run_options` is the last).
@@ -137,4 +138,14 @@ def _perf_row(run: Run, summary: Summary) -> dict[str, object]:
         "metric": metric,
         "status": "SUCCESS" if figure and run.succeeded is not False else "FAILURE",
     }
-    return {name: "" if value is None else value for name, value in row.items()}
+    return {name: "" if value is None else csv_value(value) for name, value in row.items()}
+
+
+def csv_value(value: object) -> object:
+    """Return a value of a log as a cell that no spreadsheet takes for a formula: text that begins
+    like one gets an apostrophe (https://owasp.org/www-community/attacks/CSV_Injection).
+    """
+    if not isinstance(value, str):
+        return value
+    text = flat(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

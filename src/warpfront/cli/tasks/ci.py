@@ -19,6 +19,7 @@ from warpfront.cli.tasks.showing import (
 )
 from warpfront.errors import InputError, StaleError
 from warpfront.model import Blocked, Failed, Selection
+from warpfront_checks.guard.visible import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def _forge() -> Forge:
 
     forge = read_forge(environment(), label=LABEL)
     if forge.scope and Path(MATCHERS).is_file():
-        print(matcher_command(MATCHERS), file=sys.stderr)
+        print(matcher_command(MATCHERS), file=terminal_of(sys.stderr))
     return forge
 
 
@@ -323,7 +324,7 @@ def job(
     print(summary, end="")
     if forge.scope:
         lines = {cell.id: cell.line for cell in workspace.matrix.cells}
-        print("\n".join(error_commands(done.results, lines)))
+        print("\n".join(error_commands(done.results, lines)), file=terminal_of(sys.stdout))
     raise_failure(done.results)
 
 

@@ -23,6 +23,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task, task
 
 from warpfront.cli.display import Display
+from warpfront.cli.job_output import job_output, shown
 from warpfront.errors import (
     BUG_EXIT_CODE,
     INTERRUPTED_EXIT_CODE,
@@ -34,7 +35,6 @@ from warpfront.model import Selection
 from warpfront.system.extras import how_to_install
 from warpfront.system.process import terminable
 from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_effort
-from warpfront_checks.guard.visible import visible, visible_output
 
 WRONG_OPTION_EXIT_CODE = 1  # as invoke itself exits for an option that it does not know
 
@@ -116,7 +116,7 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
 
     @functools.wraps(body)
     def invoked(_context: object, **options: Any) -> None:
-        with visible_output(), _errors_as_exit_codes(), terminable(), Display() as display:
+        with job_output(), _errors_as_exit_codes(), terminable(), Display() as display:
             values = {name: _made(group, options) for name, group in groups.items()}
             body(**({"display": display} if is_told else {}), **values)
 
@@ -207,7 +207,7 @@ def _made(group: Options, options: Mapping[str, Any]) -> Any:
 
 def _exit(message: str, code: int) -> Exit:
     """The end of a task. invoke prints the message, when the streams are its own again."""
-    return Exit(visible(message), code=code)
+    return Exit(shown(message), code=code)
 
 
 @contextlib.contextmanager

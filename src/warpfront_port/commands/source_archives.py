@@ -1,0 +1,58 @@
+"""The demands of a package in its source archive, as far as they follow without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from warpfront.errors import InputError
+from warpfront.wheels.requirement_lines import requirement_name
+from warpfront.wheels.wheelhouse import final_requires
+from warpfront_port.commands.project_files import read_project
+from warpfront_port.preflight.asked import FileAsks, Kind, Part
+from warpfront_port.preflight.metadata_index import Demands
+
+
+def read_source(project: Path, name: str) -> Demands | None:
+    """Return the demands in the unpacked archive of `name`: of its metadata where that is
+    final (PEP 643), or of its project's files where these need not be run. Return None where
+    only running it would tell.
+    """
+    metadata = project / "PKG-INFO"
+    text = metadata.read_text("utf-8", errors="replace") if metadata.is_file() else ""
+    requires, conditional = final_requires(text), set[str]()
+    if requires is None:
+        try:
+            read = read_project(project)
+        except InputError:
+            return None
+        if not read or any(file.unknown for file in read):
+            return None
+        conditional = {
+            requirement_name(one.text) for file in read for one in file.asked if one.condition
+        }
+        requires = tuple(line for file in read for line in _demands(file, name))
+        if any(Requirement(one).url for one in requires):
+            return None
+    return Demands(requires=requires, conditional=frozenset(conditional))
+
+
+def _demands(file: FileAsks, name: str) -> Iterator[str]:
+    """The requirements of a project's file, and those of its extras with their markers."""
+    for one in file.asked:
+        if one.kind is Kind.REQUIREMENT and one.part is Part.EXTRA:
+            yield _of_extra(one.text, one.group)
+    for part, group, inner_part, inner in file.nested:
+        if (part, inner_part) == (Part.EXTRA, Part.EXTRA):
+            yield _of_extra(f"{name}[{inner}]", group)
+
+
+def _of_extra(text: str, extra: str) -> str:
+    requirement = Requirement(text)
+    if not extra:
+        return str(requirement)
+    marker = f"({requirement.marker}) and " if requirement.marker else ""
+    requirement.marker = None
+    return f"{requirement} ; {marker}extra == '{extra}'"

@@ -1,0 +1,324 @@
+"""An index on loopback with the metadata of every release that a site's sources offer. Edge.
+
+A source archive is offered as a wheel: its metadata is read from the archive, without running it,
+when an installer asks for it. One resolution then sees what pip would see, in one run of uv.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tempfile
+from collections.abc import Callable, Collection, Hashable, Mapping
+from concurrent.futures import Future
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Any, NamedTuple, Self
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from warpfront.errors import without_secrets
+from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.metadata import read_small_members
+from warpfront.wheels.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
+from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path
+from warpfront.wheels.wheelhouse import save
+
+_JSON = "application/vnd.pypi.simple.v1+json"
+_KEPT_SECONDS = 3600
+MOST_REQUESTS = 16
+"""At a time: the connections that a transport keeps."""
+_ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
+"""Platforms that no image is of."""
+
+
+class Demands(NamedTuple):
+    """Requires-Dist of a source archive; `conditional` are the names of those under a condition
+    that was not evaluated.
+    """
+
+    requires: tuple[str, ...]
+    conditional: frozenset[str] = frozenset()
+
+
+ReadSource = Callable[[Path, str], Demands | None]
+"""Return the demands of the project in an unpacked source archive, of this name, without running
+it; None where only running it would tell.
+"""
+
+
+class Offer(NamedTuple):
+    """One file of a release, and the source that offers it; `tags` are those of a wheel's name, ()
+    for a source archive.
+    """
+
+    version: Version
+    tags: tuple[str, ...]
+    link: Link
+    source: str
+
+    @property
+    def is_universal(self) -> bool:
+        """Whether it is a wheel for every Python 3."""
+        return bool(self.tags) and self.tags[1:] == ("none", "any") and "py3" in self.tags[0]
+
+
+class _Memo:
+    """Results by key, each computed once, whichever thread comes first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._results: dict[Hashable, Future[Any]] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._results
+
+    def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        with self._lock:
+            is_new = key not in self._results
+            result = self._results.setdefault(key, Future())
+        if is_new:
+            try:
+                result.set_result(compute())
+            except BaseException as error:
+                result.set_exception(error)
+                raise
+        return result.result()
+
+
+class MetadataIndex:
+    """The index, served for as long as the `with` block lasts.
+
+    `silent` maps a source that did not answer to the reason, `unread` holds the (name, version) of
+    releases whose demands only a build would tell; they are served without any. `conditional` maps
+    a release ("name version") to the names that it demands under a condition.
+    """
+
+    def __init__(self, site: Site, read_source: ReadSource) -> None:
+        self._site = site
+        self._read_source = read_source
+        self._memo = _Memo()
+        self._transport = site.transport()
+        self._places = BoundedSemaphore(MOST_REQUESTS)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self._cache = tempfile.TemporaryDirectory(prefix="warpfront-")
+        self.silent: dict[str, str] = {}
+        self.unread: set[tuple[str, str]] = set()
+        self.conditional: dict[str, frozenset[str]] = {}
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._transport.__exit__()
+        self._cache.cleanup()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/simple"
+
+    @property
+    def cache(self) -> Path:
+        """A folder for uv's cache of this index."""
+        return Path(self._cache.name)
+
+    @property
+    def sources(self) -> tuple[tuple[str, bool], ...]:
+        """(address, whether it is one page or folder of files), as an installer tries them."""
+        site = self._site
+        return (*((url, True) for url in site.find_links), *((url, False) for url in site.indexes))
+
+    def offers(self, name: str) -> tuple[Offer, ...]:
+        """Return the files of all sources, each file name once, of the first that has it."""
+        name = canonicalize_name(name)
+        found: tuple[Offer, ...] = self._memo.get(("page", name), lambda: self._offers(name))
+        return found
+
+    def versions(self, name: str) -> Mapping[str, Collection[Version]]:
+        """Return the versions of `name` by source, in the order of the sources."""
+        found: dict[str, set[Version]] = {source: set() for source, _ in self.sources}
+        for offer in self.offers(name):
+            found[offer.source].add(offer.version)
+        return {without_secrets(source): versions for source, versions in found.items()}
+
+    def requires(self, name: str, version: str) -> tuple[str, ...]:
+        """Return Requires-Dist of a release, of the file that was asked for first."""
+        wanted = Version(version)
+        files = [one for one in self.offers(name) if one.version == wanted]
+        asked = [one for one in files if ("metadata", one.link.filename) in self._memo]
+        for offer in asked or files[:1]:
+            text = self.metadata(canonicalize_name(name), offer.link.filename)
+            return requires_of(text) if text else ()
+        return ()
+
+    def page(self, name: str) -> str:
+        """Return the project's page (PEP 691); "" where no source has it."""
+        offers = self.offers(name)
+        universal = {one.version for one in offers if one.is_universal}
+        files = [_file(one, name) for one in offers if one.tags or one.version not in universal]
+        document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
+        return json.dumps(document) if files else ""
+
+    def metadata(self, name: str, filename: str) -> str:
+        """Return the METADATA of a file on the project's page; "" where it cannot be read."""
+        offer = next((one for one in self.offers(name) if one.link.filename == filename), None)
+        if offer is None:
+            return ""
+        text: str = self._memo.get(("metadata", filename), lambda: self._metadata(name, offer))
+        return text
+
+    def _offers(self, name: str) -> tuple[Offer, ...]:
+        found: dict[str, Offer] = {}
+        for source, is_flat in self.sources:
+            for link in self._links(source, name, is_flat=is_flat):
+                version, tags = _parsed(link.filename, name)
+                if version is not None:
+                    found.setdefault(link.filename, Offer(version, tags, link, source))
+        return tuple(found.values())
+
+    def _links(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...]:
+        if source in self.silent:
+            return ()
+        key = ("links", source, "" if is_flat else name)
+
+        def read() -> tuple[Link, ...] | NoAnswer:
+            with self._places:
+                answer = links(source, name, self._transport, flat=is_flat, keep=_is_of_linux)
+                if isinstance(answer, NoAnswer) and not (answer.lasting or answer.status in ABSENT):
+                    answer = links(source, name, self._transport, flat=is_flat, keep=_is_of_linux)
+                return answer
+
+        answer = self._memo.get(key, read)
+        if isinstance(answer, NoAnswer):
+            if local_path(source) is None and answer.status not in ABSENT:
+                self.silent[source] = answer.reason
+            return ()
+        return tuple(answer)
+
+    def _metadata(self, name: str, offer: Offer) -> str:
+        """Return the METADATA of a wheel; of a source archive that of any wheel of its release, as
+        uv takes it, or else what the archive tells.
+        """
+        if offer.tags:
+            return self._of_wheel(offer.link)
+        twins = (one for one in self.offers(name) if one.tags and one.version == offer.version)
+        if (twin := next(twins, None)) and (text := self._of_wheel(twin.link)):
+            return text
+        found = self._of_archive(offer.link, name)
+        if found is None:
+            self.unread.add((name, str(offer.version)))
+        elif found.conditional:
+            self.conditional[f"{name} {offer.version}"] = found.conditional
+        requires = found.requires if found else ()
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {offer.version}\n"
+        return head + "".join(f"Requires-Dist: {' '.join(one.split())}\n" for one in requires)
+
+    def _of_wheel(self, link: Link) -> str:
+        """Return METADATA: beside the wheel (PEP 658), by ranges, or of the wheel itself."""
+        source = local_path(link.url) or link.url
+        with self._places:
+            if isinstance(source, str):
+                page = self._transport.read(f"{source}.metadata")
+                if not isinstance(page, NoAnswer) and page[2].startswith("Metadata-Version:"):
+                    return page[2]
+            found = read_small_members(source, self._transport, ("METADATA",))
+            if found is None and isinstance(source, str):
+                with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                    path = Path(folder) / "a.whl"
+                    if save(link, path, self._transport) is None:
+                        found = read_small_members(path, self._transport, ("METADATA",))
+        return (found or {}).get("METADATA", "")
+
+    def _of_archive(self, link: Link, name: str) -> Demands | None:
+        """Return what `read_source` reads from an archive; None where that is nothing."""
+        if (link.size_bytes or 0) > LONGEST_ARCHIVE_BYTES:
+            return None
+        with self._places, tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path, unpacked = Path(folder) / link.filename, Path(folder) / "files"
+            unpacked.mkdir()
+            if save(link, path, self._transport) is not None:
+                return None
+            project = unpack_project_files(path, unpacked)
+            return self._read_source(project, name) if project is not None else None
+
+
+_version = cache(Version)
+_canonical = cache(canonicalize_name)
+
+
+def _is_of_linux(filename: str) -> bool:
+    return not (filename.endswith(".whl") and _ELSEWHERE.search(filename.rpartition("-")[2]))
+
+
+def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
+    """The version and tags of a file of `name`; None for the version of any other file. By hand,
+    for pages have thousands of files.
+    """
+    if filename.endswith(".whl"):
+        parts = filename.removesuffix(".whl").split("-")
+    else:
+        parts = filename.removesuffix(".zip").removesuffix(".tar.gz").rsplit("-", 1)
+    if len(parts) not in {2, 5, 6} or _canonical(parts[0]) != name:
+        return None, ()
+    try:
+        return _version(parts[1].replace("_", "-")), tuple(parts[2:])[-3:]
+    except InvalidVersion:
+        return None, ()
+
+
+def _file(offer: Offer, name: str) -> dict[str, Any]:
+    """An entry of a project's page: a source archive under the name of a wheel."""
+    filename = offer.link.filename
+    wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
+    shown = filename if offer.tags else wheel
+    attributes = dict(offer.link.attributes)
+    entry: dict[str, Any] = {
+        "filename": shown,
+        "url": f"../../files/{name}/{filename}/{shown}",
+        "hashes": {},
+        "core-metadata": True,
+    }
+    if python := attributes.get("data-requires-python"):
+        entry["requires-python"] = python
+    if "data-yanked" in attributes:
+        entry["yanked"] = attributes["data-yanked"] or True
+    return entry
+
+
+def _handler(index: MetadataIndex) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answer `/simple/NAME/` and `/files/NAME/FILE/WHEEL.metadata`."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = [unquote(one) for one in self.path.split("?")[0].split("/")]
+            kind, text = _JSON, ""
+            if parts[1] == "simple":
+                text = index.page(parts[2])
+            elif parts[1] == "files" and parts[-1].endswith(".metadata"):
+                kind = "text/plain; charset=utf-8"
+                text = index.metadata(parts[2], parts[3])
+            body = text.encode("utf-8", errors="replace")
+            # uv drops requests whose answer it no longer needs.
+            with contextlib.suppress(ConnectionError):
+                self.send_response(200 if body else 404)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Cache-Control", f"max-age={_KEPT_SECONDS}")
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            pass
+
+    return Handler

@@ -1,0 +1,699 @@
+"""The arguments of `setup()` in a setup.py, as far as they follow without running it. Pure.
+
+Its syntax tree is interpreted on values: literals, the text of files of the project, and what a
+few functions known here make of them. Any other expression is `UNKNOWN`, and so is what follows
+from it. Both sides of a condition that is unknown are followed: what they add is `Placed` with the
+place of the condition.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import operator
+import posixpath
+import re
+import sys
+from collections import ChainMap, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Self
+
+MOST_STEPS = 50_000
+_STEPS_OF_A_PATTERN = 200
+_MOST_CHARACTERS = 1_000_000
+
+ReadFile = Callable[[str], str | None]
+"""Return the text of a file by its path relative to setup.py's folder; None for what is not there
+or lies outside of the project.
+"""
+
+
+class _Unknown:
+    """A value that only running setup.py would tell."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
+
+
+class Placed(str):
+    """A string with the line (1-based) that it comes from, that line's text and its file ("" for
+    setup.py); `condition` is the line of the condition it is under, 0 for none.
+    """
+
+    __slots__ = ("condition", "line", "path", "source")
+    line: int
+    path: str
+    source: str
+    condition: int
+
+    @classmethod
+    def at(
+        cls, text: str, place: Any, *, line: int = 0, source: str = "", condition: int = 0
+    ) -> Self:
+        made = cls(text)
+        made.path = getattr(place, "path", "")
+        made.line = line or getattr(place, "line", 1)
+        made.source = source or getattr(place, "source", "")
+        made.condition = condition or getattr(place, "condition", 0)
+        return made
+
+
+class _File:
+    """An open text file."""
+
+    def __init__(self, text: Placed) -> None:
+        self.text = text
+
+    def read(self) -> Placed:
+        return self.text
+
+    def readlines(self) -> list[Any]:
+        return list(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(_lines(self.text, keepends=True))
+
+
+class _Path(PurePosixPath):
+    """A path of the project, relative to setup.py's folder."""
+
+    def resolve(self) -> Self:
+        return self
+
+    absolute = resolve
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    node: ast.FunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    name: str
+
+
+class _End(Exception):  # noqa: N818 - no error: how a block ends
+    """A statement that ends a block: Return, Raise, Break or Continue."""
+
+    def __init__(self, node: ast.stmt, value: Any = None) -> None:
+        super().__init__()
+        self.node = node
+        self.value = value
+
+
+class _TooLongError(Exception):
+    """Interpreting takes too many steps."""
+
+
+def _matched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `re.split` or `re.findall` for patterns and texts that take little time."""
+
+    def call(pattern: str, text: str) -> Any:
+        is_slow = re.search(r"\)[*+{]|\\[1-9]", pattern)
+        if is_slow or len(re.findall(r"[*+?{]", pattern)) > 4 or len(text) > 100:
+            raise ValueError(pattern)
+        return function(pattern, text)
+
+    return call
+
+
+_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda one, many: one in many,
+    ast.NotIn: lambda one, many: one not in many,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+}
+_NAMES: Mapping[str, Any] = {"__file__": "setup.py", "__name__": "__main__"}
+_ATTRIBUTES: Mapping[str, Any] = {"sys.platform": "linux", "os.name": "posix", "os.sep": "/"}
+_OPENERS = frozenset({"open", "io.open", "codecs.open"})
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(_OPENERS, open),
+    **{name: getattr(builtins, name) for name in ("list", "tuple", "set", "dict", "sorted")},
+    **{name: getattr(builtins, name) for name in ("len", "sum", "any", "all", "bool", "int")},
+    **{name: getattr(builtins, name) for name in ("enumerate", "zip", "reversed")},
+    "print": lambda *_: None,
+    "collections.defaultdict": defaultdict,
+    "re.split": _matched(re.split),
+    "re.findall": _matched(re.findall),
+    "os.path.join": posixpath.join,
+    "os.path.dirname": posixpath.dirname,
+    "os.path.abspath": posixpath.normpath,
+    "os.path.realpath": posixpath.normpath,
+    "pathlib.Path": _Path,
+    "platform.system": lambda: "Linux",
+    "os.getenv": lambda _name, default=None: default,
+    "str": lambda value="": value if isinstance(value, str) else str(value),
+    "packaging.requirements.Requirement": lambda text: text,
+}
+_METHODS: Mapping[type, frozenset[str]] = {
+    str: frozenset(
+        {"strip", "lstrip", "rstrip", "split", "splitlines", "lower", "replace", "startswith"}
+        | {"endswith", "join", "partition", "rpartition", "removeprefix", "removesuffix", "format"}
+    ),
+    list: frozenset({"append", "extend", "insert", "remove", "pop", "copy", "index", "sort"}),
+    dict: frozenset({"values", "items", "keys", "get", "update", "pop", "setdefault", "copy"}),
+    set: frozenset({"add", "update", "union", "discard", "difference", "copy"}),
+    _File: frozenset({"read", "readlines", "close"}),
+    _Path: frozenset({"joinpath", "resolve", "absolute", "read_text", "open"}),
+}
+_READING = frozenset({"get", "values", "items", "keys", "copy", "index", "union", "difference"})
+_THERE = frozenset({*sys.stdlib_module_names, "setuptools", "distutils"})
+Values = Mapping[str, Any]
+
+
+class SetupInterpreter:
+    """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with the
+    line of each; "**" stands for arguments whose names are unknown. Variables of the environment
+    are unset; `reads_environment` tells whether any was read.
+    """
+
+    def __init__(self, tree: ast.Module, lines: list[str], read: ReadFile) -> None:
+        self.calls: list[dict[str, tuple[Any, int]]] = []
+        self.reads_environment = False
+        self._environment: dict[str, Any] = {}
+        self._lines = lines
+        self._read = read
+        self._steps = 0
+        self._conditions: list[int] = []
+        self._names: ChainMap[str, Any] = ChainMap(dict(_NAMES))
+        with contextlib.suppress(_TooLongError, RecursionError):
+            for node in tree.body:
+                # A setup.py that installs anything does not end before `setup()`.
+                with contextlib.suppress(_End):
+                    self._block([node])
+
+    def _block(self, body: Iterable[ast.stmt]) -> None:
+        for node in body:
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise _TooLongError
+            visit = getattr(self, f"_do_{type(node).__name__.lower()}", self._forget)
+            try:
+                visit(node)
+            except (_End, _TooLongError, RecursionError):
+                raise
+            except Exception:  # noqa: BLE001 - whatever an operation on such values may raise
+                self._forget(node)
+
+    def _forget(self, node: ast.AST) -> None:
+        """Make the names that a statement binds unknown, in whatever way it does."""
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                self._names[one.id] = UNKNOWN
+            elif isinstance(one, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                self._names[one.name] = UNKNOWN
+
+    def _do_functiondef(self, node: ast.FunctionDef) -> None:
+        self._names[node.name] = UNKNOWN if node.decorator_list else _Function(node)
+
+    def _do_import(self, node: ast.Import) -> None:
+        for one in node.names:
+            top = one.name.partition(".")[0]
+            self._names[one.asname or top] = _Import(one.name if one.asname else top)
+
+    def _do_importfrom(self, node: ast.ImportFrom) -> None:
+        for one in node.names:
+            self._names[one.asname or one.name] = _Import(f"{node.module}.{one.name}")
+
+    def _do_assign(self, node: ast.Assign) -> None:
+        value = self._of(node.value)
+        for target in node.targets:
+            self._bind(target, value)
+
+    def _do_annassign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._bind(node.target, self._of(node.value))
+
+    def _do_augassign(self, node: ast.AugAssign) -> None:
+        old, value = self._of(node.target), self._of(node.value)
+        if isinstance(node.op, ast.Add) and isinstance(old, list) and value is not UNKNOWN:
+            old.extend(self._conditioned(list(value)))
+        elif isinstance(old, list):
+            old.append(UNKNOWN)
+        else:
+            changed = ast.BinOp(left=node.target, op=node.op, right=node.value)
+            self._bind(node.target, self._of(ast.copy_location(changed, node)))
+
+    def _do_expr(self, node: ast.Expr) -> None:
+        value = node.value
+        if isinstance(value, ast.Yield) and value.value is not None:
+            self._names["yield"].append(self._conditioned([self._of(value.value)])[0])
+        elif isinstance(value, ast.YieldFrom):
+            self._names["yield"].extend(self._conditioned(list(self._of(value.value))))
+        else:
+            self._of(value)
+
+    def _do_delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                of, key = self._of(target.value), self._of(target.slice)
+                if isinstance(of, dict) and key is not UNKNOWN and not self._conditions:
+                    of.pop(key, None)
+                elif isinstance(of, dict | list):
+                    _poison(of)
+
+    def _do_return(self, node: ast.Return) -> None:
+        raise _End(node, self._of(node.value) if node.value else None)
+
+    def _do_raise(self, node: ast.stmt) -> None:
+        raise _End(node)
+
+    _do_break = _do_continue = _do_raise
+
+    def _do_if(self, node: ast.If) -> None:
+        test = self._of(node.test)
+        if test is not UNKNOWN:
+            self._block(node.body if test else node.orelse)
+        else:
+            self._both(node.lineno, node.body, node.orelse)
+
+    def _do_try(self, node: ast.Try) -> None:
+        handlers = [one.body for one in node.handlers]
+        if any(map(_may_fail, node.body)):
+            self._both(node.lineno, [*node.body, *node.orelse], *handlers)
+        else:
+            self._block([*node.body, *node.orelse])
+        self._block(node.finalbody)
+
+    def _do_with(self, node: ast.With) -> None:
+        for item in node.items:
+            value = self._of(item.context_expr)
+            if item.optional_vars is not None:
+                self._bind(item.optional_vars, value)
+        self._block(node.body)
+
+    def _do_for(self, node: ast.For) -> None:
+        values = self._of(node.iter)
+        if values is UNKNOWN:
+            self._bind(node.target, UNKNOWN)
+            self._both(node.lineno, node.body)
+            return
+        for value in list(values):
+            self._bind(node.target, value)
+            try:
+                self._block(node.body)
+            except _End as end:
+                if isinstance(end.node, ast.Break):
+                    break
+                if not isinstance(end.node, ast.Continue):
+                    raise
+
+    def _both(self, line: int, *bodies: list[ast.stmt]) -> None:
+        """Follow blocks of which one is run, or none: a name that they bind differently is
+        unknown, and a function that may return there gives an unknown value.
+        """
+        before = dict(self._names.maps[0])
+        ends: list[dict[str, Any]] = [] if bodies[1:] and bodies[-1] else [before]
+        outside, self._conditions = self._conditions, [*self._conditions, line]
+        try:
+            for body in bodies:
+                self._names.maps[0].clear()
+                self._names.maps[0].update(before)
+                try:
+                    self._block(body)
+                    ends.append(dict(self._names.maps[0]))
+                except _End as end:
+                    if isinstance(end.node, ast.Return):
+                        end.value = UNKNOWN
+                        raise
+        finally:
+            self._conditions = outside
+        names = {name: [one.get(name, UNKNOWN) for one in ends] for one in ends for name in one}
+        joined = {name: values[0] for name, values in names.items() if _are_equal(values)}
+        self._names.maps[0].clear()
+        self._names.maps[0].update({**dict.fromkeys(names, UNKNOWN), **joined})
+
+    def _bind(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self._names[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target.elts, value)
+        elif isinstance(target, ast.Subscript):
+            of, key = self._of(target.value), self._of(target.slice)
+            if isinstance(of, dict) and key is not UNKNOWN:
+                is_list = isinstance(value, list)
+                of[key] = self._conditioned(value) if is_list else value
+                if self._conditions and not is_list:
+                    of[key] = UNKNOWN
+            elif isinstance(of, dict | list):
+                _poison(of)
+
+    def _unpack(self, targets: list[ast.expr], value: Any) -> None:
+        starred = [at for at, one in enumerate(targets) if isinstance(one, ast.Starred)]
+        values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
+        if starred and value is not UNKNOWN:
+            end = len(values) - (len(targets) - starred[0] - 1)
+            values[starred[0] : end] = [values[starred[0] : end]]
+        for one, part in zip(targets, values, strict=False):
+            self._bind(one.value if isinstance(one, ast.Starred) else one, part)
+
+    def _conditioned(self, values: list[Any]) -> list[Any]:
+        """The strings of a list with the condition that they are added under, if any."""
+        if not self._conditions:
+            return values
+        line = self._conditions[-1]
+        return [
+            Placed.at(one, one, condition=line) if isinstance(one, str) else one for one in values
+        ]
+
+    def _of(self, node: ast.expr) -> Any:
+        """Return the value of an expression, or `UNKNOWN`."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise _TooLongError
+        visit = getattr(self, f"_of_{type(node).__name__.lower()}", None)
+        if visit is None:
+            return UNKNOWN
+        try:
+            value = visit(node)
+        except (_End, _TooLongError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 - whatever an operation on such values may raise
+            return UNKNOWN
+        is_long = isinstance(value, str | list) and len(value) > _MOST_CHARACTERS
+        return UNKNOWN if is_long else value
+
+    def _sure(self, node: ast.expr) -> Any:
+        value = self._of(node)
+        if value is UNKNOWN:
+            raise ValueError
+        return value
+
+    def _of_constant(self, node: ast.Constant) -> Any:
+        if not isinstance(node.value, str):
+            return node.value
+        source = self._lines[node.lineno - 1]
+        return Placed.at(node.value, None, line=node.lineno, source=source)
+
+    def _of_name(self, node: ast.Name) -> Any:
+        value = self._names.get(node.id, UNKNOWN)
+        return _ATTRIBUTES.get(value.name, UNKNOWN) if isinstance(value, _Import) else value
+
+    def _dotted(self, node: ast.expr) -> str:
+        """Return the name of what is imported or built in; "" for anything else."""
+        if isinstance(node, ast.Attribute):
+            above = self._dotted(node.value)
+            return f"{above}.{node.attr}" if above else ""
+        if not isinstance(node, ast.Name):
+            return ""
+        value = self._names.get(node.id)
+        return value.name if isinstance(value, _Import) else "" if value is not None else node.id
+
+    def _of_list(self, node: ast.List | ast.Tuple | ast.Set) -> list[Any]:
+        found: list[Any] = []
+        for one in node.elts:
+            if isinstance(one, ast.Starred):
+                found += self._sure(one.value)
+            else:
+                found.append(self._of(one))
+        return found
+
+    _of_tuple = _of_set = _of_list
+
+    def _of_dict(self, node: ast.Dict) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                found |= self._sure(value)
+            else:
+                found[self._of(key)] = self._of(value)
+        return found
+
+    def _of_binop(self, node: ast.BinOp) -> Any:
+        left, right = self._sure(node.left), self._sure(node.right)
+        if isinstance(node.op, ast.Add):
+            value = left + right
+        elif isinstance(node.op, ast.Div) and isinstance(left, _Path):
+            value = left / right
+        elif isinstance(node.op, ast.Mod) and isinstance(left, str) and "%" in left:
+            # A width of a billion characters is as short to write as one of two.
+            if re.search(r"%[^sd%]", left):
+                return UNKNOWN
+            value = left % (tuple(right) if isinstance(right, list) else right)
+        else:
+            return UNKNOWN
+        return Placed.at(value, left) if isinstance(value, str) else value
+
+    def _of_joinedstr(self, node: ast.JoinedStr) -> str:
+        parts = []
+        for one in node.values:
+            if isinstance(one, ast.FormattedValue):
+                if one.format_spec is not None or one.conversion != -1:
+                    raise ValueError
+                parts.append(str(self._sure(one.value)))
+            else:
+                parts.append(str(self._of(one)))
+        source = self._lines[node.lineno - 1]
+        return Placed.at("".join(parts), None, line=node.lineno, source=source)
+
+    def _of_subscript(self, node: ast.Subscript) -> Any:
+        value = self._sure(node.value)
+        if isinstance(node.slice, ast.Slice):
+            bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+            found = value[slice(*(one if one is None else self._sure(one) for one in bounds))]
+        else:
+            found = value[self._sure(node.slice)]
+        return Placed.at(found, value) if isinstance(value, Placed) else found
+
+    def _of_unaryop(self, node: ast.UnaryOp) -> Any:
+        return _OPERATORS[type(node.op)](self._sure(node.operand))
+
+    def _of_compare(self, node: ast.Compare) -> bool:
+        if len(node.ops) != 1:
+            raise ValueError
+        of, right = _OPERATORS[type(node.ops[0])], self._sure(node.comparators[0])
+        if isinstance(right, list | dict | set) and UNKNOWN in right:
+            raise ValueError
+        return bool(of(self._sure(node.left), right))
+
+    def _of_boolop(self, node: ast.BoolOp) -> Any:
+        is_and = isinstance(node.op, ast.And)
+        values = [self._of(one) for one in node.values]
+        for value in values:
+            if value is not UNKNOWN and bool(value) != is_and:
+                return value
+        return UNKNOWN if UNKNOWN in values else values[-1]
+
+    def _of_ifexp(self, node: ast.IfExp) -> Any:
+        return self._of(node.body if self._sure(node.test) else node.orelse)
+
+    def _of_listcomp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> list[Any]:
+        return [self._of(node.elt) for _ in self._rounds(node.generators)]
+
+    _of_setcomp = _of_generatorexp = _of_listcomp
+
+    def _of_dictcomp(self, node: ast.DictComp) -> dict[Any, Any]:
+        return {self._of(node.key): self._of(node.value) for _ in self._rounds(node.generators)}
+
+    def _rounds(self, generators: list[ast.comprehension]) -> Iterator[None]:
+        if not generators:
+            yield
+            return
+        first, *inner = generators
+        for value in self._sure(first.iter):
+            self._names = self._names.new_child()
+            try:
+                self._bind(first.target, value)
+                if all(self._sure(one) for one in first.ifs):
+                    yield from self._rounds(inner)
+            finally:
+                self._names = self._names.parents
+
+    def _of_attribute(self, node: ast.Attribute) -> Any:
+        of = self._of(node.value)
+        if isinstance(of, _Path) and node.attr in {"parent", "name", "stem"}:
+            return getattr(of, node.attr)
+        name = self._dotted(node)
+        if name == "os.environ":
+            self.reads_environment = True
+            return self._environment
+        return _ATTRIBUTES.get(name, UNKNOWN)
+
+    def _of_call(self, node: ast.Call) -> Any:
+        name = self._dotted(node.func)
+        if name.rpartition(".")[2] == "setup":
+            self._called(node)
+            return None
+        arguments = self._of_list(ast.List(elts=node.args))
+        keywords = {one.arg or "**": self._of(one.value) for one in node.keywords}
+        function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        if isinstance(function, _Function):
+            return self._result(function.node, arguments, keywords)
+        if name in _FUNCTIONS:
+            return self._built_in(name, arguments, keywords)
+        of, method = UNKNOWN, ""
+        if isinstance(node.func, ast.Attribute):
+            of, method = self._of(node.func.value), node.func.attr
+        if any(isinstance(of, kind) and method in names for kind, names in _METHODS.items()):
+            is_container = isinstance(of, list | dict | set)
+            call = self._of_container if is_container else self._of_text
+            return call(of, method, arguments, keywords)
+        for one in (*arguments, *keywords.values(), of):
+            _poison(one)
+        return UNKNOWN
+
+    def _built_in(self, name: str, arguments: list[Any], keywords: Mapping[str, Any]) -> Any:
+        if name == "os.getenv":
+            self.reads_environment = True
+        if name in _OPENERS:
+            return self._opened(str(arguments[0]))
+        if name == "dict" and not arguments and "**" not in keywords:
+            return dict(keywords)
+        if UNKNOWN in arguments or (keywords and name != "print"):
+            return UNKNOWN
+        is_pattern = name.startswith("re.")
+        self._steps += _STEPS_OF_A_PATTERN * is_pattern
+        value = _FUNCTIONS[name](*arguments)
+        return _placed(value, arguments[-1]) if is_pattern else _plain(value)
+
+    def _of_container(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
+        """Call a method of a list, dictionary or set. What a list gets under a condition is kept
+        with it; any other change under one leaves nothing known.
+        """
+        if isinstance(of, dict) and UNKNOWN in of:
+            return UNKNOWN
+        is_unknown = UNKNOWN in [*values, *keywords.values()] and name != "append"
+        is_growing = isinstance(of, list) and name in {"append", "extend", "insert"}
+        if name not in _READING and (is_unknown or (self._conditions and not is_growing)):
+            _poison(of)
+            return UNKNOWN
+        if is_growing:
+            values = [
+                self._conditioned(list(one)) if isinstance(one, list) else one
+                for one in self._conditioned(values)
+            ]
+        return _plain(getattr(of, name)(*values, **keywords))
+
+    def _of_text(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
+        """Call a method of a string, path or open file."""
+        if isinstance(of, _Path) and name in {"read_text", "open"}:
+            opened = self._opened(str(of))
+            return opened.text if name == "read_text" else opened
+        is_unknown = UNKNOWN in [*values, *keywords.values()]
+        if is_unknown or _longest(of, name, values) > _MOST_CHARACTERS:
+            return UNKNOWN
+        is_split = name == "splitlines" or (name == "split" and values == ["\n"])
+        if isinstance(of, Placed) and is_split:
+            return _lines(of, keepends=False)
+        value = getattr(of, name)(*values, **keywords)
+        return _placed(value, of) if isinstance(of, str) else value
+
+    def _opened(self, path: str) -> _File:
+        """Raise `ValueError` for a file that cannot be read."""
+        path = posixpath.normpath(path)
+        text = self._read(path)
+        if text is None:
+            raise ValueError(path)
+        placed = Placed.at(text, None)
+        placed.path = path
+        return _File(placed)
+
+    def _result(
+        self, node: ast.FunctionDef, arguments: list[Any], keywords: Mapping[str, Any]
+    ) -> Any:
+        """Return what a function of setup.py returns."""
+        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        every = (one for one in ast.walk(node.args) if isinstance(one, ast.arg))
+        local: dict[str, Any] = {one.arg: UNKNOWN for one in every}
+        for name, default in zip(reversed(names), reversed(node.args.defaults), strict=False):
+            local[name] = self._of(default)
+        for only, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+            local[only.arg] = self._of(value) if value is not None else UNKNOWN
+        if node.args.vararg is not None:
+            local[node.args.vararg.arg] = arguments[len(names) :]
+        local |= {**dict(zip(names, arguments, strict=False)), **keywords, "yield": []}
+        caller, conditions = self._names, self._conditions
+        self._names = ChainMap(local, caller.maps[-1])
+        try:
+            self._block(node.body)
+        except _End as end:
+            return end.value if isinstance(end.node, ast.Return) else UNKNOWN
+        finally:
+            self._names, self._conditions = caller, conditions
+        is_generator = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
+        return local["yield"] if is_generator else None
+
+    def _called(self, node: ast.Call) -> None:
+        call: dict[str, tuple[Any, int]] = {}
+        for keyword in node.keywords:
+            value, line = self._of(keyword.value), keyword.value.lineno
+            if keyword.arg is not None:
+                call[keyword.arg] = value, line
+            elif isinstance(value, dict) and UNKNOWN not in value:
+                call |= {str(name): (one, line) for name, one in value.items()}
+            else:
+                call["**"] = UNKNOWN, line
+        self.calls.append(call)
+
+
+def _may_fail(node: ast.stmt) -> bool:
+    """Whether a statement imports what may not be there when setup.py runs."""
+    names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    return any(name.partition(".")[0] not in _THERE for name in names)
+
+
+def _poison(value: Any) -> None:
+    """Mark a container as one whose contents only running setup.py would tell."""
+    if isinstance(value, list):
+        value.append(UNKNOWN)
+    elif isinstance(value, set):
+        value.add(UNKNOWN)
+    elif isinstance(value, dict):
+        value.clear()
+        value[UNKNOWN] = UNKNOWN
+
+
+def _are_equal(values: list[Any]) -> bool:
+    return all(one is values[0] or one == values[0] for one in values[1:])
+
+
+def _plain(value: Any) -> Any:
+    """Views and iterators as lists, which can be read more than once."""
+    is_lazy = isinstance(value, zip | enumerate | reversed)
+    return list(value) if is_lazy or type(value).__name__.startswith("dict_") else value
+
+
+def _lines(text: Placed, *, keepends: bool) -> list[Any]:
+    """The lines of a text, each with its place where that is a whole file."""
+    if not text.path:
+        return [Placed.at(one, text) for one in text.splitlines(keepends)]
+    return [
+        Placed.at(line, text, line=number, source=line.rstrip("\r\n"))
+        for number, line in enumerate(text.splitlines(keepends), start=1)
+    ]
+
+
+def _longest(of: Any, method: str, arguments: list[Any]) -> int:
+    """At most how many characters come of a method that multiplies them."""
+    if method == "replace":
+        return (len(of) + 1) * (len(arguments[1]) + 1)
+    if method == "join":
+        return (len(of) + 1) * len(arguments[0]) + sum(map(len, arguments[0]))
+    if method == "format" and re.search(r"\{[^{}]*[:!\[.]", of):
+        return _MOST_CHARACTERS + 1
+    return 0
+
+
+def _placed(value: Any, of: Any) -> Any:
+    """The strings that came of a string, at its place."""
+    if isinstance(value, str):
+        return Placed.at(value, of)
+    if isinstance(value, list | tuple):
+        return [_placed(one, of) for one in value]
+    return value
