@@ -87,10 +87,14 @@ class WatchedLoader:
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
-        _executed.add(spec.name)
-        _watch(spec.name).look_at(spec.name, spec, home=_HOME, early=self._early)
+        name = spec.name
+        _executed.add(name)
+        fast = _fast_path(name)
+        if not fast.look_at(name, spec, _HOME, self._early):
+            _watch(name).look_at(name, spec, home=_HOME, early=self._early)
         self._real.exec_module(module)
-        _watch(spec.name).look_after(spec.name)
+        if not fast.look_after(name, _HOME):
+            _watch(name).look_after(name, home=_HOME)
 
 
 class JudgedLoader:
@@ -141,9 +145,11 @@ class Watcher:
             return self._package(name, path, target)
         if path is None:
             return None
-        if name.partition(".")[0] in WATCHED:
+        top = name.partition(".")[0]
+        if top in WATCHED:
             spec = self._found(name, path, target)
-            if spec is not None:
+            vouched = _fast is not None and top in _fast.vouched
+            if spec is not None and not (vouched and _fast.is_sealed(name, spec)):
                 spec.loader = JudgedLoader(spec.loader)
             return spec
         if name.startswith(_OWN):
@@ -159,6 +165,8 @@ class Watcher:
 
     def _package(self, name: str, path: "Any", target: "Any") -> "Any":
         spec = self._found(name, path, target)
+        if spec is None and _fast_path(name).is_absent(name, _HOME):
+            return None
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
@@ -195,20 +203,29 @@ def _own_module(name: str) -> "Any":
     return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
 
 
-_watching: "Any" = None
+_fast: "Any" = None
+
+
+def _fast_path(name: str) -> "Any":
+    """The module `fast_path`, which no start of Python needs."""
+    global _fast  # noqa: PLW0603 - at each module of torch: an import statement costs more
+    if _fast is None:
+        _fast = _part(name, "fast_path")
+    return _fast
 
 
 def _watch(name: str) -> "Any":
-    """The module `watch`, which no start of Python needs."""
-    global _watching  # noqa: PLW0603 - at each module of torch: an import statement costs more
-    if _watching is None:
-        try:
-            from . import watch  # noqa: PLC0415
-        except ImportError as error:
-            text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
-            raise ImportError(text, name=name) from error
-        _watching = watch
-    return _watching
+    """The module `watch`, for what `fast_path` does not vouch for."""
+    return _part(name, "watch")
+
+
+def _part(name: str, part: str) -> "Any":
+    """A module of the guard. Raises `ImportError` that names the import of `name`."""
+    try:
+        return getattr(__import__(_OWN + part), part)  # waits for a thread that loads it
+    except ImportError as error:
+        text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
+        raise ImportError(text, name=name) from error
 
 
 class ListeningLoader:
