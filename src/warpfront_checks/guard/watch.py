@@ -93,7 +93,8 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
     """
     name = spec.name
     top = name.partition(".")[0]
-    stack = _guarded.get(top) if top in _guarded or top in begun else _planted(top, Path(home))
+    looked_at = top in _guarded or (top in begun and top not in vouched)
+    stack = _guarded.get(top) if looked_at else _planted(top, Path(home))
     problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
         kind = type(spec.loader)

@@ -1,6 +1,6 @@
 """The table of guard cases: each fault is named by the import, by `warpfront-guard verify` and by
 the host's check in the `load` session, and each innocent thing by none of them. The import is tried
-where times of folders say nothing, and as on overlayfs, where an unchanged stack takes the fast path.
+where times of folders say nothing, and as on overlayfs, where an unchanged stack takes a fast path.
 """
 
 from __future__ import annotations
