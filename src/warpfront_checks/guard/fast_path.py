@@ -56,7 +56,8 @@ def look_at(name: str, spec: "Any", home: str, early: "Sequence[str]") -> bool:
         and is_unwritten(location, document["tops"], since)
         and is_unwritten(location, document["shared"], sys.maxsize)
         and _has_harmless_entries(document, since)
-        and _is_clean_process(document, home, since)
+        and _is_harmless_path(location, home + "/lib")
+        and _is_clean_process(document["interpreter"], since)
     ):
         begun.add(name)
         vouched.add(name)
@@ -212,13 +213,11 @@ def _has_harmless_entries(document: "Mapping[str, Any]", since: int) -> bool:
     return len(harmless(written, document)) == len(written)
 
 
-def _is_clean_process(document: "Mapping[str, Any]", home: str, since: int) -> bool:
-    """Return whether the interpreter, its import system and the rest of the path are as expected;
-    judged once in a process.
-    """
-    global _process_is_clean  # noqa: PLW0603 - once in a process
+def _is_clean_process(interpreter: "Mapping[str, Any]", since: int) -> bool:
+    """Return whether the interpreter and its import system are the sealed ones; once a process."""
+    global _process_is_clean  # noqa: PLW0603 - once a process
     if not _process_is_clean:
-        from . import startup  # noqa: PLC0415 - once, and not where the host reads this
+        from . import startup  # noqa: PLC0415 - not where the host reads this
         from .interpreter import interpreter_problems  # noqa: PLC0415
         from .machinery import machinery_problems, replaced_builtins  # noqa: PLC0415
 
@@ -226,8 +225,7 @@ def _is_clean_process(document: "Mapping[str, Any]", home: str, since: int) -> b
             startup.replaced
             or replaced_builtins()
             or any(machinery_problems())
-            or any(interpreter_problems(document["interpreter"], since))
-            or not _is_harmless_path(document["location"], home + "/lib")
+            or any(interpreter_problems(interpreter, since))
         )
     return _process_is_clean
 

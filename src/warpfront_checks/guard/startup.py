@@ -60,7 +60,22 @@ def restore_channels() -> None:
             os.environ[name] = " ".join((*others, path))
 
 
-class WatchedLoader:
+class WrappedLoader:
+    """A loader that does what another does, and more."""
+
+    def __init__(self, real: "Any") -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "_real":  # asked of one that is being copied
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+    def create_module(self, spec: "Any") -> "Any":
+        return self._real.create_module(spec)
+
+
+class WatchedLoader(WrappedLoader):
     """The loader of a watched package, which looks at it when it is about to run.
 
     Not when it is found: a thread that imports `torch.nn` meanwhile waits for `torch` then, and
@@ -70,16 +85,8 @@ class WatchedLoader:
 
     def __init__(self, real: "Any", early: "list[str]") -> None:
         """`early` are modules of the package that are there before it."""
-        self._real = real
+        super().__init__(real)
         self._early = early
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "_real":  # asked of one that is being copied
-            raise AttributeError(name)
-        return getattr(self._real, name)
-
-    def create_module(self, spec: "Any") -> "Any":
-        return self._real.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:
         """Raises `ImportError` if the package is not what was sealed. What runs after that finds no
@@ -97,18 +104,10 @@ class WatchedLoader:
             _watch(name).look_after(name, home=_HOME)
 
 
-class JudgedLoader:
+class JudgedLoader(WrappedLoader):
     """The loader of a module below a watched package, which is judged when it is about to run: a
     finder is called under the lock of all imports, and may wait for nothing.
     """
-
-    def __init__(self, real: "Any") -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "_real":
-            raise AttributeError(name)
-        return getattr(self._real, name)
 
     def _judge(self, spec: "Any") -> None:
         """Raises `ImportError`. What runs after that finds no trace of this loader."""
@@ -228,19 +227,8 @@ def _part(name: str, part: str) -> "Any":
         raise ImportError(text, name=name) from error
 
 
-class ListeningLoader:
+class ListeningLoader(WrappedLoader):
     """The loader of pip's module of candidates, each of which is looked at by the guard."""
-
-    def __init__(self, real: "Any") -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "_real":
-            raise AttributeError(name)
-        return getattr(self._real, name)
-
-    def create_module(self, spec: "Any") -> "Any":
-        return self._real.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:
         self._real.exec_module(module)
