@@ -77,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--go-on", action="store_true", help="what its guard was not tried by yet")
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
+    parser.add_argument("--workers", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", action="store_true", help="write docs/guard.md alone")
     options = parser.parse_args()
     options.image = options.image or ["cpu", "rocm"]
@@ -92,7 +93,7 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     chosen = [(case, tool) for case, tool in chosen if (case.id, tool) not in done]
     results: list[Result] = []
     for start in range(0, len(chosen), _BATCH):  # what was run before an interruption is kept
-        results += ring.run_all(chosen[start : start + _BATCH], _tell)
+        results += ring.run_all(chosen[start : start + _BATCH], _tell, options.workers)
         record(ring, cases, results, [])
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
