@@ -66,8 +66,10 @@ class Tools:
     versions: Mapping[str, str]
 
 
-def fetch_tools(folder: Path) -> Tools:
-    """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own."""
+def fetch_tools(folder: Path, *, managers: bool = True) -> Tools:
+    """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own; those
+    of Poetry, pdm and conda only for cases that use `managers`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for wanted in ("uv", f"pip=={OLDEST_PIP}", "pip", "setuptools", "wheel", "packaging"):
         name, _, version = wanted.partition("==")
@@ -75,12 +77,13 @@ def fetch_tools(folder: Path) -> Tools:
         if not (any(folder.glob(f"{name}-{version}-*.whl")) if version else found):
             argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
-    managers = folder / "managers"
-    for manager in _MANAGERS:
-        if any(managers.glob(f"{manager.partition('[')[0].replace('-', '_')}-*.whl")):
+    of_managers = folder / "managers"
+    of_managers.mkdir(exist_ok=True)
+    for manager in _MANAGERS if managers else ():
+        if any(of_managers.glob(f"{manager.partition('[')[0].replace('-', '_')}-*.whl")):
             continue
         argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
-        more = ("--python-version", "3.11", "--dest", str(managers), manager)
+        more = ("--python-version", "3.11", "--dest", str(of_managers), manager)
         run(Command(argv=(*argv, *more))).check()
     if not (folder / "bin" / "uv").exists():
         with zipfile.ZipFile(_newest(folder, "uv")) as wheel:
