@@ -81,7 +81,7 @@ def is_sealed(name: str, spec: "Any") -> bool:
         return origin is loader is None and [*spec.submodule_search_locations] == [path]
     if origin != path or type(loader) is not _LOADERS.get(tail[-3:]):
         return False
-    return loader.__dict__ == {"name": name, "path": path}
+    return bool(loader.__dict__ == {"name": name, "path": path})
 
 
 def look_after(name: str, home: str) -> bool:

@@ -349,7 +349,8 @@ def test_what_a_case_left_as_it_was_is_asked_of_the_untouched_image_once(
 
     monkeypatch.setattr(Arena, "_measured", measured)
     tools = Tools(folder=tmp_path, versions={})
-    arena = Arena(client=None, stack=CPU, tools=tools, offered=tmp_path, images={"pip": "image"})
+    nothing: Any = None
+    arena = Arena(client=nothing, stack=CPU, tools=tools, offered=tmp_path, images={"pip": "image"})
     cases = [case for case in CASES if case.id in ("floor", "no-deps")]
     found = [arena.run(case, "pip").verdict for case in cases]
     assert [one.outcome for one in found] == ["detected", "detected"]
