@@ -92,8 +92,7 @@ def metadata_in(location: Path) -> list[str]:
 
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
     """Return file name -> where the sealed libraries of that name lie, below the real `location`.
-    Extension modules are left out: they are loaded by their whole path, and many packages have
-    a `_C`.
+    Extension modules are left out: they are loaded by their whole path, and many have one name.
     """
     found: dict[str, list[str]] = {}
     for path in _paths(manifest):
