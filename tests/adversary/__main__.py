@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +39,7 @@ from warpfront.system.provenance import now
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results" / "guard-suite.json"
-_BATCH = 20
+_BATCH = 10
 PAGE = ROOT / "docs" / "guard.md"
 
 
@@ -77,6 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--go-on", action="store_true", help="what its guard was not tried by yet")
     parser.add_argument("--parts", action="store_true", help="take the guard apart, too")
     parser.add_argument("--no-suite", action="store_true", help="the parts alone")
+    parser.add_argument("--workers", type=int, default=2, help="cases at a time")
     parser.add_argument("--page", action="store_true", help="write docs/guard.md alone")
     options = parser.parse_args()
     options.image = options.image or ["cpu", "rocm"]
@@ -90,10 +92,19 @@ def _run(ring: Arena, cases: tuple[Case, ...], options: argparse.Namespace) -> l
     chosen = [(case, tool) for case, tool in chosen if tool in (options.tool or TOOLS)]
     done = of_guard(ring) if options.go_on else set()
     chosen = [(case, tool) for case, tool in chosen if (case.id, tool) not in done]
-    results: list[Result] = []
-    for start in range(0, len(chosen), _BATCH):  # what was run before an interruption is kept
-        results += ring.run_all(chosen[start : start + _BATCH], _tell)
-        record(ring, cases, results, [])
+    lock, unwritten = threading.Lock(), list[Result]()
+
+    def keep(result: Result) -> None:
+        """What was run before an interruption is kept."""
+        _tell(result)
+        with lock:
+            unwritten.append(result)
+            if len(unwritten) >= _BATCH:
+                record(ring, cases, unwritten, [])
+                unwritten.clear()
+
+    results = ring.run_all(chosen, keep, options.workers)
+    record(ring, cases, unwritten, [])
     wrong = [f"{one.case} {one.tool} {one.image}: {one.problem}" for one in results if one.problem]
     print(f"{kind}: {len(results)} runs in {time.monotonic() - started:.0f} s, {len(wrong)} wrong")
     for part in read_parts() if options.parts else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,18 @@ _SYSTEM_PYTHON = (
 _TIME_LIMIT_SECONDS = 400
 _START = ("timeout", str(_TIME_LIMIT_SECONDS), "sh", "-c", _SYSTEM_PYTHON, "sh")
 
+_CODE_OF_GUARD = """
+import ast, hashlib, pathlib
+digest, documented = hashlib.sha256(), (ast.Module, ast.ClassDef, ast.FunctionDef)
+for path in sorted(pathlib.Path("/opt/warpfront/lib").rglob("*.py")):
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            node.body[0] = ast.Pass()
+    digest.update(f"{path.name}\\n{ast.dump(tree)}\\n".encode())
+print(digest.hexdigest()[:12])
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -65,8 +78,10 @@ class Tools:
     versions: Mapping[str, str]
 
 
-def fetch_tools(folder: Path) -> Tools:
-    """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own."""
+def fetch_tools(folder: Path, *, managers: bool = True) -> Tools:
+    """Download the tools' wheels where `folder` lacks them, from wherever pip gets its own; those
+    of Poetry, pdm and conda only for cases that use `managers`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for wanted in ("uv", f"pip=={OLDEST_PIP}", "pip", "setuptools", "wheel", "packaging"):
         name, _, version = wanted.partition("==")
@@ -74,12 +89,13 @@ def fetch_tools(folder: Path) -> Tools:
         if not (any(folder.glob(f"{name}-{version}-*.whl")) if version else found):
             argv = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", wanted)
             run(Command(argv=(*argv, "--dest", str(folder)))).check()
-    managers = folder / "managers"
-    for manager in _MANAGERS:
-        if any(managers.glob(f"{manager.partition('[')[0].replace('-', '_')}-*.whl")):
+    of_managers = folder / "managers"
+    of_managers.mkdir(exist_ok=True)
+    for manager in _MANAGERS if managers else ():
+        if any(of_managers.glob(f"{manager.partition('[')[0].replace('-', '_')}-*.whl")):
             continue
         argv = (sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:")
-        more = ("--python-version", "3.11", "--dest", str(managers), manager)
+        more = ("--python-version", "3.11", "--dest", str(of_managers), manager)
         run(Command(argv=(*argv, *more))).check()
     if not (folder / "bin" / "uv").exists():
         with zipfile.ZipFile(_newest(folder, "uv")) as wheel:
@@ -111,6 +127,8 @@ class Arena:
     images: Mapping[str, str]
     guard: str = ""
     known: dict[tuple[str, str, str], Result] = field(default_factory=dict)
+    untouched: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.Lock)
 
     def run(self, case: Case, tool: str, part: Part | None = None) -> Result:
         """Raises nothing: a container that went wrong is a `broken` verdict. Runs everything once:
@@ -123,6 +141,8 @@ class Arena:
 
     def _run(self, case: Case, tool: str, part: Part | None) -> Result:
         measured = self._measured(self._job(case, tool, part), self.images[tool])
+        if measured.get("same"):
+            measured |= self._of_nothing(tool)
         verdict = judged(measured, self.stack)
         return Result(
             case=case.id,
@@ -133,6 +153,17 @@ class Arena:
             seconds=float(measured.get("seconds", 0)),
             measured=measured,
         )
+
+    def _of_nothing(self, tool: str) -> dict[str, Any]:
+        """What import and verify come to where nothing was done: measured once an image."""
+        image = self.images[tool]
+        with self.lock:
+            if image not in self.untouched:
+                nothing = Case(id="", title="", how="", commands={tool: "true"})
+                job = {**self._job(nothing, tool, None), "ablated": True}  # asked all the same
+                found = self._measured(job, image)
+                self.untouched[image] = {name: found[name] for name in ("probe", "verify")}
+            return self.untouched[image]
 
     def run_all(
         self, wanted: Iterable[tuple[Case, str]], tell: Tell | None = None, workers: int = 2
@@ -253,12 +284,15 @@ def arena(
 
 
 def guard_of(client: docker.DockerClient, image: str) -> str:
-    """What the guard in an image is made of, in a few digits."""
-    hashes = "cd /opt/warpfront/lib && find . -name '*.py' | sort | xargs sha256sum | sha256sum"
+    """What the code of the guard in an image is, in a few digits: a docstring is no other guard."""
     said = client.containers.run(
-        image, ["sh", "-c", hashes], network_mode="none", remove=True, entrypoint=[]
+        image,
+        ["python3", "-I", "-S", "-c", _CODE_OF_GUARD],
+        network_mode="none",
+        remove=True,
+        entrypoint=[],
     )
-    return str(said.decode()[:12])
+    return str(said.decode().strip())
 
 
 def add_tools(index: Path, tools: Tools) -> None:

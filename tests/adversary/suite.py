@@ -88,8 +88,11 @@ def _loaded_once(chosen: Iterable[tuple[Case, str]], image: str) -> list[tuple[C
 
 
 def always_held(part: Part) -> str:
-    """The first case that a part holds with a tool that the tests always run; "" = none."""
-    return next((one for one in part.holds if one.partition("/")[2] in NEWEST), "")
+    """A case that a part holds with a tool that the tests always run, by uv if there is one, which
+    takes a third of pip's time; "" = none.
+    """
+    tried = [one for one in part.holds if one.partition("/")[2] in NEWEST]
+    return min(tried, key=lambda one: one.partition("/")[2] != "uv", default="")
 
 
 def held_by(part: Part, arena: Arena, cases: Sequence[Case]) -> list[dict[str, str]]:

@@ -73,7 +73,7 @@ def _head(document: Mapping[str, Any]) -> list[str]:
 def _when(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """How many rows are of which guard and day."""
     counts = Counter((one["guard"] or "before", one["day"], one["image"]) for one in results)
-    yield "| guard (a hash of its files; before: not kept then) | day | image | runs |"
+    yield "| guard (a hash of its code; 4f77bb572de8: of its files) | day | image | runs |"
     yield "|---|---|---|---|"
     for (guard, day, image), count in sorted(counts.items(), key=lambda one: one[0][1:]):
         yield f"| {guard} | {day} | {image} | {count} |"

@@ -76,7 +76,7 @@ def ring(
         engine: Engine = request.getfixturevalue("engine")
         with tempfile.TemporaryDirectory() as folder:
             build(stack, Path(folder), engine.name)
-    tools = fetch_tools(cache_folder() / "adversary")
+    tools = fetch_tools(cache_folder() / "adversary", managers=exhaustive)
     pips = ("pip-old", "pip") if exhaustive else ("pip",)
     with arena(client, stack, tools, pips) as made:
         yield made

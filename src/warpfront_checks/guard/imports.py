@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .loading import NAME
+from .fast_path import NAME
 from .manifest import Manifest, read_manifest
 from .places import Places
 from .policy import GuardError

@@ -1,94 +1,101 @@
 """The interpreter that the stack was sealed for: what its names lead to, and its bytes."""
 
-from __future__ import annotations
-
-import json
 import os
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from .manifest import sha256_of
-from .places import Places
+TYPE_CHECKING = False  # as `typing` has it: this is loaded at every import of torch
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
 
-_NAME = re.compile(r"python(\d(\.\d+)?)?\Z")
-_PACKAGES = Path("/var/lib/dpkg/info")
+_PACKAGES = "/var/lib/dpkg/info"
 
 
-def interpreter_text(places: Places) -> str:
-    """JSON of what the names of Python lead to in the folder of the environment, of the file that
-    they all end at, and of the home that the environment names.
+def interpreter_facts(folder: "Path") -> "dict[str, Any]":
+    """Return what the names of Python in the environment's folder of programs lead to, the file
+    that they all end at with its size and sha256, and the home that the environment names.
     """
-    folder = places.interpreters
-    names = sorted(path.name for path in folder.glob("python*") if _NAME.match(path.name))
+    import re  # noqa: PLC0415 - not at an import
+
+    from .manifest import sha256_of  # noqa: PLC0415
+
+    every = sorted(path.name for path in folder.glob("python*"))
+    names = [name for name in every if re.fullmatch(r"python(\d(\.\d+)?)?", name)]
     real = os.path.realpath(folder / "python3") if "python3" in names else ""
-    document = {
+    return {
         "folder": str(folder),
-        "names": {name: _identity(folder / name) for name in names},
-        "home": _home(folder),
-        "file": [real, Path(real).stat().st_size if real else 0, sha256_of(real) if real else ""],
+        "names": {name: _identity(f"{folder}/{name}") for name in names},
+        "home": _home(str(folder)),
+        "file": (real, os.path.getsize(real) if real else 0, sha256_of(real) if real else ""),  # noqa: PTH202
     }
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def interpreter_problems(file: Path, since: int = 0) -> Iterator[tuple[str, str]]:
-    """(path, what is wrong). The file of the interpreter is read where its ctime is not below
-    `since`; what a security update of Debian brings in its place is no finding.
+def interpreter_problems(
+    sealed: "Mapping[str, Any]", since: int = 0
+) -> "Iterator[tuple[str, str]]":
+    """Yield (path, what is wrong), compared with what `interpreter_facts` returned at the seal. The
+    interpreter's file is read where its ctime is not below `since`, in nanoseconds. A security
+    update of Debian's package is no finding.
     """
-    try:
-        sealed: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        folder, (real, size, sha256) = Path(sealed["folder"]), sealed["file"]
-        names, home = dict(sealed["names"]), sealed["home"]
-    except (OSError, ValueError, KeyError, TypeError):
-        yield str(file), "lost or damaged: the interpreter cannot be told from another"
-        return
-    for name, identity in names.items():
-        found = _identity(folder / name)
+    folder, (real, size, sha256) = sealed["folder"], sealed["file"]
+    for name, identity in sealed["names"].items():
+        found = _identity(f"{folder}/{name}")
         if found != identity:
-            yield str(folder / name), f"another interpreter: {found}; sealed was {identity}"
-    if _home(folder) != home:
-        yield str(folder.parent / "pyvenv.cfg"), f"its home is {_home(folder)}; sealed was {home}"
+            yield f"{folder}/{name}", f"another interpreter: {found}; sealed was {identity}"
+    home = _home(folder)
+    if home != sealed["home"]:
+        yield _configuration(folder), f"its home is {home}; sealed was {sealed['home']}"
     if real and not _is_file(real, size, sha256, since):
         yield real, "another interpreter: not the file that was sealed, nor its Debian package's"
 
 
-def _identity(path: Path) -> str:
+def _identity(path: str) -> str:
     """Where a link leads; of a file, how it begins: a script in the place of an interpreter."""
-    if path.is_symlink():
-        return f"a link to {path.readlink()}"
-    if not path.is_file():
+    try:
+        return f"a link to {os.readlink(path)}"  # noqa: PTH115
+    except OSError:
+        pass
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123
+            return "a program" if stream.read(4) == b"\x7fELF" else "no program"
+    except OSError:
         return "nothing"
-    with path.open("rb") as stream:
-        return "a program" if stream.read(4) == b"\x7fELF" else "no program"
 
 
-def _home(folder: Path) -> str:
+def _configuration(folder: str) -> str:
+    return folder.rpartition("/")[0] + "/pyvenv.cfg"
+
+
+def _home(folder: str) -> str:
     """What pyvenv.cfg names, "" where this is no virtual environment."""
     try:
-        lines = (folder.parent / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
+        with open(_configuration(folder), encoding="utf-8") as file:  # noqa: PTH123
+            parts = [line.partition("=") for line in file]
     except OSError:
         return ""
-    parts = (line.partition("=") for line in lines)
     return next((value.strip() for key, _, value in parts if key.strip() == "home"), "")
 
 
 def _is_file(real: str, size: int, sha256: str, since: int) -> bool:
     try:
-        status = os.stat(real)  # noqa: PTH116 - at every import of torch
+        status = os.stat(real)  # noqa: PTH116
     except OSError:
         return False
-    if status.st_size == size and (status.st_ctime_ns < since or sha256_of(real) == sha256):
+    if status.st_size == size and status.st_ctime_ns < since:
         return True
-    return _is_packaged(real)
+    from .manifest import sha256_of  # noqa: PLC0415 - slow to load, and needed rarely
+
+    return (status.st_size == size and sha256_of(real) == sha256) or _is_packaged(real)
 
 
 def _is_packaged(real: str) -> bool:
+    """Whether it is the file of an installed Debian package."""
     import hashlib  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415
 
     digest = hashlib.md5(Path(real).read_bytes(), usedforsecurity=False).hexdigest()
     line = f"{digest}  {real.lstrip('/')}"
     return any(
         line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-        for path in _PACKAGES.glob("python3*.md5sums")
+        for path in Path(_PACKAGES).glob("python3*.md5sums")
     )

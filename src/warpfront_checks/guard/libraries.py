@@ -1,7 +1,5 @@
 """Native shadows: a library of the stack's names that the dynamic loader takes from elsewhere, by
 LD_LIBRARY_PATH, LD_PRELOAD, an RPATH or the system's configuration. No Python sees it happen.
-
-Loaded at every import of torch, so it loads little.
 """
 
 from __future__ import annotations
@@ -11,10 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .manifest import Manifest
+from .fast_path import CORE
 
-# What every import of a torch that has them loads: where one of them is not, something else is.
-_CORE = ("libc10.so", "libtorch_cpu.so", "libtorch_python.so")
 # auditwheel puts a hash of the content into the names of libraries that a wheel brings along, and
 # of two wheels that bring the same one the first is taken: not another library.
 _NAMED_BY_CONTENT = re.compile(r"\.libs/lib[^/]*-[0-9a-f]{8}[^/]*\.so[^/]*\Z")
@@ -43,34 +39,6 @@ class Shadow:
         return "by an RPATH, /etc/ld.so.preload or /etc/ld.so.conf, or something loaded it before"
 
 
-def sealed_libraries(manifest: Manifest, names: Iterable[str]) -> dict[str, list[str]]:
-    """File name -> where the sealed library of that name lies. Extension modules are left out: they
-    are loaded by their whole path, and many packages have a `_C`.
-    """
-    location = os.path.realpath(manifest.location)
-    found: dict[str, list[str]] = {}
-    for name in names:
-        for path in manifest.files.get(name, ()):
-            if ".so" not in path:
-                continue
-            file = path.rpartition("/")[2]
-            if file.startswith("lib") and ".so" in file:
-                found.setdefault(file, []).append(f"{location}/{path}")
-    return found
-
-
-def mapped() -> list[str]:
-    """The files whose code this process has mapped; none where there is no /proc."""
-    try:
-        with open("/proc/self/maps", errors="surrogateescape") as file:  # noqa: PTH123 - as above
-            lines = [line.rstrip("\n").split(None, 5) for line in file]
-    except OSError:
-        return []
-    return list(
-        dict.fromkeys(one[5] for one in lines if "x" in one[1] and one[5:] and one[5][0] == "/")
-    )
-
-
 def shadows(
     sealed: Mapping[str, list[str]], loaded: Iterable[str], *, with_torch: bool = True
 ) -> Iterator[Shadow]:
@@ -85,7 +53,7 @@ def shadows(
         if ours and path not in ours and not _NAMED_BY_CONTENT.search(path):
             named.add(file)
             yield Shadow(sealed=ours[0], other=path)
-    for file in _CORE if with_torch else ():
+    for file in CORE if with_torch else ():
         ours = [os.path.realpath(one) for one in sealed.get(file, ())]
         if ours and file not in named and not there.intersection(ours):
             yield Shadow(sealed=ours[0], other="")

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-NAME = "warpfront_guard"
+from .fast_path import NAME
+
 # No byte code from a PYTHONPYCACHEPREFIX: the folder may hold that of another image's guard.
 _BY_FILE = """\
 import sys

@@ -5,7 +5,6 @@ of torch, so this module loads little; `measuring` fills and compares it in full
 from __future__ import annotations
 
 import json
-import marshal
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,14 +26,9 @@ _START_UP_SUFFIXES = (
 _VARIANT = ".dist-info/variant.json"
 _VERSIONED_LIBRARY = ".so."  # libcudnn.so.9
 # What Python's import system can load, by the interpreter itself.
-SUFFIXES = (
-    *_EXTERNAL.SOURCE_SUFFIXES,
-    *_EXTERNAL.BYTECODE_SUFFIXES,
-    *_EXTERNAL.EXTENSION_SUFFIXES,
-)
+EXTENSION_SUFFIXES: Sequence[str] = _EXTERNAL.EXTENSION_SUFFIXES
+SUFFIXES = (*_EXTERNAL.SOURCE_SUFFIXES, *_EXTERNAL.BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 _INITS = tuple(f"/__init__{suffix}" for suffix in SUFFIXES)
-# Of marshal: the newest one without references, whose bytes depend on the process.
-_MARSHAL = 2
 
 # Size in bytes, sha256 in hex. A plain pair as JSON gives it: an object for each of 12,000 files
 # costs more than reading them all.
@@ -70,6 +64,15 @@ class Manifest:
         return {top: names for top, names in tops.items() if top not in shared} | {
             folder: names for folder, names in below.items() if folder.partition("/")[0] in shared
         }
+
+    def tops(self) -> set[str]:
+        """The entries of site-packages that hold all sealed files; of a folder that several
+        distributions fill, the entries in it.
+        """
+        folders = self.folders()
+        shared = {folder.partition("/")[0] for folder in folders if "/" in folder}
+        paths = (path.split("/") for files in self.files.values() for path in files)
+        return {"/".join(parts[: 1 + (parts[0] in shared)]) for parts in paths}
 
     def _owners(self, depth: int) -> dict[str, set[str]]:
         """Folder at this depth -> the distributions with files in it."""
@@ -119,72 +122,8 @@ def packages_text(manifest: Manifest) -> str:
     return "".join(f"{name}\n" for name in sorted(manifest.packages()))
 
 
-def at_import(manifest: Manifest, text: str, met: Mapping[str, str]) -> bytes:
-    """What an import of torch has to know, in the form that is read fastest: the files that make a
-    difference to it, every folder with a checksum of its entries, and the size of the manifest's
-    own `text`; of what the stack needs, the versions that met it.
-    """
-    files = {
-        name: {path: tuple(one) for path, one in sorted(measures.items()) if is_for_start(path)}
-        for name, measures in sorted(manifest.files.items())
-    }
-    document = {
-        "location": str(manifest.location),
-        "versions": dict(sorted(manifest.versions.items())),
-        "files": files,
-        "folders": dict(sorted(_checksums(manifest).items())),
-        "bytes": len(text.encode()),
-        "met": dict(sorted(met.items())),
-    }
-    return marshal.dumps(document, _MARSHAL)
-
-
 def is_for_start(path: str) -> bool:
     return path.endswith(_START_UP_SUFFIXES) or _VERSIONED_LIBRARY in path
-
-
-def _checksums(manifest: Manifest) -> dict[str, tuple[str, int, bool]]:
-    """Folder -> (the distribution, checksum of what lies in it, whether it has sources), of those
-    with a module somewhere below that one distribution fills.
-    """
-    entries: dict[str, set[str]] = {}
-    owners = {}
-    for top, names in manifest.folders().items():
-        if len(names) == 1:
-            owners[top] = next(iter(names))
-    for files in manifest.files.values():
-        for path in files:
-            folder, _, entry = path.rpartition("/")
-            while folder:
-                entries.setdefault(folder, set()).add(entry)
-                folder, _, entry = folder.rpartition("/")
-                entry += "/"
-    modules = [path for files in manifest.files.values() for path in files if _is_module(path)]
-    wanted = {above for path in modules for above in _above(path)}
-    found = {}
-    for folder in wanted:
-        top = next((one for one in (folder, *_above(folder)) if one in owners), "")
-        if top:
-            sources = any(one.endswith(".py") for one in entries[folder])
-            found[folder] = (owners[top], checksum(entries[folder]), sources)
-    return found
-
-
-def _is_module(path: str) -> bool:
-    return path.endswith(SUFFIXES)
-
-
-def _above(folder: str) -> Iterator[str]:
-    while "/" in folder:
-        folder = folder.rpartition("/")[0]
-        yield folder
-
-
-def checksum(entries: Iterable[str]) -> int:
-    """Of the names in a folder; those of folders end with a slash."""
-    import zlib  # noqa: PLC0415 - needed only where a folder was written to
-
-    return zlib.crc32("\n".join(sorted(entries)).encode("utf-8", "surrogateescape"))
 
 
 def size_differences(
@@ -227,3 +166,28 @@ def sha256_of(path: str | Path) -> str:
     except OSError:
         return ""
     return digest.hexdigest()
+
+
+def strays(manifest: Manifest, names: Iterable[str], *, loadable: bool = False) -> Iterator[str]:
+    """What lies inside the folders of the protected distributions and none of them brought, links
+    to folders included; what Python could load alone, if `loadable`. Byte code in `__pycache__` is
+    judged by its source.
+    """
+    wanted = set(names)
+    sealed = {path for files in manifest.files.values() for path in files}
+    start = len(f"{manifest.location}/")
+    for top, owners in sorted(manifest.folders().items()):
+        if not owners & wanted:
+            continue
+        if os.path.islink(f"{manifest.location}/{top}"):  # noqa: PTH114 - as above
+            yield top
+        for folder, folders, files in os.walk(f"{manifest.location}/{top}"):
+            cached, inside = folder.endswith("/__pycache__"), folder[start:]
+            links = {one for one in folders if os.path.islink(f"{folder}/{one}")}  # noqa: PTH114
+            folders[:] = sorted(set(folders) - links)
+            for file in sorted((*files, *links)):
+                path, code = f"{inside}/{file}", file.endswith(SUFFIXES)
+                if path in sealed or (cached and (not code or file.endswith(".pyc"))):
+                    continue
+                if code or file in links or not loadable:
+                    yield path

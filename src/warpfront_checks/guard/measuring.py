@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from .manifest import SUFFIXES, Manifest, Measured
+from .manifest import Manifest, Measured
 from .policy import GuardError, normalized
 
 Status = os.stat_result
@@ -168,40 +168,6 @@ def status_of(path: str) -> Status | None:
     except OSError:
         return None
     return status if stat.S_ISREG(status.st_mode) else None
-
-
-def strays(
-    manifest: Manifest, names: Iterable[str], within: Iterable[str] | None = None
-) -> Iterator[str]:
-    """What lies inside the folders of the protected distributions and none of them brought, links
-    to folders included; `within` these folders alone, if given. Byte code in `__pycache__` is
-    judged by its source.
-    """
-    wanted = set(names)
-    sealed = {path for files in manifest.files.values() for path in files}
-    start = len(f"{manifest.location}/")
-    only = None if within is None else set(within)
-    for top, owners in sorted(manifest.folders().items()):
-        if not owners & wanted:
-            continue
-        if os.path.islink(f"{manifest.location}/{top}"):  # noqa: PTH114 - as in `measured_file`
-            yield top
-        for folder, folders, files in os.walk(f"{manifest.location}/{top}"):
-            cached, inside = folder.endswith("/__pycache__"), folder[start:]
-            if only is not None and not any(f"{inside}/".startswith(f"{one}/") for one in only):
-                folders.sort()
-                continue
-            links = {one for one in folders if os.path.islink(f"{folder}/{one}")}  # noqa: PTH114
-            folders[:] = sorted(set(folders) - links)
-            for file in sorted((*files, *links)):
-                path = f"{inside}/{file}"
-                if path not in sealed and not (cached and not _is_code(file)):
-                    yield path
-
-
-def _is_code(file: str) -> bool:
-    """What Python could import from `__pycache__`, where byte code has a name of its own."""
-    return file.endswith(SUFFIXES) and not file.endswith(".pyc")
 
 
 def shared_folders(manifest: Manifest) -> tuple[str, ...]:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+from .at_import import made_again
 from .bytecode import is_foreign, level_of
-from .loading import NAME, other_guards
-from .manifest import SUFFIXES, Manifest, at_import, packages_text
+from .fast_path import NAME
+from .loading import other_guards
+from .manifest import SUFFIXES, Manifest, packages_text
 from .places import Places
+from .policy import GuardError, Policy
 from .sealing import program_text
 
 
-def own_problems(places: Places, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """(path, what is wrong): another guard on the path, what an import reads of the manifest,
     programs, and code that the guard would load beside its sources.
     """
     folder = places.library / NAME
     for path in other_guards((os.getcwd(), *sys.path), str(folder)):  # noqa: PTH109 - as the path has it
         yield path, f"another {NAME} on the path: {folder} is this image's"
-    text = places.manifest.read_text(encoding="utf-8")
-    met = _met(_bytes(places.at_import) or b"")
     for file, right in (
-        (places.at_import, at_import(manifest, text, met)),
+        (places.at_import, _right_document(places, policy, manifest)),
         (places.packages, packages_text(manifest).encode()),
     ):
         if _bytes(file) != right:
-            yield str(file), "not made of this manifest"
+            yield str(file), "not made of this manifest and policy"
     for name, module in (("warpfront-guard", "__main__"), ("uv", "launcher")):
         program = places.programs / name
         found = _bytes(program)
@@ -59,12 +59,12 @@ def _code_problems(folder: Path) -> Iterator[tuple[str, str]]:
             yield str(path), "added to the guard"
 
 
-def _met(found: bytes) -> Mapping[str, str]:
-    """What it says of needs, which is of the time of the seal."""
+def _right_document(places: Places, policy: Policy, manifest: Manifest) -> bytes:
+    texts = places.policy.read_text("utf-8"), places.manifest.read_text("utf-8")
     try:
-        return dict(marshal.loads(found)["met"])  # noqa: S302 - compared, never run
-    except (ValueError, TypeError, KeyError, EOFError):
-        return {}
+        return made_again(places.at_import, policy, manifest, texts)
+    except GuardError:
+        return b""
 
 
 def _bytes(path: Path) -> bytes | None:

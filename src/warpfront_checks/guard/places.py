@@ -58,10 +58,6 @@ class Places:
         return self.folder / "packages.txt"
 
     @property
-    def interpreter(self) -> Path:
-        return self.folder / "interpreter.json"
-
-    @property
     def bytecode(self) -> Path:
         return self.folder / "bytecode.json"
 

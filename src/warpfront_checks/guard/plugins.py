@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
+from .fast_path import GROUPS, METADATA, groups_of, name_and_version
 from .manifest import Manifest
-from .policy import Policy, normalized
+from .policy import Policy
 
-# Group -> the package whose import loads what is in it.
-GROUPS = {"torch.backends": "torch", "triton.backends": "triton"}
-_GROUP = re.compile(rf"^\s*\[\s*({'|'.join(map(re.escape, GROUPS))})\s*\]\s*$", flags=re.MULTILINE)
 _TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
 
 
@@ -28,8 +25,8 @@ def plugin_problems(
         for entry in _metadata(folder):
             if folder == location and f"{entry}/entry_points.txt" in sealed:
                 continue
-            name = normalized(entry.rpartition(".")[0].partition("-")[0])
-            for group in _groups(f"{folder}/{entry}/entry_points.txt"):
+            name = name_and_version(entry)[0]
+            for group in groups_of(f"{folder}/{entry}"):
                 if not policy.is_relaxed(name):
                     yield name, group, f"{folder}/{entry}"
 
@@ -45,12 +42,4 @@ def _metadata(folder: str) -> list[str]:
         entries = os.listdir(folder)  # noqa: PTH208 - at every import of torch: names are enough
     except OSError:
         return []
-    return sorted(one for one in entries if one.endswith((".dist-info", ".egg-info")))
-
-
-def _groups(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
-            return list(dict.fromkeys(_GROUP.findall(file.read())))
-    except OSError:
-        return []
+    return sorted(one for one in entries if one.endswith(METADATA))

@@ -9,7 +9,7 @@ from pathlib import Path
 from .channels import channel_files
 from .places import Places
 from .policy import GuardError, Policy, normalized, policy_from, read_policy
-from .sealing import policy_text
+from .sealing import policy_files
 from .writing import write_files
 
 # What the names of an image's own labels begin with (`warpfront.images.labels`).
@@ -31,7 +31,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
             )
         policy = policy_from(policy.relax(name, reason).document())
         told += _told(name, before, policy, places)
-    write_files({places.policy: policy_text(policy), **channel_files(policy, places)})
+    write_files({**policy_files(policy, places), **channel_files(policy, places)})
     return told
 
 

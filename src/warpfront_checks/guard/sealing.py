@@ -13,11 +13,12 @@ from fnmatch import fnmatchcase
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from .at_import import at_import, made_again, metadata_in
 from .bytecode import bytecode_text
 from .channels import channel_files
-from .interpreter import interpreter_text
+from .interpreter import interpreter_facts
 from .loading import by_file
-from .manifest import Manifest, at_import, manifest_text, packages_text
+from .manifest import Manifest, manifest_text, packages_text, read_manifest
 from .measuring import (
     differences,
     installed,
@@ -67,9 +68,18 @@ def seal(
         {
             **{places.site_packages / path: text for path, text in shims.items()},
             places.manifest: text,
-            places.at_import: at_import(manifest, text, met_needs(policy, there)),
+            places.at_import: at_import(
+                policy,
+                manifest,
+                (policy_text(policy), text),
+                met=met_needs(policy, there),
+                interpreter=interpreter_facts(places.interpreters),
+                entries={
+                    *metadata_in(places.site_packages),
+                    *(one.partition("/")[0] for one in shims),
+                },
+            ),
             places.packages: packages_text(manifest),
-            places.interpreter: interpreter_text(places),
             places.bytecode: bytecode_text(places.site_packages, manifest),
             places.policy: policy_text(policy),
             **programs,
@@ -79,22 +89,35 @@ def seal(
     )
     _compile(places.library)
     if in_place:
-        _renew_folders(manifest)
+        _renew_tops(manifest)
     return policy
 
 
-def _renew_folders(manifest: Manifest) -> None:
-    """Make every folder newer than the seal. Its files may be in the layer that the running
-    container writes to: there a write renews no folder, so an import has to look at each file.
+def _renew_tops(manifest: Manifest) -> None:
+    """Make what holds the sealed files newer than the seal. The files may be in the layer that the
+    running container writes to: there a write renews no folder, so an import has to look at each.
     """
-    paths = {Path(path).parent for files in manifest.files.values() for path in files}
-    for folder in sorted({manifest.location / path for path in paths}):
-        status = folder.stat()
-        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+    for path in sorted(manifest.location / top for top in manifest.tops()):
+        status = path.stat()
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def policy_text(policy: Policy) -> str:
     return json.dumps(policy.document(), indent=1, sort_keys=True) + "\n"
+
+
+def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
+    """Path -> text for a policy that was changed after the seal. Without a manifest the policy
+    alone is written: an import names what is lost.
+    """
+    text = policy_text(policy)
+    try:
+        manifest = read_manifest(places.manifest)
+        texts = text, places.manifest.read_text("utf-8")
+        document = made_again(places.at_import, policy, manifest, texts)
+    except GuardError:
+        return {places.policy: text}
+    return {places.policy: text, places.at_import: document}
 
 
 def _adopted(policy: Policy, there: Mapping[str, list[Distribution]], places: Places) -> Policy:

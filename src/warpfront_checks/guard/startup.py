@@ -60,18 +60,11 @@ def restore_channels() -> None:
             os.environ[name] = " ".join((*others, path))
 
 
-class WatchedLoader:
-    """The loader of a watched package, which looks at it when it is about to run.
+class WrappedLoader:
+    """A loader that does what another does, and more."""
 
-    Not when it is found: a thread that imports `torch.nn` meanwhile waits for `torch` then, and
-    Python ends the two with a deadlock of its locks for modules. And who only asks whether torch is
-    there (`importlib.util.find_spec`) is answered at no cost.
-    """
-
-    def __init__(self, real: "Any", early: "list[str]") -> None:
-        """`early` are modules of the package that are there before it."""
+    def __init__(self, real: "Any") -> None:
         self._real = real
-        self._early = early
 
     def __getattr__(self, name: str) -> "Any":
         if name == "_real":  # asked of one that is being copied
@@ -81,30 +74,40 @@ class WatchedLoader:
     def create_module(self, spec: "Any") -> "Any":
         return self._real.create_module(spec)
 
+
+class WatchedLoader(WrappedLoader):
+    """The loader of a watched package, which looks at it when it is about to run.
+
+    Not when it is found: a thread that imports `torch.nn` meanwhile waits for `torch` then, and
+    Python ends the two with a deadlock of its locks for modules. And who only asks whether torch is
+    there (`importlib.util.find_spec`) is answered at no cost.
+    """
+
+    def __init__(self, real: "Any", early: "list[str]") -> None:
+        """`early` are modules of the package that are there before it."""
+        super().__init__(real)
+        self._early = early
+
     def exec_module(self, module: "Any") -> None:
         """Raises `ImportError` if the package is not what was sealed. What runs after that finds no
         trace of this loader.
         """
         spec = module.__spec__
         spec.loader = module.__loader__ = self._real
-        _executed.add(spec.name)
-        _watch(spec.name).look_at(spec.name, spec, home=_HOME, early=self._early)
+        name = spec.name
+        _executed.add(name)
+        fast = _fast_path(name)
+        if not fast.look_at(name, spec, _HOME, self._early):
+            _watch(name).look_at(name, spec, home=_HOME, early=self._early)
         self._real.exec_module(module)
-        _watch(spec.name).look_after(spec.name)
+        if not fast.look_after(name, _HOME):
+            _watch(name).look_after(name, home=_HOME)
 
 
-class JudgedLoader:
+class JudgedLoader(WrappedLoader):
     """The loader of a module below a watched package, which is judged when it is about to run: a
     finder is called under the lock of all imports, and may wait for nothing.
     """
-
-    def __init__(self, real: "Any") -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "_real":
-            raise AttributeError(name)
-        return getattr(self._real, name)
 
     def _judge(self, spec: "Any") -> None:
         """Raises `ImportError`. What runs after that finds no trace of this loader."""
@@ -141,9 +144,11 @@ class Watcher:
             return self._package(name, path, target)
         if path is None:
             return None
-        if name.partition(".")[0] in WATCHED:
+        top = name.partition(".")[0]
+        if top in WATCHED:
             spec = self._found(name, path, target)
-            if spec is not None:
+            vouched = _fast is not None and top in _fast.vouched
+            if spec is not None and not (vouched and _fast.is_sealed(name, spec)):
                 spec.loader = JudgedLoader(spec.loader)
             return spec
         if name.startswith(_OWN):
@@ -159,6 +164,8 @@ class Watcher:
 
     def _package(self, name: str, path: "Any", target: "Any") -> "Any":
         spec = self._found(name, path, target)
+        if spec is None and _fast_path(name).is_absent(name, _HOME):
+            return None
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
@@ -195,35 +202,33 @@ def _own_module(name: str) -> "Any":
     return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
 
 
-_watching: "Any" = None
+_fast: "Any" = None
+
+
+def _fast_path(name: str) -> "Any":
+    """The module `fast_path`, which no start of Python needs."""
+    global _fast  # noqa: PLW0603 - at each module of torch: an import statement costs more
+    if _fast is None:
+        _fast = _part(name, "fast_path")
+    return _fast
 
 
 def _watch(name: str) -> "Any":
-    """The module `watch`, which no start of Python needs."""
-    global _watching  # noqa: PLW0603 - at each module of torch: an import statement costs more
-    if _watching is None:
-        try:
-            from . import watch  # noqa: PLC0415
-        except ImportError as error:
-            text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
-            raise ImportError(text, name=name) from error
-        _watching = watch
-    return _watching
+    """The module `watch`, for what `fast_path` does not vouch for."""
+    return _part(name, "watch")
 
 
-class ListeningLoader:
+def _part(name: str, part: str) -> "Any":
+    """A module of the guard. Raises `ImportError` that names the import of `name`."""
+    try:
+        return getattr(__import__(_OWN + part), part)  # waits for a thread that loads it
+    except ImportError as error:
+        text = f"warpfront guard: {name}: the guard in {_HOME} was changed: {error}"
+        raise ImportError(text, name=name) from error
+
+
+class ListeningLoader(WrappedLoader):
     """The loader of pip's module of candidates, each of which is looked at by the guard."""
-
-    def __init__(self, real: "Any") -> None:
-        self._real = real
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "_real":
-            raise AttributeError(name)
-        return getattr(self._real, name)
-
-    def create_module(self, spec: "Any") -> "Any":
-        return self._real.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:
         self._real.exec_module(module)

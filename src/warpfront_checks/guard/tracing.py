@@ -6,8 +6,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from .libraries import Shadow, mapped, sealed_libraries, shadows
+from .at_import import libraries
+from .fast_path import mapped
+from .libraries import Shadow, shadows
 from .manifest import Manifest
 
 _TRACED = re.compile(r"^\s*(?:\S+ => )?(?P<path>/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
@@ -20,7 +23,8 @@ def traced_shadows(
     """The shadows of torch's extension module and all it needs, as the loader would resolve them in
     this environment. Nothing of torch is run for that.
     """
-    sealed = sealed_libraries(manifest, names)
+    wanted = replace(manifest, files={name: manifest.files[name] for name in names})
+    sealed = libraries(wanted, os.path.realpath(manifest.location))
     loader = next((path for path in mapped() if "/ld-" in path or "/ld.so" in path), None)
     for path in manifest.files.get("torch", ()):
         if loader and path.startswith("torch/_C.") and path.endswith(".so"):

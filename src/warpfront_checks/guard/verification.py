@@ -10,12 +10,13 @@ from importlib.machinery import PathFinder
 from importlib.metadata import Distribution
 from typing import Literal
 
+from .at_import import read_at_import
 from .bytecode import bytecode_findings
 from .channels import channel_findings
 from .finding import Finding
 from .imports import Start, import_findings
 from .interpreter import interpreter_problems
-from .manifest import Manifest, read_manifest, size_differences
+from .manifest import Manifest, read_manifest, size_differences, strays
 from .measuring import (
     always,
     ctime_of,
@@ -23,7 +24,6 @@ from .measuring import (
     installed,
     recorded_paths,
     shared_folders,
-    strays,
     versions_of,
     written_since,
 )
@@ -70,8 +70,8 @@ def verify(
         *_findings("file", changed),
         *_findings("distribution", relaxed_problems(policy, there, manifest.location)),
         *_shadow_findings(policy, manifest),
-        *_findings("guard", own_problems(places, manifest)),
-        *_findings("interpreter", interpreter_problems(places.interpreter)),
+        *_findings("guard", own_problems(places, policy, manifest)),
+        *_findings("interpreter", _interpreter_problems(places)),
         *_intruder_findings(policy, manifest, environment),
     ]
     if start is not None:
@@ -87,6 +87,13 @@ def verify(
 
 def _findings(part: str, problems: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     return (Finding(part=part, subject=subject, text=text) for subject, text in problems)
+
+
+def _interpreter_problems(places: Places) -> Iterator[tuple[str, str]]:
+    try:
+        yield from interpreter_problems(read_at_import(places.at_import)["interpreter"])
+    except GuardError as error:
+        yield str(error), "the interpreter cannot be told from another"
 
 
 def _intruder_findings(

@@ -1,4 +1,4 @@
-"""What happens when a protected package is imported in an image."""
+"""An import of a protected package that `fast_path` does not vouch for: what changed, in words."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from . import startup
+from .at_import import metadata_in
+from .fast_path import NAME, begun, mapped, name_and_version, vouched
 from .interpreter import interpreter_problems
-from .libraries import mapped, sealed_libraries, shadows
-from .loading import NAME, other_guards
+from .libraries import shadows
+from .loading import other_guards
 from .machinery import machinery_problems, replaced_builtins
 from .manifest import Manifest
 from .origins import Stack, read_stack
 from .plugins import is_loaded_by, plugin_problems
-from .policy import GuardError, Policy, normalized
+from .policy import GuardError, Policy
 
 _SHOWN = 3
-_METADATA = ("dist-info", "egg-info")
 _OURS = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every import of torch
 _AGAIN = "Start from the image again"
 _UNSHADOWED = "Start Python without that library"
@@ -30,12 +31,8 @@ _UNSHADOWED = "Start Python without that library"
 _seen: set[str] = set()
 # The packages of the manifest, once it was read: libraries ask for an absent triton repeatedly.
 _sealed_packages: set[str] = set()
-
-
-# What was sealed by the names that a dynamic loader looks for, once the manifest was read.
+# The sealed libraries by the names that a dynamic loader looks for, once one had to be looked at.
 _libraries: dict[str, list[str]] = {}
-# Packages whose import has begun in this process: what it leaves behind is no intruder.
-_begun: set[str] = set()
 # The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
 _stacks: dict[tuple[int, ...], Stack] = {}
 # Packages that come from the image, so that each module below them has to.
@@ -65,17 +62,19 @@ def look_at(name: str, spec: ModuleSpec | None, *, home: str, early: Sequence[st
     """Raises `ImportError` that names what changed, and which path won, if the protected package
     that would come from `spec` is not what was sealed, or has modules before it is there (`early`).
     """
-    early = () if name in _begun else early
+    early = () if name in begun else early
     text = _shadowed.get(name) or _refusal_of(name, spec, Path(home) / "guard", early)
     if text:
         _refuse(name, text)
-    _begun.add(name)
+    begun.add(name)
 
 
-def look_after(name: str) -> None:
+def look_after(name: str, *, home: str) -> None:
     """Raises `ImportError` if the package, now loaded, runs other native code than was sealed."""
     if name in _guarded:
         _guarded[name].remember()
+    if name in vouched:
+        _libraries.update(_stack(Path(home) / "guard").document["libraries"])
     if not _libraries:
         return
     # triton is imported without torch, too.
@@ -94,7 +93,8 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
     """
     name = spec.name
     top = name.partition(".")[0]
-    stack = _guarded.get(top) if top in _guarded or top in _begun else _planted(top, Path(home))
+    looked_at = top in _guarded or (top in begun and top not in vouched)
+    stack = _guarded.get(top) if looked_at else _planted(top, Path(home))
     problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
         kind = type(spec.loader)
@@ -168,7 +168,7 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
     if not policy.is_relaxed(name):
         problems += _shortened([f"{one} was in sys.modules before {name} was" for one in early])
     if not building:  # which runs the libraries of its own torch
-        _libraries.update(sealed_libraries(manifest, stack.names()))
+        _libraries.update(stack.document["libraries"])
         if _is_guarded(name, stack):
             _guarded[name] = stack
     _tell_of_needs(stack)
@@ -245,8 +245,8 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
     """What imports the stack: the interpreter, its import system, and the guard itself."""
     if "interpreter" in _seen:
         return
-    file = stack.folder / "interpreter.json"
-    found = [f"{path}: {what}" for path, what in interpreter_problems(file, stack.since)]
+    sealed = stack.document["interpreter"]
+    found = [f"{path}: {what}" for path, what in interpreter_problems(sealed, stack.since)]
     changed = [*machinery_problems(), *startup.replaced]
     found += [f"{one} is not the interpreter's own" for one in _shortened(changed)]
     found += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
@@ -290,7 +290,9 @@ def _tell_of_needs(stack: Stack) -> None:
     """What the stack cannot work with is said, not refused: most of torch runs without sympy."""
     policy, needed = stack.policy, stack.policy.needed()
     there = _versions_beside(stack.manifest)
-    changed = [one for one in there if one[0] in needed and stack.met.get(one[0]) != one[1]]
+    changed = [
+        one for one in there if one[0] in needed and stack.document["met"].get(one[0]) != one[1]
+    ]
     if not changed:
         return
     from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
@@ -313,19 +315,9 @@ def _versions_beside(manifest: Manifest) -> list[tuple[str, str]]:
     may be there twice: conda leaves the metadata of what it writes over.
     """
     try:
-        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
+        return [name_and_version(one) for one in sorted(metadata_in(manifest.location))]
     except OSError:
         return []
-    return [found for found in map(_said_by, there) if found is not None]
-
-
-def _said_by(entry: str) -> tuple[str, str] | None:
-    """Name and version of a folder of metadata: `sympy-1.5.dist-info`, and as conda's older
-    packages have it, `sympy-1.5-py3.11.egg-info`.
-    """
-    stem, _, kind = entry.rpartition(".")
-    name, _, rest = stem.partition("-")
-    return (normalized(name), rest.partition("-")[0]) if kind in _METADATA else None
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -348,23 +340,22 @@ def _external_problems(name: str, policy: Policy) -> Iterator[str]:
 
 def _version_problems(stack: Stack) -> Iterator[str]:
     """Metadata beside the sealed one: an install that went over it, or half of one."""
-    manifest = stack.manifest
     sealed = {
         path.partition("/")[0]
         for name in stack.names()
-        for path in manifest.files[name]
+        for path in stack.manifest.files[name]
         if path.endswith(".dist-info/METADATA")
     }
-    names = {normalized(folder.partition("-")[0]) for folder in sealed}
+    names = {name_and_version(folder)[0] for folder in sealed}
     try:
-        there = sorted(os.listdir(manifest.location))  # noqa: PTH208 - names are all it takes
+        there = sorted(metadata_in(stack.manifest.location))
     except OSError as error:
-        yield f"{manifest.location}: {error.strerror}"
+        yield f"{stack.manifest.location}: {error.strerror}"
         return
     for entry in there:
-        said = _said_by(entry)
-        if said is not None and entry not in sealed and said[0] in names:
-            yield f"{said[0]} {said[1]} was installed over it"
+        name, version = name_and_version(entry)
+        if entry not in sealed and name in names:
+            yield f"{name} {version} was installed over it"
 
 
 def _in_isolated_build(path: str) -> bool:

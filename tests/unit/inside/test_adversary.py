@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from adversary.cases import Case, read_cases, read_parts
-from adversary.inside import changes, fingerprint, recorded
+from adversary.inside import changes, fingerprint, recorded, says_nothing_new, state
 from adversary.judge import Verdict, is_worse, judged, problem
 from adversary.packages import offer
+from adversary.runner import Arena, Tools
 from adversary.stacks import CPU, SITE_PACKAGES, STACKS, Stack
 from adversary.suite import (
     ALIKE,
@@ -300,3 +301,57 @@ def test_a_page_keeps_its_prose_around_the_table() -> None:
     )
     with pytest.raises(ValueError, match="lacks"):
         with_table("# Guard\n", "new")
+
+
+PLAIN = {
+    "user": "0",
+    **dict.fromkeys(("probe", "full", "ablated", "environment", "unset", "remove")),
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "said", "expected"),
+    [
+        ({}, "", True),
+        ({"user": "1000"}, "", False),
+        ({"environment": {"PYTHONPATH": "/x"}}, "", False),
+        ({"unset": ["PIP_CONSTRAINT"]}, "", False),
+        ({"probe": "python3 -S"}, "", False),
+        ({"full": True}, "", False),
+        ({}, '@probe {"ok": true}', False),
+    ],
+)
+def test_a_case_with_an_import_of_its_own_is_asked_itself(
+    own: dict[str, Any], said: str, *, expected: bool
+) -> None:
+    assert says_nothing_new({**PLAIN, **own}, said) is expected
+
+
+def test_where_no_overlay_says_what_was_written_every_case_is_asked_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _: "1 0 0:1 / / rw - ext4 /dev/vda rw\n")
+    assert state(SITE_PACKAGES) is None
+
+
+def test_what_a_case_left_as_it_was_is_asked_of_the_untouched_image_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And what is wrong with the untouched image is then wrong in each of them."""
+    jobs: list[str] = []
+
+    def measured(_: Arena, job: dict[str, Any], image: str) -> dict[str, Any]:
+        jobs.append(job["command"])
+        whole = {**measurement(exit_code=1, said="warpfront guard: no"), "image": image}
+        return (
+            {**whole, "verify": FINDINGS} if job["command"] == "true" else {**whole, "same": True}
+        )
+
+    monkeypatch.setattr(Arena, "_measured", measured)
+    tools = Tools(folder=tmp_path, versions={})
+    nothing: Any = None
+    arena = Arena(client=nothing, stack=CPU, tools=tools, offered=tmp_path, images={"pip": "image"})
+    cases = [case for case in CASES if case.id in ("floor", "no-deps")]
+    found = [arena.run(case, "pip").verdict for case in cases]
+    assert [one.outcome for one in found] == ["detected", "detected"]
+    assert jobs.count("true") == 1

@@ -1,5 +1,6 @@
 """The table of guard cases: each fault is named by the import, by `warpfront-guard verify` and by
-the host's check in the `load` session, and each innocent thing by none of them.
+the host's check in the `load` session, and each innocent thing by none of them. The import is tried
+where times of folders say nothing, and as on overlayfs, where an unchanged stack takes a fast path.
 """
 
 from __future__ import annotations
@@ -104,8 +105,29 @@ class Subject:
         self.environment["PYTHONPATH"] = str(self.elsewhere)
         return self.elsewhere
 
+    def imported_on_overlayfs(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """The import where a change has renewed all folders above it, as overlayfs does when it
+        copies a file of a lower layer up.
+        """
+        since = self.own.places.manifest.stat().st_ctime_ns
+        for folder, folders, files in os.walk(self.site):
+            for name in (*folders, *files):
+                path = Path(folder, name)
+                if path.lstat().st_ctime_ns >= since:
+                    for above in path.relative_to(self.site).parents[:-1]:
+                        os.utime(self.site / above)
+        mounts = self.own.folder / "mounts"
+        mounts.write_text("1 0 0:1 / / rw - overlay overlay rw\n")
+        code = self.own.places.library / "warpfront_guard/fast_path.py"
+        before = code.read_text()
+        code.write_text(before.replace("/proc/self/mountinfo", str(mounts)))
+        program = "\n".join((*self.program, *more))
+        done = self.own.run("-B", "-c", program, environment=self.environment)
+        code.write_text(before)
+        return done
+
     def answers(self) -> dict[str, str]:
-        """What each of the three names; "" where it names nothing."""
+        """What each names; "" where it names nothing."""
         load = LOAD.format(
             src=str(SRC),
             places=[str(one) for one in _roots(self.own.places)],
@@ -116,6 +138,7 @@ class Subject:
         loaded = self.own.run("-c", load, environment=self.environment)
         return {
             "import": _named_by_import(started),
+            "import on overlayfs": _named_by_import(self.imported_on_overlayfs()),
             "verify": verified.stdout + verified.stderr if verified.returncode else "",
             "load": _named_by_load(loaded),
         }
@@ -148,6 +171,7 @@ def _a_python(folder: Path) -> GuardedPython:
     seal(cpu_policy(), places, python=str(guarded.python))
     shutil.copytree(compiled_guard(), places.library / "warpfront_guard")
     (places.site_packages / "sitecustomize.py").write_text(block(places))
+    os.utime(places.manifest)  # as in an image, the seal is newer than all that it is of
     return guarded
 
 
@@ -639,7 +663,27 @@ def another_spelling_of_the_folder(one: Subject) -> None:
 @pytest.mark.parametrize("name", INNOCENT)
 def test_an_innocent_thing_is_named_by_none(name: str, subject: Subject) -> None:
     INNOCENT[name](subject)
-    assert subject.answers() == {"import": "", "verify": "", "load": ""}
+    assert set(subject.answers().values()) == {""}
+
+
+TAKEN = "import sys; print('warpfront_guard.watch' not in sys.modules)"
+
+
+def test_an_unchanged_stack_takes_the_fast_path_and_a_changed_one_does_not(
+    subject: Subject,
+) -> None:
+    assert subject.imported_on_overlayfs(TAKEN).stdout == "True\n"
+    subject.put("torch/added.txt", "")  # of no consequence, but the folder was written to
+    assert subject.imported_on_overlayfs(TAKEN).stdout == "False\n"
+
+
+def test_a_distribution_beside_the_stack_leaves_the_fast_path_and_a_plugin_does_not(
+    subject: Subject,
+) -> None:
+    install(subject.site, "six", "1.17.0", {"six.py": ""})
+    assert subject.imported_on_overlayfs(TAKEN).stdout == "True\n"
+    (subject.site / "six-1.17.0.dist-info/entry_points.txt").write_text("[torch.backends]\nx = y\n")
+    assert "six has it load its own code" in subject.imported_on_overlayfs().stderr
 
 
 def test_a_header_that_was_added_is_for_verify_and_load(subject: Subject) -> None:

@@ -15,7 +15,9 @@ from guarded import TORCH, GuardedPython, a_guarded_python, cpu_policy, install
 from stand_in_torch import extension_module
 
 from warpfront_checks.guard import watch
-from warpfront_checks.guard.libraries import Shadow, mapped, sealed_libraries, shadows
+from warpfront_checks.guard.at_import import libraries
+from warpfront_checks.guard.fast_path import mapped
+from warpfront_checks.guard.libraries import Shadow, shadows
 from warpfront_checks.guard.manifest import Manifest
 from warpfront_checks.guard.sealing import seal
 
@@ -58,7 +60,7 @@ A_MANIFEST = Manifest(
         "nvidia-cublas": {"nvidia/cu13/lib/libcublas.so.13": (1, "")},
     },
 )
-SEALED = sealed_libraries(A_MANIFEST, A_MANIFEST.files)
+SEALED = libraries(A_MANIFEST, "/image/site")
 OURS = "/image/site/torch/lib/libc10.so"
 
 
@@ -74,12 +76,12 @@ def test_triton_without_torch_loads_nothing_of_torch(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(watch, "_shadowed", {})
     monkeypatch.setattr(watch, "mapped", list)
     monkeypatch.delitem(sys.modules, "torch._C", raising=False)
-    watch.look_after("triton")
+    watch.look_after("triton", home="")
     with pytest.raises(ImportError, match=r"libc10\.so is not what was loaded"):
-        watch.look_after("torch")
+        watch.look_after("torch", home="")
     monkeypatch.setattr(watch, "mapped", lambda: ["/elsewhere/libcublas.so.13"])
     with pytest.raises(ImportError, match=r"/elsewhere/libcublas\.so\.13 is loaded in the place"):
-        watch.look_after("triton")
+        watch.look_after("triton", home="")
 
 
 @pytest.mark.parametrize(

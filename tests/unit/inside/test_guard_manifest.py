@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from guarded import TORCH, findings, install, places_below, sealed_cpu, sealed_rocm
 
-from warpfront_checks.guard.manifest import Manifest, manifest_text, read_manifest, size_differences
-from warpfront_checks.guard.measuring import differences, installed, measure, strays
+from warpfront_checks.guard.manifest import (
+    Manifest,
+    manifest_text,
+    read_manifest,
+    size_differences,
+    strays,
+)
+from warpfront_checks.guard.measuring import differences, installed, measure
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import GuardError
 

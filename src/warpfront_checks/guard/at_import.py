@@ -1,0 +1,135 @@
+"""What an import of torch reads of a seal, written in the form that is read fastest."""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .fast_path import METADATA, harmless
+from .manifest import EXTENSION_SUFFIXES, Manifest, is_for_start
+from .policy import GuardError, Policy
+
+# The newest format without references, whose bytes depend on the process.
+_MARSHAL = 2
+_FIELDS = ("manifest_bytes", "location", "versions", "modules", "libraries", "interpreter", "met")
+_TAILS = tuple(
+    f"{init}{suffix}" for init in ("/__init__", "") for suffix in (".py", *EXTENSION_SUFFIXES)
+)
+
+
+def at_import(
+    policy: Policy,
+    manifest: Manifest,
+    texts: tuple[str, str],
+    *,
+    met: Mapping[str, str],
+    interpreter: Mapping[str, Any],
+    entries: Iterable[str],
+) -> bytes:
+    """Return the document for `fast_path`, and the measures of files for `watch`. `texts` are those
+    of policy and manifest, `met` the versions of the needs that are met, `entries` the folders of
+    metadata beside the stack.
+    """
+    unrelaxed = [name for name in manifest.files if not policy.is_relaxed(name)]
+    held = replace(manifest, files={name: manifest.files[name] for name in unrelaxed})
+    location = os.path.realpath(manifest.location)
+    document = {
+        "policy": texts[0].encode(),
+        "manifest_bytes": len(texts[1].encode()),
+        "location": str(manifest.location),
+        "versions": dict(sorted(manifest.versions.items())),
+        "packages": dict(sorted(held.packages().items())),
+        "modules": dict(sorted(_modules(held).items())),
+        "tops": sorted(held.tops()),
+        "shared": sorted({top.partition("/")[0] for top in held.tops() if "/" in top}),
+        "metadata": sorted(top for top in manifest.tops() if top.endswith(METADATA)),
+        "libraries": dict(sorted(libraries(held, location).items())),
+        "needs": sorted(policy.needed()),
+        "met": dict(sorted(met.items())),
+        "interpreter": dict(interpreter),
+        "files": marshal.dumps(_files(manifest), _MARSHAL),
+    }
+    document["entries"] = harmless(sorted(entries), document)
+    return marshal.dumps(document, _MARSHAL)
+
+
+def read_at_import(path: Path) -> dict[str, Any]:
+    """Return the document. Raises `GuardError` when it is missing or damaged."""
+    try:
+        document: dict[str, Any] = marshal.loads(path.read_bytes())  # noqa: S302 - as a .pyc is
+        document["files"] = marshal.loads(document["files"])  # noqa: S302
+        _ = [document[name] for name in (*_FIELDS, "entries")]
+    except OSError as error:
+        raise GuardError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
+        raise GuardError(f"{path}: not made by a seal: {error}") from error
+    return document
+
+
+def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str, str]) -> bytes:
+    """Return the document in `path` as a seal of this policy and manifest would have made it.
+    Raises `GuardError` if it is damaged: it alone has what was there at the time of the seal.
+    """
+    found = read_at_import(path)
+    return at_import(
+        policy,
+        manifest,
+        texts,
+        met=found["met"],
+        interpreter=found["interpreter"],
+        entries=found["entries"],
+    )
+
+
+def metadata_in(location: Path) -> list[str]:
+    """Return the folders of metadata in a folder for packages."""
+    return [entry.name for entry in location.iterdir() if entry.name.endswith(METADATA)]
+
+
+def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
+    """Return file name -> where the sealed libraries of that name lie, below the real `location`.
+    Extension modules are left out: they are loaded by their whole path, and many have one name.
+    """
+    found: dict[str, list[str]] = {}
+    for path in _paths(manifest):
+        file = path.rpartition("/")[2]
+        if file.startswith("lib") and ".so" in file:
+            found.setdefault(file, []).append(f"{location}/{path}")
+    return found
+
+
+def _files(manifest: Manifest) -> dict[str, dict[str, tuple[int, str]]]:
+    """The measures of the files that make a difference at an import."""
+    return {
+        name: {path: (one[0], one[1]) for path, one in sorted(files.items()) if is_for_start(path)}
+        for name, files in sorted(manifest.files.items())
+    }
+
+
+def _paths(manifest: Manifest) -> Iterator[str]:
+    return (path for files in manifest.files.values() for path in files)
+
+
+def _modules(manifest: Manifest) -> dict[str, str]:
+    """Module -> what follows its own path in that of its file, "" for a folder without an
+    `__init__`. A module that two files could be is left out.
+    """
+    packages, found, twice = manifest.packages(), dict[str, str](), set[str]()
+    for path in _paths(manifest):
+        tail = next((one for one in _TAILS if path.endswith(one)), "")
+        if not tail or path.partition("/")[0] not in packages:
+            continue
+        name = path.removesuffix(tail).replace("/", ".")
+        if name in found:
+            twice.add(name)
+        found[name] = tail
+    above = {name[:end] for name in found for end, one in enumerate(name) if one == "."}
+    return {
+        name: tail
+        for name, tail in {**dict.fromkeys(above, ""), **found}.items()
+        if name not in twice
+    }
