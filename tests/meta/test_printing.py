@@ -13,7 +13,9 @@ import pytest
 from source_modules import module_texts
 
 # A module without one of these words prints nothing and ends nothing: it need not be parsed.
-WORDS = re.compile(r"\b(print|stdout|stderr|__stdout__|__stderr__|visible_output|Exit|Console)\b")
+WORDS = re.compile(
+    r"\b(print|stdout|stderr|__stdout__|__stderr__|visible_output|job_output|Exit|Console)\b"
+)
 # Programs, and what runs in them: each begins with `visible_output` (the tests of each show it), or
 # is a start-up shim of the guard, whose sentences name files and packages of the image.
 PROGRAMS = ("warpfront/cli/", "warpfront_checks/", "warpfront_port/tasks/")
