@@ -93,6 +93,7 @@ def dry_run(project: Path, stack: CellStack, place: Path) -> dict[str, Any]:
     if (project / "requirements.txt").is_file():
         argv += ["-r", "requirements.txt"]
     left_out: tuple[str, ...] = ()
+    text = ""
     for _ in range(8):
         (place / f"x-{stack.torch}.txt").write_text("\n".join(left_out))
         more = ("--excludes", str(place / f"x-{stack.torch}.txt")) if left_out else ()
@@ -120,7 +121,7 @@ def dry_run(project: Path, stack: CellStack, place: Path) -> dict[str, Any]:
 
 
 def outcome(text: str, stack: CellStack) -> dict[str, Any]:
-    installed = {canonicalize_name(n): v for n, v in INSTALLED.findall(text)}
+    installed: dict[str, str] = {canonicalize_name(n): v for n, v in INSTALLED.findall(text)}
     row = judged_by(installed, stack, ())
     others = {*stack.stack.foreign, *stack.stack.answered}
     changed = {**row.changed, **{n: v for n, v in installed.items() if n in others}}

@@ -30,7 +30,7 @@ _NOT_HERE = {"docker", "gpu", "network"}
 
 _connect = socket.socket.connect
 _sleep = time.sleep
-_render_templates = preparing.render_templates
+_render_templates = preparing.render_templates  # type: ignore[attr-defined]
 _help: dict[str, dict[str, str]] = {}
 
 
@@ -92,7 +92,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     socket.socket.connect = _connect_here  # type: ignore[assignment,method-assign]
     time.sleep = _sleep_briefly  # type: ignore[assignment]
     starts = any(item.get_closest_marker(mark) for mark in ("process", "network"))
-    preparing.render_templates = _render_templates if starts else render_here
+    render = _render_templates if starts else render_here
+    preparing.render_templates = render  # type: ignore[attr-defined, assignment]
     # invoke takes the help out of a task that it parses: each test finds it whole.
     _help.clear()
     _help.update({name: dict(task.help) for name, task in _tasks().items()})
@@ -102,7 +103,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown() -> None:
     socket.socket.connect = _connect  # type: ignore[method-assign]
     time.sleep = _sleep
-    preparing.render_templates = _render_templates
+    preparing.render_templates = _render_templates  # type: ignore[attr-defined]
     for name, texts in _help.items():
         _tasks()[name].help = texts
 

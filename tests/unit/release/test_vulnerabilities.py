@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from bills import a_bill
@@ -104,7 +105,10 @@ def test_grype_finds_wheels_and_debian_packages() -> None:
 
 def test_what_a_project_has_grype_ignore_is_found_all_the_same() -> None:
     """grype reads a `.grype.yaml` of the folder that it runs in, which a pull request may bring."""
-    hidden = {**GRYPE["matches"][0], "appliedIgnoreRules": [{"vulnerability": "x"}]}
+    hidden = {
+        **cast("list[dict[str, object]]", GRYPE["matches"])[0],
+        "appliedIgnoreRules": [{"vulnerability": "x"}],
+    }
     text = json.dumps({**GRYPE, "matches": [], "ignoredMatches": [hidden]})
     assert [one.package for one in read_grype(text)[0]] == ["Jinja2"]
 
