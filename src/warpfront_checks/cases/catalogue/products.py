@@ -90,7 +90,7 @@ MATRICES: tuple[Operation, ...] = (
 _windows = partial(
     exact,
     halves=False,
-    cases=MANY_CASES,
+    cases=24,
     roundings=256.0,
     least=1.0,
     work=100_000,
