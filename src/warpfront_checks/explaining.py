@@ -1,5 +1,5 @@
-"""A failure as a script of its own: torch and numpy, and those definitions of the checks that the
-case needs, by name, from their sources; inputs come from the seed that the failure names.
+"""A failure as a script of its own. A case of the catalogue prints itself; of the other checks the
+script has those definitions that the case needs, by name, from their sources.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from warpfront_checks.cases.axes import axes_of, build
+from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.results import (
     FAILED,
     CheckRecord,
@@ -49,6 +52,8 @@ _WAY = re.compile(
     r" (?P<way>\w+): wrong"
 )
 _SHOWN = 2000
+CASES = ", cases"
+FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 class UnexplainedError(Exception):
@@ -86,10 +91,45 @@ def explained(result: Path, check: str) -> str:
         raise UnexplainedError(f"{result} has no check {check!r}\nhint: it has {names}")
     if one.outcome != FAILED:
         raise UnexplainedError(f"{check} is {one.outcome}: no case of it failed")
+    if check.endswith(CASES):
+        return _case_script(one)
     fault = _first_fault(one)
     environment = surroundings(document, session=session)
     root = _root(session, check, fault, _device(environment, target))
     return _script(f"{check}: {fault[:_SHOWN]}", root, _drawn(environment))
+
+
+def _case_script(one: CheckRecord) -> str:
+    """Return the report of a failed case as comments, and its script. Every value of the file has
+    to be one that the catalogue has.
+    """
+    found = one.details.get("case")
+    case = found if isinstance(found, dict) else {}
+    operation = CATALOGUE.get(str(case.get("operation")))
+    given, device = case.get("assignment"), case.get("device")
+    if operation is None or not isinstance(given, dict) or device not in DEVICES:
+        raise UnexplainedError(f"{one.name}: the file has no case of the catalogue")
+    assignment: dict[str, Any] = {}
+    for axis, values in axes_of(operation, FLOATS).items():
+        if axis in given:
+            known = [value for value in values if _as_json(value) == _as_json(given[axis])]
+            if not known and not axis.startswith("memory"):
+                raise UnexplainedError(f"{one.name}: {axis} is not one of the catalogue's")
+            assignment[axis] = known[0] if known else "contiguous"
+    lengths = given.get("lengths")
+    numbers = {key: given.get(key) for key in ("seed", "wide", "rank")}
+    sizes = lengths if isinstance(lengths, dict) else {}
+    if any(type(n) is not int or n < 0 for n in (*numbers.values(), *sizes.values())):
+        raise UnexplainedError(f"{one.name}: a size or the seed is no number")
+    script = build(operation, {**assignment, **numbers, "lengths": sizes}, str(device))
+    listed = one.details.get("report")
+    lines = listed if isinstance(listed, list) else []
+    comments = [f"# {str(line)[:_SHOWN].encode('unicode_escape').decode()}" for line in lines]
+    return "\n".join([*comments, repr(script)]) + "\n"
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, default=str)
 
 
 def _script(title: str, root: Root, drawn: Mapping[str, int]) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warpfront_checks.operations import floor_of
-from warpfront_checks.operators.bounds import spacing
+from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.known import KnownDefect
 
 FLOATS = ("float32", "bfloat16", "float16")
 DOUBLE = (*FLOATS, "float64")
@@ -103,23 +102,6 @@ class CaseContext:
         return self.dtype in {torch.float16, torch.bfloat16}
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownDefect:
-    """What torch's own kernels get wrong, by a public thread: answers whose label matches, on a
-    device, in torch before a version, or (None) in each so far. Results say it and find no fault
-    with the image for that.
-    """
-
-    thread: str
-    label: str
-    device: str
-    before: tuple[int, int] | None
-
-    def covers(self, label: str, device: str, version: tuple[int, int]) -> bool:
-        there = device == self.device and (self.before is None or version < self.before)
-        return there and re.search(self.label, label) is not None
-
-
 Try = Callable[[CaseContext], Iterator[Answer]]
 
 
@@ -183,57 +165,10 @@ def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: 
 
 
 def answer_fault(answer: Answer) -> tuple[str, float]:
-    """What is wrong with an answer, or nothing, and the largest share of what it may be off by."""
-    found, right = answer.found.detach().cpu(), torch.as_tensor(answer.right)
-    if found.shape != right.shape:
-        return f"{answer.label}: shape {tuple(found.shape)}, expected {tuple(right.shape)}", 1e300
-    if not found.numel():
-        return "", 0.0
-    if found.is_complex() or right.is_complex():
-        found, right = (torch.view_as_real(x.to(torch.complex128)) for x in (found, right))
-    if not found.is_floating_point():
-        wrong = found != right
-        return (_worst(answer, found, right, wrong), 1e300) if bool(wrong.any()) else ("", 0.0)
-    right = right.double()
-    # Nearly all are whole numbers, and exact: how far off they might be is nobody's question.
-    if torch.equal(found.double(), right.to(found.dtype).double()):
-        return "", 0.0
-    off, allowed = _off(answer, found, right)
-    share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
-    if bool((share <= 1).all()):
-        return "", float(share.max())
-    return _worst(answer, found, right, ~(share <= 1)), 1e300
-
-
-def _off(answer: Answer, found: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """How far each element is off, infinitely where one is infinite or NaN and the other is not. A
-    result beyond the dtype's largest number is infinite, or that number if it is close enough.
-    """
-    narrow = found.dtype
-    values, rounded = found.double(), right.to(narrow).double()
-    slack = torch.as_tensor(answer.slack, dtype=torch.float64)
-    largest = float(torch.finfo(narrow).max)
-    allowed = answer.ulps * spacing(rounded.clamp(-largest, largest), narrow) + slack
-    if answer.ulps:
-        # What is computed may be flushed to zero below the normal numbers; float16's are large.
-        half = narrow == torch.float16
-        allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
-    same = (values == rounded) | (values.isnan() & rounded.isnan())
-    edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
-    limited = torch.where(values.isinf(), values.sign() * largest, values)
-    off = torch.where(edge, limited - right, values - rounded).abs()
-    off = torch.where(off.isnan() | (~edge & values.isinf()), torch.inf, off)
-    return torch.where(same, 0.0, off), allowed.expand_as(off)
-
-
-def _worst(answer: Answer, found: Tensor, right: Tensor, wrong: Tensor) -> str:
-    place = int(wrong.flatten().to(torch.uint8).argmax())
-    index = [int(i) for i in torch.unravel_index(torch.tensor(place), found.shape)]
-    gave, is_right = found.flatten()[place].item(), right.flatten()[place].item()
-    return (
-        f"{answer.label}: element {index} is {gave!r}, right is {is_right!r}"
-        f" ({int(wrong.sum())} of {found.numel()} are wrong)"
-    )
+    """Return the fault of an answer, or nothing, and the largest share of its bound."""
+    right = torch.as_tensor(answer.right)
+    verdict = judge(answer.found, right, Bound(ulps=answer.ulps, slack=answer.slack))
+    return (f"{answer.label}: {verdict.fault}" if verdict.fault else ""), verdict.share
 
 
 def array(x: Tensor) -> np.ndarray[Any, Any]:

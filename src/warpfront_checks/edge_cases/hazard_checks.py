@@ -12,6 +12,7 @@ from functools import partial
 
 import torch
 
+from warpfront_checks.cases.session import case_checks, check_name, claimed_operations
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.edge_cases.answers import (
@@ -78,14 +79,18 @@ def record_beside_operators(
     if not lanes:
         record_operators(claims, recorder, effort)
         record_hazards(claims, recorder, effort)
+        recorder.run(case_checks(claimed_operations(device, recorder), device, effort))
         return
     names = sorted(
         (one.name for one in claimed_classes(device, recorder)),
         key=lambda name: LONG.index(name) if name in LONG else len(LONG),
     )
-    recorder.plan(names)
+    operations = claimed_operations(device, recorder)
+    recorder.plan([*names, *map(check_name, operations)])
     asked = {name: {"name": name, "device": device} for name in names}
     begun = begin_checks("edge_cases.hazard_checks:find_class", asked, effort, lanes=lanes)
+    asked = {check_name(name): {"name": name, "device": device} for name in operations}
+    begun += begin_checks("cases.session:find_operation", asked, effort, lanes=lanes)
     record_operators(claims, recorder, effort)
     recorder.run(begun)
 

@@ -59,8 +59,10 @@ class WrongKernels(list[KernelFault]):
 
 
 @contextmanager
-def seeded(fault: KernelFault, device: str) -> Iterator[None]:
-    """While it lasts, the device's kernels are wrong; float64 on the CPU, the reference, is not."""
+def seeded(fault: KernelFault, device: str, *, everywhere: bool = False) -> Iterator[None]:
+    """Put a wrong kernel under the dispatcher. Calls of float64 on the CPU, which is the reference
+    of other devices, stay right if not `everywhere`.
+    """
     key = KEYS[device]
     library = torch.library.Library("aten", "IMPL")
     try:
@@ -68,7 +70,12 @@ def seeded(fault: KernelFault, device: str) -> Iterator[None]:
             kernel = torch.library.get_kernel(f"aten::{name}", key)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                library.impl(name, _kernel(name, kernel, fault.wrong), key, with_keyset=True)
+                library.impl(
+                    name,
+                    _kernel(name, kernel, fault.wrong, everywhere=everywhere),
+                    key,
+                    with_keyset=True,
+                )
         yield
     finally:
         library._destroy()
@@ -81,7 +88,7 @@ def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
     return tuple(n for n in fault.operators if any(has(f"aten::{n}", key) for key in keys))
 
 
-def _kernel(name: str, kernel: Any, wrong: Wrong) -> Kernel:
+def _kernel(name: str, kernel: Any, wrong: Wrong, *, everywhere: bool = False) -> Kernel:
     packet, _, overload = name.partition(".")
     schema = getattr(getattr(torch.ops.aten, packet), overload or "default")._schema
     tensors = [str(one.type) == "Tensor" for one in schema.arguments]
@@ -96,7 +103,7 @@ def _kernel(name: str, kernel: Any, wrong: Wrong) -> Kernel:
             else x
             for x, tensor in zip(args, tensors, strict=False)
         )
-        if wide:
+        if wide and not everywhere:
             return right(*args, **kwargs)
         return wrong(right, *args, **kwargs)
 

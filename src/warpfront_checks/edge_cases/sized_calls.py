@@ -533,6 +533,8 @@ EACH: Mapping[str, Mapping[str, Sized]] = {
     "transformed": TRANSFORMED,
     "lists": LISTS,
 }
+# The case engine crosses these with sizes on the CPU (`cases.session.SEEN_ON`).
+CROSSED = ("products", "convolutions")
 SIZES = HazardClass(
     name="sizes",
     asks="is an operation right whichever of its sizes is one, odd, whole tiles or long",
@@ -542,8 +544,9 @@ SIZES = HazardClass(
             name=f"sizes of {name}",
             answers=partial(answers_of, one),
             dtypes=USUAL if one in PRODUCTS.values() else SINGLE,
+            devices=("cuda", "rocm") if topic in CROSSED else (),
         )
-        for table in EACH.values()
+        for topic, table in EACH.items()
         for name, one in table.items()
     ),
 )

@@ -1,0 +1,1 @@
+"""One engine for numeric checks: a catalogue, axes, an oracle, a bound."""

@@ -1,0 +1,306 @@
+"""The axes that an operation's cases cross, and a pairwise cover of them by seed.
+
+Another seed draws other sizes within each class, other crossings and other numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from warpfront_checks.cases.case import INDEX, LAYOUTS, NAMES, Argument, Case
+from warpfront_checks.cases.operation import NUMBERS, Operation
+
+# Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
+SIZES: Mapping[str, tuple[int, int]] = {
+    "usual": (3, 9),
+    "one": (1, 1),
+    "zero": (0, 0),
+    "tile": (64, 64),
+    "past a wave": (65, 127),
+    "past a small block": (257, 1023),
+    "past a block": (1025, 2047),
+    "past many blocks": (4097, 8191),
+    "past a grid": (65_537, 66_535),
+}
+FORMS = ("contiguous", "transposed", "reversed", "offset", "gaps", "window", "expanded", "last")
+HALVES = ("float16", "bfloat16")
+# The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
+HALF_SIZE, HALF_NUMBERS = 127, 4000
+# Numbers of more bits than 16-bit types have.
+LONG_VALUES = ("wide", "sparse", "distinct")
+CANDIDATES = 6
+CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
+QUICK_CASES = 3
+
+# Of an assignment, what is no axis.
+UNLABELLED = ("lengths", "seed", "wide")
+Assignment = dict[str, Any]
+
+
+def cases_of(
+    operation: Operation, dtypes: tuple[str, ...], device: str, seed: int, *, quick: bool = False
+) -> Iterator[Case]:
+    """Yield the cases of an operation for one seed."""
+    for assignment in assignments_of(operation, dtypes, seed, quick=quick):
+        yield build(operation, assignment, device)
+
+
+def assignments_of(
+    operation: Operation, dtypes: tuple[str, ...], seed: int, *, quick: bool = False
+) -> Iterator[Assignment]:
+    """Yield a value of every axis for each case, each covering pairs that none before it has."""
+    draw = random.Random(f"{seed} {operation.name}")
+    axes = axes_of(operation, dtypes)
+    covered: set[tuple[Any, ...]] = set()
+    count = QUICK_CASES if quick else operation.cases
+    # Each size first with the numbers, dtype and gradients that show most.
+    sized = [(axis, size) for axis in axes if axis.startswith("size ") for size in axes[axis]]
+    draw.shuffle(sized)
+    shown = {axis: axes[axis][0] for axis in ("values", "dtype", "destination", "gradient")}
+    for number in range(count):
+        fixed = {}
+        if number < count // 2 and number < len(sized):
+            fixed = {**shown, sized[number][0]: sized[number][1]}
+        drawn = [_candidate(axes, draw) | fixed for _ in range(CANDIDATES)]
+        drawn = [constrained(operation, one, draw) for one in drawn]
+        best = max(drawn, key=lambda one: len(_pairs(one) - covered))
+        covered |= _pairs(best)
+        yield best | {"seed": draw.randrange(2**31), "wide": number}
+
+
+def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return every axis of an operation, with its values."""
+    axes: dict[str, list[Any]] = {}
+    least = operation.least_size
+    if operation.ranks > 1:
+        axes["rank"] = list(range(operation.ranks))
+    for name in operation.sizes():
+        most = operation.most.get(name, 10**9)
+        classes = [c for c, (low, high) in SIZES.items() if low <= most and high >= least]
+        axes[f"size {name}"] = classes
+    ranks = [operation.arguments(rank) for rank in range(operation.ranks)]
+    for place, name in zip(range(len(ranks[0])), NAMES, strict=False):
+        dims = max(len(each[place][1]) for each in ranks)
+        axes[f"memory {name}"] = _forms(dims) if operation.strided else ["contiguous"]
+    axes |= {f"option {name}": list(values) for name, values in operation.options.items()}
+    axes["values"] = list(operation.values)
+    axes["dtype"] = [
+        name
+        for name in dtypes
+        if (operation.halves or name not in HALVES) and (operation.doubles or name != "float64")
+    ]
+    put = ["", *["in place"] * operation.in_place, *["out"] * operation.out]
+    axes["destination"] = put
+    axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
+    floats = [n for n, (m, _) in zip(NAMES, ranks[0], strict=False) if not m]
+    alone = floats if len(floats) > 1 else []
+    axes["gradient"] = ["all", *alone] if operation.backward else ["none"]
+    return axes
+
+
+def _forms(dims: int) -> list[str]:
+    least = {"transposed": 2, "reversed": 3, "last": 3, "window": 2, "gaps": 1, "expanded": 1}
+    return [form for form in FORMS if dims >= least.get(form, 0)]
+
+
+def _candidate(axes: Mapping[str, list[Any]], draw: random.Random) -> Assignment:
+    """Draw a value of each axis. Half of the time most stay at their first: usual sizes and forms,
+    so that others fit, and the numbers and dtype that show most.
+    """
+    found: Assignment = {}
+    for axis, values in axes.items():
+        calm = axis.startswith(CALM) and draw.random() < 0.5
+        found[axis] = values[0] if calm else draw.choice(values)
+    return found
+
+
+def constrained(operation: Operation, one: Assignment, draw: random.Random) -> Assignment:
+    """Return an assignment that can be computed and has an oracle that bounds it."""
+    half = one["dtype"] in HALVES
+    if half:
+        one |= _narrowed(operation, one)
+    if one["destination"]:
+        one["gradient"] = "none"
+        if one["destination"] == "in place" and one["memory a"] == "expanded":
+            one["memory a"] = "contiguous"
+    if one["values"] == "non-finite":
+        one["gradient"] = "none"
+    rank = one.setdefault("rank", 0)
+    names = operation.sizes(rank)
+    for name in set(operation.sizes()) - set(names):
+        one.pop(f"size {name}", None)
+    lengths = {name: _length(operation, name, one[f"size {name}"], draw) for name in names}
+    if half and not operation.exact:
+        for name in (name for name, size in lengths.items() if size > HALF_SIZE):
+            one[f"size {name}"], lengths[name] = "past a wave", draw.randrange(65, HALF_SIZE, 2)
+    most = HALF_NUMBERS if half and not operation.exact else NUMBERS
+    while not _bearable(operation, rank, lengths, most):
+        name, size = _smaller(operation, lengths, draw)
+        lengths[name] = size
+        one[f"size {name}"] = "usual"
+    return one | {"lengths": lengths}
+
+
+def _narrowed(operation: Operation, one: Assignment) -> Assignment:
+    """Return what 16 bits change: values that they hold, and sums that stay exact in them."""
+    found: Assignment = {}
+    if "few" in operation.values:
+        found["values"] = "few"
+    elif one["values"] in LONG_VALUES:
+        short = (value for value in operation.values if value not in LONG_VALUES)
+        found["values"] = next(short, "small")
+    if operation.exact:
+        # Of equal numbers a sum leaves the range in which it is exact.
+        found |= {axis: "contiguous" for axis, form in one.items() if form == "expanded"}
+    return found
+
+
+def _smaller(
+    operation: Operation, lengths: Mapping[str, int], draw: random.Random
+) -> tuple[str, int]:
+    """Return a size to change, and to what: first all but the largest are made usual, then least,
+    so that the largest stays as long as it can.
+    """
+    *others, largest = sorted(lengths, key=lambda name: lengths[name])
+    for most in (SIZES["usual"][1], max(2, operation.least_size)):
+        large = [name for name in others if lengths[name] > most]
+        if large:
+            name = draw.choice(large)
+            return name, min(most, _usual(operation, name, draw))
+    return largest, _usual(operation, largest, draw)
+
+
+def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> int:
+    if kind == "usual":
+        return _usual(operation, name, draw)
+    low, high = SIZES[kind]
+    low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
+    size = draw.randint(low, high)
+    return size - 1 if size > low and size % 2 == 0 else size
+
+
+def _usual(operation: Operation, name: str, draw: random.Random) -> int:
+    if name in operation.usual:
+        return operation.usual[name]
+    return min(draw.randint(*SIZES["usual"]), operation.most.get(name, 10**9))
+
+
+def _bearable(
+    operation: Operation, rank: int, lengths: Mapping[str, int], most: int = NUMBERS
+) -> bool:
+    shapes = [_shape(words, lengths) for _, words in operation.arguments(rank)]
+    numbers = sum(math.prod(shape) for shape in shapes)
+    small = all(size <= 9 for size in lengths.values())
+    return small or (numbers <= most and math.prod(lengths.values()) <= operation.work)
+
+
+def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(word) if word.isdigit() else lengths[word] for word in words)
+
+
+def _pairs(one: Assignment) -> set[tuple[Any, ...]]:
+    named = [(axis, str(value)) for axis, value in one.items() if axis not in UNLABELLED]
+    sizes = [(each, one["values"], one["dtype"]) for each in named if each[0].startswith("size ")]
+    return {*itertools.combinations(named, 2), *sizes}
+
+
+def build(operation: Operation, one: Assignment, device: str) -> Case:
+    """Return the case of an assignment."""
+    lengths = one["lengths"]
+    options = {n: _literal(one[f"option {n}"]) for n in operation.options}
+    code = operation.code.format(**lengths, **options)
+    wide = one["wide"]
+    arguments = []
+    operands = operation.arguments(one["rank"])
+    floats = sum(not mark for mark, _ in operands)
+    for name, (mark, words) in zip(NAMES, operands, strict=False):
+        leaf = not mark and one["gradient"] in {"all", name}
+        values = one["values"]
+        if values == "wide" and floats > 1:
+            # Of a product one operand only, so that every sum stays exact.
+            values, wide = ("wide" if wide % floats == 0 else "few"), wide + 1
+        if mark[:1] == "@":
+            below = int(mark[1:]) if mark[1:].isdigit() else lengths[mark[1:]]
+            values = INDEX.format(below=below, shape="{shape}")
+        values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
+        floating = mark in {"", "!"}
+        if values in LONG_VALUES[:2] and one[f"memory {name}"] == "expanded":
+            values = "few"
+        arguments.append(
+            _laid_out(
+                Argument(
+                    name=name,
+                    shape=_shape(words, lengths),
+                    drawn=_shape(words, lengths),
+                    values=values,
+                    fit=operation.fit,
+                    floating=floating,
+                    leaf=leaf,
+                ),
+                one[f"memory {name}"],
+            )
+        )
+    labels = tuple((k, v) for k, v in one.items() if k not in UNLABELLED and v not in ("usual", ""))
+    return Case(
+        operation=operation.name,
+        code=code,
+        arguments=tuple(arguments),
+        dtype=one["dtype"],
+        device=device,
+        seed=one["seed"],
+        destination=one["destination"],
+        layout=_layout(one),
+        fed="few" if operation.exact else "quarters",
+        changes=operation.changes,
+        ulps=operation.ulps,
+        roundings=operation.roundings + operation.walk * _terms(operation, one, arguments),
+        least=operation.least,
+        labels=labels,
+    )
+
+
+def _terms(operation: Operation, one: Assignment, arguments: list[Argument]) -> int:
+    """Return the number of terms of the largest sum."""
+    if operation.total or one.get("option dim", 0) is None:
+        return max(math.prod(argument.shape) for argument in arguments)
+    return max(one["lengths"].values(), default=0)
+
+
+def _literal(value: Any) -> str:
+    infinite = isinstance(value, float) and math.isinf(value)
+    return f"float({str(value)!r})" if infinite else repr(value)
+
+
+def _layout(one: Assignment) -> str:
+    alone = one["layout"] == "empty" and one["destination"] != "out"
+    return "contiguous" if alone else str(one["layout"])
+
+
+def _laid_out(argument: Argument, form: str) -> Argument:
+    """Give an argument the strides of a form; one without elements stays as it is."""
+    shape, axes = argument.shape, list(range(len(argument.shape)))
+    if form not in _forms(len(shape)) or form == "contiguous" or not math.prod(shape):
+        return argument
+    if form == "expanded":
+        if argument.values in {"permutation", "distinct"}:
+            return argument
+        axis = max(axes, key=lambda i: (shape[i] > 1, -i))
+        drawn = tuple(1 if i == axis else n for i, n in enumerate(shape))
+        return replace(argument, drawn=drawn)
+    order = {
+        "transposed": [*axes[:-2], *axes[-2:][::-1]],
+        "reversed": axes[::-1],
+        "last": [0, *axes[2:], 1],
+    }.get(form, axes)
+    room = 3 if form == "window" else 0
+    strides, step = [0] * len(shape), 2 if form == "gaps" else 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis] + room
+    offset = {"offset": 3, "window": 5}.get(form, 0)
+    return replace(argument, strides=tuple(strides), offset=offset)

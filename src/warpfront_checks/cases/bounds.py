@@ -1,0 +1,112 @@
+"""The comparison of a result with its oracle: one function, `judge`, for every kind of case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.operations import floor_of
+from warpfront_checks.operators.bounds import spacing
+
+OVER = 1e300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The largest error of an element: `ulps` units in the last place of the expected value, and
+    `slack` (one number, or one for each element), and `roundings` of the dtype `unit` times the
+    largest expected number and `least`. Integers and booleans have to be equal.
+    """
+
+    ulps: float = 0.0
+    slack: Any = 0.0
+    roundings: float = 0.0
+    least: float = 0.0
+    unit: torch.dtype = torch.float32
+
+    def allowed(self, right: Tensor) -> Tensor:
+        """Return the absolute part of the bound, of one element or of each."""
+        slack = torch.as_tensor(self.slack, dtype=torch.float64)
+        if not self.roundings:
+            return slack
+        finite = right[right.isfinite()].abs()
+        most = float(finite.max()) if finite.numel() else 0.0
+        return slack + self.roundings * torch.finfo(self.unit).eps * (self.least + most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of one comparison. `share` is the largest error as a share of its bound, at most
+    1 where `fault` is empty; the other fields describe the worst element of a fault.
+    """
+
+    fault: str = ""
+    share: float = 0.0
+    index: tuple[int, ...] = ()
+    found: object = None
+    expected: object = None
+    wrong: int = 0
+
+
+def judge(found: Tensor, right: Tensor, bound: Bound) -> Verdict:
+    """Compare a result of any device with its float64 oracle on the CPU."""
+    found = found.detach().cpu()
+    if found.shape != right.shape:
+        fault = f"shape {tuple(found.shape)}, expected {tuple(right.shape)}"
+        return Verdict(fault=fault, share=OVER)
+    if not found.numel():
+        return Verdict()
+    if found.is_complex() or right.is_complex():
+        found, right = (torch.view_as_real(x.to(torch.complex128)) for x in (found, right))
+    if not found.is_floating_point():
+        wrong = found != right
+        return _worst(found, right, wrong) if bool(wrong.any()) else Verdict()
+    right = right.double()
+    if torch.equal(found.double(), right.to(found.dtype).double()):
+        return Verdict()
+    off, allowed = _off(found, right, bound)
+    share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
+    if bool((share <= 1).all()):
+        return Verdict(share=float(share.max()))
+    return _worst(found, right, ~(share <= 1), share)
+
+
+def _off(found: Tensor, right: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
+    """Return the error of each element and its bound. The error is infinite where one side is
+    infinite or NaN and the other is not; beyond the dtype's largest number both its ends are right.
+    """
+    narrow = found.dtype
+    values, rounded = found.double(), right.to(narrow).double()
+    largest = float(torch.finfo(narrow).max)
+    allowed = bound.ulps * spacing(rounded.clamp(-largest, largest), narrow) + bound.allowed(right)
+    if bound.ulps:
+        # Results may be flushed to zero below the normal numbers; float16's are large.
+        half = narrow == torch.float16
+        allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
+    same = (values == rounded) | (values.isnan() & rounded.isnan())
+    edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
+    limited = torch.where(values.isinf(), values.sign() * largest, values)
+    off = torch.where(edge, limited - right, values - rounded).abs()
+    off = torch.where(off.isnan() | (~edge & values.isinf()), torch.inf, off)
+    return torch.where(same, 0.0, off), allowed.expand_as(off)
+
+
+def _worst(found: Tensor, right: Tensor, wrong: Tensor, share: Tensor | None = None) -> Verdict:
+    """Describe the first wrong element, or with `share` the one that is furthest off."""
+    weight = wrong.double() if share is None else share.nan_to_num(OVER, OVER)
+    place = int(weight.flatten().argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), found.shape))
+    gave, expected = found.flatten()[place].item(), right.flatten()[place].item()
+    count = int(wrong.sum())
+    return Verdict(
+        fault=f"element {list(index)} is {gave!r}, right is {expected!r}"
+        f" ({count} of {found.numel()} are wrong)",
+        share=OVER,
+        index=index,
+        found=gave,
+        expected=expected,
+        wrong=count,
+    )

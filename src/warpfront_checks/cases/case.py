@@ -1,0 +1,209 @@
+"""A case: one call with every argument fixed. Its `repr` is a script of torch alone, and the engine
+executes the same statements that the script has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+# Numbers on the CPU in float64, by a generator `g`: each expression has a shape and a dtype.
+VALUES = {
+    "small": "torch.randint(-4, 5, {shape}, generator=g).double()",
+    "quarters": "torch.randint(-8, 9, {shape}, generator=g).double() / 4",
+    "eighths": "torch.randint(-15, 16, {shape}, generator=g).double() / 8",
+    # Mostly 0, else 1 or -1: sums of many thousands stay exact in every dtype.
+    "few": "torch.tensor([1.0] + [0] * 14 + [-1]).double()"
+    "[torch.randint(0, 16, {shape}, generator=g)]",
+    # Integers of 12 bits: rounding to bfloat16 (8 bits) or TF32 (11 bits) changes them.
+    "wide": "torch.randint(-4095, 4096, {shape}, generator=g).double()",
+    # A sum of 65,000 of these stays exact in float32.
+    "sparse": "torch.randint(-2047, 2048, {shape}, generator=g).double()"
+    " * (torch.randint(0, 8, {shape}, generator=g) == 0)",
+    "distinct": "torch.randperm({numel}, generator=g).view({shape}).double() - {numel} // 2",
+    "normal": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()",
+    "large": "torch.randint(-8, 9, {shape}, generator=g).double() * 16",
+    "signs": "torch.tensor([1.0, -1.0] * 31 + [0.0, 1.0]).double()"
+    "[torch.randint(0, 64, {shape}, generator=g)]",
+    "equal": "torch.full({shape}, 2.0).double()",
+    "zeros": "torch.zeros({shape}).double()",
+    "non-finite": "torch.tensor([float('nan'), float('inf'), -float('inf'), 0.0, -0.0, 1.5, -2.0])"
+    ".double()[torch.randint(0, 7, {shape}, generator=g)]",
+    "truth": "torch.randint(0, 3, {shape}, generator=g) > 0",
+    "permutation": "torch.rand({shape}, generator=g).argsort(-1)",
+}
+INDEX = "torch.randint(0, {below}, {shape}, generator=g)"
+NAMES = "abcdefgh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One tensor. Its numbers are drawn in the shape `drawn`, transformed by `fit`, laid out with
+    `strides` from `offset` in a larger memory (None: contiguous), then expanded to `shape`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    values: str
+    drawn: tuple[int, ...]
+    fit: str = "{x}"
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    floating: bool = True
+    leaf: bool = False
+
+    @property
+    def length(self) -> int:
+        """Return the number of elements of the memory that the strides reach."""
+        pairs = zip(self.drawn, self.strides or (), strict=True)
+        return self.offset + 1 + sum((n - 1) * step for n, step in pairs)
+
+    def draw(self, dtype: str) -> str:
+        how = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": dtype}
+        text = VALUES.get(self.values, self.values).format(**how)
+        text = self.fit.format(x=f"({text})") if self.floating and self.fit != "{x}" else text
+        return text if self.drawn == self.shape else f"({text}).expand({self.shape})"
+
+    def send(self, dtype: str, device: str) -> str:
+        """Return the expression that copies the numbers to a device, as they are to lie there."""
+        kind = f", dtype=torch.{dtype}" if self.floating else f", dtype={self.name}.dtype"
+        x = self.name
+        if self.strides is None and self.drawn == self.shape:
+            text = f"{x}.to({device!r}{kind}, copy=True)"
+        else:
+            part = x if self.drawn == self.shape else f"{x}[{_first(self)}]"
+            text = f"{part}.to({device!r}{kind}, copy=True)"
+            if self.strides is not None:
+                roomy = f"torch.full(({self.length},), 9{kind}, device={device!r})"
+                if not self.floating:
+                    roomy = f"torch.zeros({self.length}{kind}, device={device!r})"
+                text = (
+                    f"{roomy}.as_strided({self.drawn}, {self.strides}, {self.offset}).copy_({part})"
+                )
+            if self.drawn != self.shape:
+                text = f"{text}.expand({self.shape})"
+        return f"{text}.detach().requires_grad_()" if self.leaf else text
+
+
+def _first(argument: Argument) -> str:
+    """Return the index that undoes an expansion."""
+    pairs = zip(argument.drawn, argument.shape, strict=True)
+    return ", ".join(":1" if one != whole else ":" for one, whole in pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` lay out
+    the given result and what is fed back. The bound is `ulps` units in the last place, and
+    `roundings` of the largest number and of `least`.
+    """
+
+    operation: str
+    code: str
+    arguments: tuple[Argument, ...]
+    dtype: str
+    device: str = "cpu"
+    seed: int = 0
+    destination: str = ""
+    layout: str = "contiguous"
+    fed: str = "few"
+    changes: bool = False
+    ulps: float = 0.0
+    roundings: float = 0.0
+    least: float = 0.0
+    labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+
+    @property
+    def leaves(self) -> tuple[Argument, ...]:
+        return tuple(one for one in self.arguments if one.leaf)
+
+    def inputs(self) -> list[str]:
+        """Return the statements that draw the numbers."""
+        lines = [f"g = torch.Generator().manual_seed({self.seed})"]
+        return lines + [f"{one.name} = {one.draw(self.dtype)}" for one in self.arguments]
+
+    def oracle(self) -> list[str]:
+        """Return the statements of the reference: float64 on the CPU, contiguous."""
+        lines = [f"{one.name}.requires_grad_()" for one in self.leaves]
+        return [*lines, f"right = {self.code}", *self._gradients("right", "rights", "")]
+
+    def sent(self) -> list[str]:
+        return [f"{one.name} = {one.send(self.dtype, self.device)}" for one in self.arguments]
+
+    def call(self) -> list[str]:
+        """Return the statements that are judged."""
+        if self.destination == "in place":
+            return [self.code_in_place, "found = a"]
+        if self.destination == "out":
+            return [f"out = {self._outs()}", f"{self.code[:-1]}, out=out)", "found = out"]
+        send = f".to({self.device!r}, torch.{self.dtype})"
+        return [f"found = {self.code}", *self._gradients("found", "gradients", send)]
+
+    @property
+    def code_in_place(self) -> str:
+        """Return the call of the method that changes `a`, made of the functional one."""
+        name, _, rest = self.code.partition("(")
+        name = name.rpartition(".")[2]
+        return f"a.{name}_({rest.removeprefix('a').removeprefix(', ')}"
+
+    def _outs(self) -> str:
+        """Return the memory that results are put into; it is laid out like an argument."""
+        lay = {
+            "contiguous": "torch.ones_like({x}, dtype={kind}, device={device!r})",
+            "empty": "torch.empty(0, dtype={kind}, device={device!r})",
+            "gaps": "torch.ones(({x}.numel() * 2,), dtype={kind}, device={device!r})"
+            ".view(*{x}.shape, 2)[..., 0]",
+            "offset": "torch.ones(({x}.numel() + 3,), dtype={kind}, device={device!r})[3:]"
+            ".view({x}.shape)",
+            "transposed": "torch.ones(({x}.numel(),), dtype={kind}, device={device!r})"
+            ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
+        }[self.layout]
+        kind = f"torch.{self.dtype} if x.is_floating_point() else x.dtype"
+        one = lay.format(x="x", kind=kind, device=self.device)
+        several = "[right] if isinstance(right, torch.Tensor) else right"
+        return f"[{one} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
+
+    def _gradients(self, name: str, results: str, send: str) -> list[str]:
+        if not self.leaves:
+            return []
+        leaves = ", ".join(one.name for one in self.leaves)
+        lines = []
+        if not send:
+            drawn = VALUES[self.fed].format(shape="tuple(right.shape)", dtype=self.dtype, numel="")
+            lines = [f"fed = {drawn}"]
+        back = _FED[self.layout].format(x=f"fed{send}") if send else "fed"
+        grad = f"torch.autograd.grad({name}, [{leaves}], {back}, allow_unused=True)"
+        return [*lines, f"{results} = {grad}"]
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [
+                "import math, torch",
+                "import torch.nn.functional as F",
+                *self.inputs(),
+                *self.oracle(),
+                *self.sent(),
+                *self.call(),
+                *_SHOWN,
+            ]
+        )
+
+
+# What is fed back, in other memory.
+_FED = {
+    "contiguous": "{x}",
+    "empty": "{x}",
+    "gaps": "torch.stack([{x}, {x}], -1)[..., 0]",
+    "offset": "torch.cat([{x}.new_zeros(3), {x}.flatten()])[3:].view(fed.shape)",
+    "transposed": "{x}.permute(tuple(range(fed.dim()))[::-1]).contiguous()"
+    ".permute(tuple(range(fed.dim()))[::-1])",
+}
+LAYOUTS = tuple(_FED)
+_SHOWN = (
+    "listed = lambda x: [x] if isinstance(x, torch.Tensor) else list(x)",
+    "all_found = listed(found) + listed(globals().get('gradients', []))",
+    "pairs = zip(all_found, listed(right) + listed(globals().get('rights', [])))",
+    "for x, y in ((x, y) for x, y in pairs if x is not None):",
+    "    off = (x.detach().cpu().to(torch.complex128) - y.detach().to(torch.complex128)).abs()",
+    "    print(tuple(x.shape), x.dtype, 'largest difference', off.max() if off.numel() else 0)",
+)

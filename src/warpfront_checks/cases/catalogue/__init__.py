@@ -1,0 +1,35 @@
+"""The catalogue: one record for each operation, by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpfront_checks.cases.catalogue.elementwise import ELEMENTWISE
+from warpfront_checks.cases.catalogue.images import IMAGES
+from warpfront_checks.cases.catalogue.losses import LOSSES
+from warpfront_checks.cases.catalogue.moves import MOVES
+from warpfront_checks.cases.catalogue.norms import NORMS
+from warpfront_checks.cases.catalogue.products import (
+    ATTENTION,
+    CONVOLUTIONS,
+    MATRICES,
+    RECURRENT,
+)
+from warpfront_checks.cases.catalogue.reductions import REDUCTIONS
+from warpfront_checks.cases.operation import Operation
+
+TOPICS: Mapping[str, tuple[Operation, ...]] = {
+    "elementwise": ELEMENTWISE,
+    "matrices": MATRICES,
+    "convolutions": CONVOLUTIONS,
+    "attention": ATTENTION,
+    "recurrent": RECURRENT,
+    "reductions": REDUCTIONS,
+    "moves": MOVES,
+    "norms": NORMS,
+    "losses": LOSSES,
+    "images": IMAGES,
+}
+CATALOGUE: Mapping[str, Operation] = {
+    operation.name: operation for topic in TOPICS.values() for operation in topic
+}

@@ -1,0 +1,271 @@
+"""Operations that compute each element by itself: functions of one, two and three numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from warpfront_checks.cases.catalogue.record import moved, rounded
+from warpfront_checks.cases.operation import Operation
+
+EACH = "m n | m | a k b | a b c d e | "
+TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
+NUMBERS = ("eighths", "normal", "non-finite", "zeros")
+# By library documentation fewer than 16 units in the last place.
+_function = partial(
+    rounded, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0, least=1.0, out=True, in_place=True
+)
+_choice = partial(
+    moved, values=("eighths", "non-finite", "zeros", "equal"), out=True, in_place=True
+)
+POSITIVE = "{x}.abs() + 0.5"
+
+EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
+ROUNDED = "sin cos tan tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
+# Each with what brings numbers between -2 and 2 into its domain, away from its poles.
+FITTED: Mapping[str, str] = {
+    "rad2deg i0": "{x}",
+    "sqrt rsqrt log log2 log10 log1p reciprocal digamma lgamma": POSITIVE,
+    "acos asin atanh erfinv": "{x}.clamp(-2, 2) / 3",
+    "logit": "{x}.clamp(-2, 2) / 8 + 0.5",
+    "acosh": "{x}.abs() + 1.5",
+}
+UNARY = (
+    # Near 0 its derivative is a difference.
+    _function("sinc", "torch.sinc(a)", EACH, values=("eighths",)),
+    *(
+        _choice(
+            name,
+            f"torch.{name}(a)",
+            EACH,
+            backward=name in {"abs", "neg", "square"},
+            values=("eighths", "zeros", "equal", *["non-finite"] * (name != "nan_to_num")),
+        )
+        for name in EXACT.split()
+    ),
+    *(_function(name, f"torch.{name}(a)", EACH) for name in ROUNDED.split()),
+    *(
+        _function(name, f"torch.{name}(a)", EACH, fit=fit, values=("eighths", "normal"))
+        for names, fit in FITTED.items()
+        for name in names.split()
+    ),
+    *(
+        _choice(name, f"torch.{name}(a)", EACH, backward=False, in_place=False, values=("eighths",))
+        for name in ("signbit", "isposinf", "isneginf")
+    ),
+    *(
+        _choice(name, f"torch.{name}(a)", EACH, backward=False, in_place=False, out=False)
+        for name in ("isnan", "isinf", "isfinite")
+    ),
+)
+COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
+CHOSEN = "maximum minimum fmax fmin"
+INTEGERS = "bitwise_and bitwise_or bitwise_xor gcd lcm"
+# Two operands: of another shape each, and of numbers away from the discontinuities.
+# What is broadcast has a sum as its gradient.
+_of_two = partial(_function, walk=1 / 16)
+BINARY = (
+    *(_choice(n, f"torch.{n}(a, b)", TWO, backward=False) for n in COMPARED.split()),
+    *(_choice(n, f"torch.{n}(a, b)", TWO, backward=False, in_place=False) for n in CHOSEN.split()),
+    _choice("heaviside", "torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
+    # The sign of NaN is no number's.
+    _choice("copysign", "torch.copysign(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    *(
+        moved(
+            n,
+            f"torch.{n}(a.long(), b.long())",
+            TWO,
+            backward=False,
+            halves=False,
+            values=("small", "wide", "zeros"),
+        )
+        for n in INTEGERS.split()
+    ),
+    *(
+        moved(
+            f"{n} of integers",
+            f"torch.{n}(a.long(), b.long().abs() + 1)",
+            TWO,
+            backward=False,
+            halves=False,
+            values=("small", "wide"),
+        )
+        for n in ("remainder", "fmod", "floor_divide")
+    ),
+    *(
+        moved(
+            n,
+            f"torch.{n}(a.long(), b.long().abs() % 5)",
+            TWO,
+            backward=False,
+            halves=False,
+            values=("small", "zeros"),
+        )
+        for n in ("bitwise_left_shift", "bitwise_right_shift")
+    ),
+    *(
+        _of_two(n, f"torch.{n}(a, b, alpha={{alpha}})", TWO, alpha=(1, -2.5), ulps=2.0)
+        for n in ("add", "sub")
+    ),
+    _of_two("mul", "torch.mul(a, b)", TWO, ulps=2.0),
+    *(
+        _of_two(
+            f"{n} of a number",
+            f"torch.{n}(a, 3, alpha={{alpha}})",
+            EACH,
+            alpha=(1, -2.5),
+            out=False,
+        )
+        for n in ("add", "sub")
+    ),
+    _of_two(
+        "rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5), in_place=False, out=False
+    ),
+    _of_two("hypot", "torch.hypot(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
+    *(
+        _of_two(n, f"torch.{n}(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal"))
+        for n in ("pow", "xlogy")
+    ),
+    # At 0 and 0 it has no derivative.
+    _of_two("atan2", "torch.atan2(a, b)", TWO, values=("eighths", "normal"), backward=False),
+    *(_of_two(n, f"torch.{n}(a, b)", TWO, in_place=False) for n in ("logaddexp", "logaddexp2")),
+    _of_two(
+        "div",
+        "torch.div(a, b, rounding_mode={mode})",
+        TWO,
+        mode=(None, "floor", "trunc"),
+        values=("small", "equal"),
+        fit="torch.where({x} == 0, 3.0, {x})",
+        backward=False,
+        ulps=2.0,
+    ),
+    _of_two("div of numbers", "torch.div(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
+    *(
+        _choice(
+            n,
+            f"torch.{n}(a, b.abs() + 1)",
+            TWO,
+            values=("small", "equal"),
+            backward=False,
+        )
+        for n in ("fmod", "remainder", "floor_divide")
+    ),
+    _choice("clamp", "torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
+    _choice("clamp_min", "torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    _choice("clamp_max", "torch.clamp_max(a, b)", TWO, backward=False, values=("eighths", "equal")),
+)
+THREE = "m n, m n, m n | m, m, m | a k b, a 1 b, k b | m n, n, m 1 | m n, , m n"
+TERNARY = (
+    _of_two(
+        "addcmul",
+        "torch.addcmul(a, b, c, value={value})",
+        THREE,
+        value=(1, -2.5),
+        ulps=4.0,
+        least=4.0,
+    ),
+    _of_two(
+        "addcdiv",
+        "torch.addcdiv(a, b, c.abs() + 1, value={value})",
+        THREE,
+        value=(1, -2.5),
+        least=4.0,
+        values=("eighths", "normal"),
+        out=True,
+    ),
+    _of_two("lerp", "torch.lerp(a, b, {weight})", TWO, weight=(0.25, 0.75, 1.5), least=4.0),
+    _of_two("lerp by tensors", "torch.lerp(a, b, c)", THREE, least=4.0),
+    moved("where", "torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", out=True),
+    moved(
+        "masked_fill",
+        "torch.masked_fill(a, b, 5.0)",
+        "m n, ?m n | m n, ?m 1 | m n, ?n",
+        in_place=True,
+    ),
+)
+# A leaf may not be changed in place, so it is multiplied by 1 before.
+_ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
+    "elu": {"alpha": (0.5, 2.0), "inplace": (False, True)},
+    "celu": {"alpha": (0.5, 2.0), "inplace": (False, True)},
+    "selu": {"inplace": (False, True)},
+    "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": (False, True)},
+    "hardtanh": {"min_val": (-0.6, -1.1), "max_val": (0.3, 1.1), "inplace": (False, True)},
+    "relu": {"inplace": (False, True)},
+    "relu6": {"inplace": (False, True)},
+    "silu": {"inplace": (False, True)},
+    "mish": {"inplace": (False, True)},
+    "hardswish": {"inplace": (False, True)},
+    "hardsigmoid": {"inplace": (False, True)},
+    "threshold": {"threshold": (0.1,), "value": (7.0, -7.0), "inplace": (False, True)},
+    "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
+    "hardshrink": {"lambd": (0.1, 0.6)},
+    "softshrink": {"lambd": (0.1, 0.6)},
+    "gelu": {"approximate": ("none", "tanh")},
+    "logsigmoid": {},
+    "softsign": {},
+    "tanhshrink": {},
+}
+KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
+_activation = partial(
+    rounded,
+    shapes=EACH,
+    values=("eighths", "zeros", "normal"),
+    roundings=16.0,
+    walk=0.0,
+)
+ACTIVATIONS = (
+    *(
+        _activation(
+            name,
+            f"F.{name}(a{' * 1' if 'inplace' in options else ''}"
+            + "".join(f", {key}={{{key}}}" for key in options)
+            + ")",
+            # At a kink rounding in 16 bits decides on which side a number is.
+            values=("eighths", "zeros") if name in KINKED else ("normal", "eighths", "zeros"),
+            doubles=name not in {"hardsigmoid", "hardswish"},
+            **options,
+        )
+        for name, options in _ACTIVE.items()
+    ),
+    *(
+        _activation(f"{name} into", f"torch._C._nn.{name}(a)", out=True, backward=False)
+        for name in ("elu", "silu", "mish", "softplus", "hardtanh", "leaky_relu")
+    ),
+    _activation(
+        "large softplus",
+        "F.softplus(a * 16, {beta}, {threshold})",
+        beta=(0.05, 0.5),
+        threshold=(1, 20),
+    ),
+    _activation(
+        "glu", "F.glu(torch.cat([a, b], {dim}), {dim})", "m n, m n | a k b, a k b", dim=(0, 1, -1)
+    ),
+    _activation(
+        "gelu in place",
+        "torch._C._nn.gelu_(a * 1, approximate={how})",
+        how=("none", "tanh"),
+        backward=False,
+    ),
+    _activation("prelu", "F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1"),
+    _activation("rrelu", "F.rrelu(a, 0.2, 0.2, training={training})", training=(False,)),
+    _activation(
+        "polygamma",
+        "torch.polygamma({order}, a)",
+        order=(0, 1, 2, 3),
+        fit=POSITIVE,
+        values=("eighths",),
+        halves=False,
+    ),
+)
+CAST = tuple(
+    moved(
+        f"cast to {kind}",
+        f"a.to(torch.{kind})",
+        EACH,
+        backward=False,
+        values=("small", "wide"),
+        halves=False,
+    )
+    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float64")
+)
+ELEMENTWISE: tuple[Operation, ...] = (*UNARY, *BINARY, *TERNARY, *ACTIVATIONS, *CAST)

@@ -1,0 +1,287 @@
+"""Pools, resizing, padding and sampling of images, lines and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded
+from warpfront_checks.cases.operation import Operation
+
+SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
+SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
+# Windows of which the largest are alone.
+_largest: Make = partial(moved, values=("distinct",), halves=False, roundings=2.0, **SIZED)
+_mean: Make = partial(rounded, values=("quarters", "normal", "equal"), walk=0.0, **SIZED)
+POOLS = (
+    *(
+        _largest(
+            f"max_pool{dims}d",
+            f"F.max_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{dilation}},"
+            " ceil_mode={ceil})",
+            f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
+            kernel=(2, 3),
+            stride=(1, 2),
+            padding=(0, 1),
+            dilation=(1, 2),
+            ceil=(False, True),
+            least_size=6,
+        )
+        for dims in (1, 2, 3)
+    ),
+    *(
+        _largest(
+            f"max_pool{dims}d's indices",
+            f"F.max_pool{dims}d(a, 2, {{stride}}, return_indices=True)[1]",
+            SHAPE[dims],
+            stride=(1, 2),
+            backward=False,
+        )
+        for dims in (1, 2, 3)
+    ),
+    *(
+        _largest(
+            f"max_unpool{dims}d",
+            f"F.max_unpool{dims}d(*F.max_pool{dims}d(a, 2, return_indices=True), 2,"
+            " output_size=a.shape[2:])",
+            SHAPE[dims],
+        )
+        for dims in (1, 2, 3)
+    ),
+    *(
+        _largest(
+            f"adaptive_max_pool{dims}d",
+            f"F.adaptive_max_pool{dims}d(a, {{size}})",
+            SHAPE[dims],
+            size=(1, 3, 5),
+        )
+        for dims in (1, 2, 3)
+    ),
+    _mean(
+        "avg_pool1d",
+        "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})",
+        SHAPE[1],
+        kernel=(2, 3),
+        stride=(1, 2),
+        padding=(0, 1),
+        ceil=(False, True),
+        counted=(False, True),
+    ),
+    *(
+        _mean(
+            f"avg_pool{dims}d",
+            f"F.avg_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{ceil}}, {{counted}},"
+            " {divisor})",
+            f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
+            kernel=(2, 3),
+            stride=(1, 2),
+            padding=(0, 1),
+            ceil=(False, True),
+            counted=(False, True),
+            divisor=(None, 5),
+        )
+        for dims in (2, 3)
+    ),
+    *(
+        _mean(
+            f"adaptive_avg_pool{dims}d",
+            f"F.adaptive_avg_pool{dims}d(a, {{size}})",
+            SHAPE[dims],
+            size=(1, 3, 5),
+            walk=1 / 16,
+        )
+        for dims in (1, 2, 3)
+    ),
+    _mean(
+        "lp_pool2d",
+        "F.lp_pool2d(a, {p}, {kernel}, ceil_mode={ceil})",
+        SHAPE[2],
+        p=(1, 2),
+        kernel=(2, 3),
+        ceil=(False, True),
+        fit="{x}.abs() + 0.5",
+        least_size=3,
+    ),
+)
+_resized = partial(_mean, halves=False, roundings=128.0, walk=4.0, work=20_000)
+RESIZED = (
+    *(
+        _resized(
+            f"resized, {mode}",
+            f"F.interpolate(a, size={size}, mode={mode!r}, align_corners={{corners}})",
+            SHAPE[dims],
+            long=(1, 2, 41, 97),
+            wide=(3, 31),
+            corners=(False, True),
+        )
+        for mode, dims, size in (
+            ("linear", 1, "({long},)"),
+            ("bilinear", 2, "({wide}, {long})"),
+            ("bicubic", 2, "({wide}, {long})"),
+            ("trilinear", 3, "({wide}, 5, {long})"),
+        )
+    ),
+    *(
+        _resized(
+            f"resized by a factor, {mode}",
+            f"F.interpolate(a, scale_factor={{factor}},"
+            f" mode={mode!r}, recompute_scale_factor={{recomputed}})",
+            SHAPE[dims],
+            factor=(2.0, 0.6, 1.7),
+            recomputed=(None, True),
+            least_size=2,
+        )
+        for mode, dims in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
+    ),
+    *(
+        _resized(
+            f"resized smoothly, {mode}",
+            f"F.interpolate(a, size=({{wide}}, {{long}}),"
+            f" mode={mode!r}, antialias=True, align_corners={{corners}})",
+            SHAPE[2],
+            long=(2, 41, 97),
+            wide=(3, 31),
+            corners=(False, True),
+        )
+        for mode in ("bilinear", "bicubic")
+    ),
+    *(
+        moved(
+            f"resized, {mode}, {dims} axes",
+            f"F.interpolate(a, {{how}}, mode={mode!r})".replace("{how}", how),
+            SHAPE[dims],
+            **SIZED,
+            **options,
+            values=("small", "few"),
+            ulps=2.0,
+        )
+        for mode in ("nearest", "nearest-exact")
+        for dims in (1, 2, 3)
+        for how, options in (("scale_factor={factor}", {"factor": (2.0, 1.7, 0.6)}),)
+    ),
+    *(
+        moved(
+            f"resized to a size, {mode}",
+            f"F.interpolate(a, size=({{wide}}, {{long}}), mode={mode!r})",
+            SHAPE[2],
+            **SIZED,
+            wide=(3, 8, 31),
+            long=(1, 9, 41),
+            values=("small", "few"),
+            ulps=2.0,
+        )
+        for mode in ("nearest", "nearest-exact")
+    ),
+    _resized(
+        "resized, area",
+        "F.interpolate(a, size=({wide}, {long}), mode='area')",
+        SHAPE[2],
+        long=(2, 5),
+        wide=(3, 4),
+    ),
+)
+PADDED = (
+    *(
+        moved(
+            f"padded, {mode}, {dims} axes",
+            f"F.pad(a, ({{left}}, {{right}}{', 1, -1' if dims > 1 else ''}"
+            f"{', -1, 1' if dims > 2 else ''}), mode={mode!r})",
+            SHAPE[dims],
+            left=(1, 2, -1),
+            right=(2, -1),
+            values=("small", "few"),
+            ulps=2.0,
+            least_size=3,
+            **SIZED,
+        )
+        for mode in ("reflect", "replicate", "circular")
+        for dims in (1, 2, 3)
+    ),
+    moved(
+        "padded and cut",
+        "F.pad(a, {pads}, mode='constant', value=7.0)",
+        SHAPE[2],
+        pads=((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
+        least_size=4,
+        **SIZED,
+    ),
+    moved(
+        "pixel_shuffle",
+        "F.pixel_shuffle(a.flatten(1, 2), {r})".replace("{r}", "2"),
+        "b c 4 y x",
+        **SIZED,
+    ),
+    moved(
+        "pixel_unshuffle",
+        "F.pixel_unshuffle(a.repeat(1, 1, 2, 2), 2)",
+        SHAPE[2],
+        **SIZED,
+        ulps=2.0,
+        values=("small", "few"),
+    ),
+    moved(
+        "channel_shuffle",
+        "F.channel_shuffle(a.flatten(1, 2), {g})",
+        "b g c y x",
+        g=2,
+        backward=False,
+        **SIZED,
+        strided=False,
+    ),
+)
+_looked = partial(
+    rounded,
+    roundings=256.0,
+    least=8.0,
+    walk=0.0,
+    halves=False,
+    b=2,
+    c=3,
+    y=(6, 259),
+    x=(7, 259),
+    z=(5, 67),
+    values=("quarters", "normal"),
+)
+SAMPLED = (
+    *(
+        _looked(
+            f"grid_sample, {mode}",
+            f"F.grid_sample(a, b * {far}, {mode!r}, {{padding}}, {{corners}})",
+            shapes,
+            padding=("zeros", "border", "reflection")[: 2 if mode == "nearest" else 3],
+            corners=(False, True),
+            backward=mode != "nearest",
+            values=("normal",),
+        )
+        for mode, shapes, far in (
+            ("bilinear", "b c y x, b p q 2", 0.6),
+            ("bicubic", "b c y x, b p q 2", 0.6),
+            ("nearest", "b c y x, b p q 2", 0.6),
+        )
+    ),
+    _looked(
+        "grid_sample of volumes",
+        "F.grid_sample(a, b * 0.6, 'bilinear', {padding}, {corners})",
+        "b c z y x, b p q r 3",
+        padding=("zeros", "border", "reflection"),
+        corners=(False, True),
+        values=("normal",),
+    ),
+    rounded(
+        "affine_grid",
+        "F.affine_grid(a, ({n}, 1, {tall}, {wide}), {corners})",
+        "n 2 3",
+        corners=(False, True),
+        tall=(1, 3, 67),
+        wide=(5, 33),
+    ),
+)
+SUMS = (
+    exact("mean of places", "a.sum((2, 3))", SHAPE[2], **SIZED),
+    exact("sum of channels", "a.sum(1)", SHAPE[2], **SIZED),
+    moved(
+        "added to channels", "a + b", "b c y x, c 1 1", values=("small", "few"), ulps=1.0, **SIZED
+    ),
+)
+IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS)

@@ -1,0 +1,205 @@
+"""Losses, with their reductions, weights and ignored targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from warpfront_checks.cases.catalogue.record import Make, rounded
+from warpfront_checks.cases.operation import Operation
+
+REDUCTION: Mapping[str, Any] = {"reduction": ("none", "mean", "sum")}
+PAIR = "m n, m n | n, n | a k b, a k b"
+_loss: Make = partial(rounded, shapes=PAIR, values=("quarters", "normal"), **REDUCTION)
+# Which of two numbers a kink lies between is a rounding's to decide in 16 bits.
+_kinked = partial(_loss, halves=False)
+_classes = partial(_loss, c=(7, 8191), halves=False)
+SIGNS = "(d.to(a.dtype) * 2 - 1)"
+LOSSES: tuple[Operation, ...] = (
+    _loss("mse_loss", "F.mse_loss(a, b, reduction={reduction})", least=4.0),
+    _loss("l1_loss", "F.l1_loss(a, b + 9, reduction={reduction})", least=12.0),
+    _kinked(
+        "smooth_l1_loss",
+        "F.smooth_l1_loss(a, b, beta={beta}, reduction={reduction})",
+        beta=(0.3, 2.1),
+        least=4.0,
+    ),
+    _kinked(
+        "huber_loss",
+        "F.huber_loss(a, b, delta={delta}, reduction={reduction})",
+        delta=(0.3, 2.1),
+        least=4.0,
+    ),
+    _loss(
+        "poisson_nll_loss",
+        "F.poisson_nll_loss(a, b, log_input=True, full={full}, reduction={reduction})",
+        full=(False,),
+        least=8.0,
+    ),
+    _loss(
+        "gaussian_nll_loss",
+        "F.gaussian_nll_loss(a, b, c.abs() + 0.5, reduction={reduction})",
+        "m n, m n, m n | n, n, n",
+        least=8.0,
+    ),
+    _loss(
+        "kl_div",
+        "F.kl_div(a, b.log_softmax(-1), log_target=True, reduction={reduction})",
+        "m n, m n | a k b, a k b",
+        reduction=("none", "sum", "batchmean", "mean"),
+        least=4.0,
+    ),
+    _loss(
+        "kl_div of shares",
+        "F.kl_div(a, b.softmax(-1), reduction={reduction})",
+        "m n, m n",
+        least=4.0,
+    ),
+    _loss(
+        "binary_cross_entropy",
+        "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), reduction={reduction})",
+        "m n, ?m n | n, ?n",
+        halves=False,
+    ),
+    _loss(
+        "binary_cross_entropy of certainties",
+        "F.binary_cross_entropy((a > 0).to(a.dtype), b.to(a.dtype), reduction={reduction})",
+        "m n, ?m n | n, ?n",
+        backward=False,
+        least=100.0,
+    ),
+    _loss(
+        "weighted binary_cross_entropy",
+        "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), c.abs(), reduction={reduction})",
+        "m n, ?m n, !m n | m n, ?m n, !n",
+        halves=False,
+    ),
+    _loss(
+        "binary_cross_entropy_with_logits",
+        "F.binary_cross_entropy_with_logits(a, b.to(a.dtype), c.abs(), pos_weight=d.abs() + 1,"
+        " reduction={reduction})",
+        "m n, ?m n, !n, !n | n, ?n, !n, !n",
+        least=4.0,
+    ),
+    _loss(
+        "soft_margin_loss",
+        "F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1, reduction={reduction})",
+        "m n, ?m n | n, ?n",
+    ),
+    _kinked(
+        "hinge_embedding_loss",
+        "F.hinge_embedding_loss(a, b.to(a.dtype) * 2 - 1, margin={margin}, reduction={reduction})",
+        "m n, ?m n",
+        margin=(0.3, 1.6),
+    ),
+    _kinked(
+        "margin_ranking_loss",
+        "F.margin_ranking_loss(a, b, c.to(a.dtype) * 2 - 1,"
+        " margin={margin}, reduction={reduction})",
+        "m n, m n, ?m n",
+        margin=(0.3, 1.6),
+    ),
+    _kinked(
+        "cosine_embedding_loss",
+        "F.cosine_embedding_loss(a, b, c.to(a.dtype) * 2 - 1,"
+        " margin={margin}, reduction={reduction})",
+        "m n, m n, ?m",
+        margin=(-0.5, 0.25),
+        fit="{x} + 3.0",
+        values=("normal",),
+    ),
+    _kinked(
+        "triplet_margin_loss",
+        "F.triplet_margin_loss(a, b, c, margin={margin}, p={p},"
+        " swap={swap}, reduction={reduction})",
+        "m n, m n, m n",
+        margin=(0.53, 9.0),
+        p=(1.0, 2.0),
+        swap=(False, True),
+        least=200.0,
+        values=("normal",),
+        n=(7, 127),
+        m=(5, 127),
+    ),
+    _classes(
+        "multi_margin_loss",
+        "F.multi_margin_loss(a, b, p={p}, margin={margin}, reduction={reduction})",
+        "n c, @c n",
+        p=(1, 2),
+        margin=(0.3, 1.6),
+    ),
+    _classes(
+        "weighted multi_margin_loss",
+        "F.multi_margin_loss(a, b, 1, 0.3, c.abs(), reduction={reduction})",
+        "n c, @c n, !c",
+    ),
+    _classes(
+        "multilabel_margin_loss",
+        "F.multilabel_margin_loss(a, torch.where("
+        "torch.arange({c}, device=b.device) < {labels}, b, -1), reduction={reduction})",
+        "n c, %n c",
+        labels=(0, 2, 5),
+        c=(7, 600),
+        values=("quarters",),
+    ),
+    _classes(
+        "multilabel_soft_margin_loss",
+        "F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs(), reduction={reduction})",
+        "n c, ?n c, !c",
+    ),
+    *(
+        _classes(
+            f"nll_loss{of}",
+            "F.nll_loss(a, b, c.abs() + 0.5, ignore_index={ignored}, reduction={reduction})",
+            shapes,
+            ignored=(-100, 0, 3),
+        )
+        for of, shapes in (
+            (" of rows", "n c, @c n, !c"),
+            (" of places", "n c x, @c n x, !c"),
+            (" of images", "n c y x, @c n y x, !c"),
+        )
+    ),
+    *(
+        _classes(
+            f"cross_entropy{of}",
+            "F.cross_entropy(a, b, c.abs() + 0.5, ignore_index={ignored},"
+            " label_smoothing={smoothing}, reduction={reduction})",
+            shapes,
+            ignored=(-100, 0),
+            smoothing=(0.0, 0.2),
+            halves=True,
+        )
+        for of, shapes in (
+            (" of rows", "n c, @c n, !c"),
+            (" of places", "n c x, @c n x, !c"),
+            (" of images", "n c y x, @c n y x, !c"),
+        )
+    ),
+    _classes(
+        "cross_entropy", "F.cross_entropy(a, b, reduction={reduction})", "n c, @c n", halves=True
+    ),
+    _classes(
+        "cross_entropy of shares",
+        "F.cross_entropy(a, b.softmax(1), label_smoothing={smoothing}, reduction={reduction})",
+        "n c, !n c | n c x, !n c x",
+        smoothing=(0.0, 0.2),
+        halves=True,
+    ),
+    _classes(
+        "ctc_loss",
+        "F.ctc_loss(a.log_softmax(2), b + 1, torch.full(({n},), {t}),"
+        " torch.arange({n}) % 3, blank={blank}, reduction={reduction},"
+        " zero_infinity={infinite})".replace("{t}", "a.shape[0]"),
+        "t n 9, @8 n 3",
+        t=(9, 259),
+        n=(5, 67),
+        blank=(0,),
+        infinite=(False, True),
+        roundings=16.0,
+        walk=0.0,
+        least=1000.0,
+        strided=False,
+    ),
+)

@@ -1,0 +1,82 @@
+"""Normalisations, forward and with every gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from warpfront_checks.cases.catalogue.record import Make, rounded
+from warpfront_checks.cases.operation import Operation
+
+# Where all numbers are alike, what rounding left of them is divided by the root of eps.
+EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
+_norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
+_channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5)
+NORMS: tuple[Operation, ...] = (
+    _norm("layer_norm", "F.layer_norm(a, ({k},), b, c, {eps})", "n k, k, k | m n k, k, k"),
+    _norm("layer_norm without weights", "F.layer_norm(a, ({k},), eps={eps})", "n k | m n k | k"),
+    _norm("layer_norm of two axes", "F.layer_norm(a, ({j}, {k}), b, c, {eps})", "n j k, j k, j k"),
+    _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k"),
+    _norm("rms_norm without weights", "F.rms_norm(a, ({k},), eps={eps})", "n k | m n k"),
+    _channels(
+        "group_norm",
+        "F.group_norm(a.flatten(1, 2), {g}, b.flatten(), c.flatten(), {eps})",
+        "b g c x, g c, g c | b g c y x, g c, g c",
+        g=2,
+    ),
+    _channels(
+        "group_norm without weights",
+        "F.group_norm(a, {groups}, eps={eps})",
+        "b 6 x | b 6 y x",
+        groups=(1, 2, 6),
+    ),
+    _channels(
+        "batch_norm",
+        "F.batch_norm(a, None, None, b, c, training=True, eps={eps})",
+        "b c, c, c | b c x, c, c | b c y x, c, c | b c z y x, c, c",
+        z=3,
+        least_size=2,
+        total=True,
+    ),
+    _channels(
+        "batch_norm, inferred",
+        "F.batch_norm(a, d, e.abs() + 1, b, c, training=False, eps={eps})",
+        "b c, c, c, !c, !c | b c x, c, c, !c, !c | b c y x, c, c, !c, !c",
+        strided=False,
+    ),
+    _channels(
+        "running statistics",
+        "torch.stack([[F.batch_norm(a, x, y, None, None, True, {momentum}), x, y][{part}] for x, y"
+        " in [(b.clone(), c.abs() + 1)]])",
+        "b c, !c, !c | b c x, !c, !c | b c y x, !c, !c",
+        momentum=(0.1, 1.0),
+        part=(1, 2),
+        eps=(1e-5,),
+        backward=False,
+        least_size=2,
+    ),
+    _channels(
+        "instance_norm",
+        "F.instance_norm(a, weight=b, bias=c, eps={eps})",
+        "b c x, c, c | b c y x, c, c",
+        least_size=2,
+    ),
+    _norm("local_response_norm", "F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,)),
+    _norm(
+        "weight_norm",
+        "torch._weight_norm(a, b, {dim})",
+        "m n, m 1",
+        dim=(0,),
+        eps=(0,),
+        fit="{x}.abs() + 0.125",
+    ),
+    _norm(
+        "weight_norm of columns",
+        "torch._weight_norm(a, b, {dim})",
+        "m n, 1 n",
+        dim=(1,),
+        eps=(0,),
+        fit="{x}.abs() + 0.125",
+    ),
+)

@@ -1,0 +1,283 @@
+"""Sums of products: matrices, convolutions, attention and recurrent layers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.operation import MANY_CASES, Operation
+
+BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
+_product = partial(exact, cases=MANY_CASES)
+MATRICES: tuple[Operation, ...] = (
+    _product("mm", "torch.mm(a, b)", "m k, k n", out=True),
+    _product("linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n"),
+    _product("linear without bias", "F.linear(a, b)", "m k, n k | b m k, n k"),
+    _product("bmm", "torch.bmm(a, b)", "b m k, b k n", out=True),
+    _product(
+        "matmul",
+        "torch.matmul(a, b)",
+        "m k, k n | b m k, k n | m k, b k n | b 1 m k, h k n | k, k n | m k, k | k, k",
+    ),
+    _product(
+        "addmm",
+        "torch.addmm(a, b, c, beta={beta}, alpha={alpha})",
+        "m n, m k, k n | n, m k, k n",
+        out=True,
+        **BETA,
+    ),
+    _product(
+        "addmm in place",
+        "torch.addmm(a, b, c, beta={beta}, alpha={alpha})",
+        "m n, m k, k n",
+        in_place=True,
+        **BETA,
+    ),
+    _product(
+        "baddbmm",
+        "torch.baddbmm(a, b, c, beta={beta}, alpha={alpha})",
+        "b m n, b m k, b k n",
+        out=True,
+        in_place=True,
+        **BETA,
+    ),
+    _product(
+        "addbmm",
+        "torch.addbmm(a, b, c, beta={beta}, alpha={alpha})",
+        "m n, b m k, b k n",
+        out=True,
+        in_place=True,
+        **BETA,
+    ),
+    _product("mv", "torch.mv(a, b)", "m k, k", out=True),
+    _product(
+        "addmv",
+        "torch.addmv(a, b, c, beta={beta}, alpha={alpha})",
+        "m, m k, k",
+        out=True,
+        in_place=True,
+        **BETA,
+    ),
+    _product(
+        "addr",
+        "torch.addr(a, b, c, beta={beta}, alpha={alpha})",
+        "m n, m, n",
+        out=True,
+        in_place=True,
+        **BETA,
+    ),
+    _product("dot", "torch.dot(a, b)", "k, k", out=True),
+    _product("vdot", "torch.vdot(a, b)", "k, k", out=True),
+    _product("outer", "torch.outer(a, b)", "m, n", out=True),
+    _product("einsum", "torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),
+    _product("tensordot", "torch.tensordot(a, b, 2)", "m k l, k l n"),
+    _product("kron", "torch.kron(a, b)", "m n, p q", out=True, strided=False, n=2, q=2),
+    _product(
+        "bilinear",
+        "F.bilinear(a, b, c, d)",
+        "n i, n j, m i j, m",
+        n=(2, 8000),
+        i=2,
+        j=2,
+        m=(2, 67),
+        values=("small", "few"),
+    ),
+    _product("cross", "torch.linalg.cross(a, b, dim={dim})", "3 n 3, 3 n 3", dim=(0, -1)),
+)
+# A transform's rounding in 256 units of the largest number; a rounded operand changes it by more.
+# On the CPU (torch 2.11, 2.13) the gradient of a bfloat16 weight ends the process for volumes,
+# and is no number that was computed for images smaller than a window.
+_windows = partial(
+    exact,
+    halves=False,
+    cases=24,
+    roundings=256.0,
+    least=1.0,
+    work=100_000,
+    b=2,
+    c=2,
+    o=2,
+    y=6,
+    x=7,
+    s=(3, 131),
+    t=(3, 131),
+    r=(2, 67),
+    z=4,
+)
+STEPS = {"stride": (1, 2), "dilation": (1, 2)}
+
+
+def _convolved(dims: int) -> str:
+    """Return a call whose padding makes every window fit, whatever the sizes."""
+    taps = ("{t}", "{s}", "{r}")[:dims][::-1]
+    padding = ", ".join(f"{tap} - 1 + ({{dilation}} - 1) * {tap}" for tap in taps)
+    return (
+        f"F.conv{dims}d(a, b, c, stride={{stride}}, padding=({padding},), dilation={{dilation}},"
+        " groups={groups})"
+    )
+
+
+CONVOLUTIONS: tuple[Operation, ...] = (
+    *(
+        _windows(
+            f"conv{dims}d",
+            f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}})",
+            f"b c {places}, o c {taps}, o",
+            stride=(1, 2),
+            padding=(0, 1),
+        )
+        for dims, places, taps in (
+            (1, "x", "3"),
+            (2, "y x", "3 3"),
+            (3, "z y x", "2 3 1"),
+        )
+    ),
+    _windows("conv1d of long filters", _convolved(1), "b c x, o c t, o", **STEPS, groups=(1,)),
+    _windows("conv2d of long filters", _convolved(2), "b c y x, o c s t, o", **STEPS, groups=(1,)),
+    _windows(
+        "conv3d of long filters",
+        _convolved(3),
+        "b c z y x, o c r s t, o",
+        stride=(1,),
+        dilation=(1,),
+        groups=(1,),
+        s=(2, 2),
+    ),
+    _windows("conv2d of pixels", "F.conv2d(a, b, c)", "b c y x, o c 1 1, o"),
+    _windows(
+        "conv2d of 7",
+        "F.conv2d(a, b, c, stride={stride}, padding=3)",
+        "b c y x, o c 7 7, o",
+        stride=(1, 2),
+    ),
+    _windows(
+        "conv1d of groups",
+        "F.conv1d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride}, padding=2)",
+        "b g c x, g o c 3",
+        g=3,
+        stride=(1, 2),
+    ),
+    _windows(
+        "conv2d of groups",
+        "F.conv2d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride}, padding=1)",
+        "b g c y x, g o c 3 3",
+        g=3,
+        stride=(1, 2),
+    ),
+    _windows(
+        "conv2d, depthwise",
+        "F.conv2d(a, b, c, groups={c}, stride={stride}, padding=2, dilation={dilation})",
+        "b c y x, c 1 3 3, c",
+        stride=(1, 2),
+        dilation=(1, 2),
+    ),
+    *(
+        _windows(
+            f"conv_transpose{dims}d",
+            f"F.conv_transpose{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
+            " output_padding={extra}, dilation={dilation})",
+            f"b c {places}, c o {taps}, o",
+            stride=(2, 3),
+            padding=(0, 1),
+            extra=(0, 1),
+            dilation=(1, 2),
+        )
+        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
+    ),
+    _windows(
+        "conv_transpose2d of groups",
+        "F.conv_transpose2d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride})",
+        "b g c y x, g c o 2 3",
+        g=3,
+        stride=(1, 2),
+    ),
+    _windows(
+        "unfold",
+        "F.unfold(a, (2, 3), padding={padding}, dilation={dilation}, stride={stride})",
+        "b c y x",
+        padding=(1, 2),
+        dilation=(1, 2),
+        stride=(1, 2),
+    ),
+    _windows(
+        "fold",
+        "F.fold(F.unfold(a, 2, padding={padding}, stride={stride}), ({y}, {x}), 2,"
+        " padding={padding}, stride={stride})",
+        "b c y x",
+        padding=(0, 1),
+        stride=(1, 2),
+    ),
+)
+_heads = partial(
+    rounded,
+    roundings=256.0,
+    h=2,
+    b=2,
+    q=5,
+    k=7,
+    d=(8, 259),
+    e=(8, 259),
+    halves=False,
+    values=("normal", "quarters"),
+    # Kernels of some devices refuse memory that is not aligned, or break on it.
+    strided=False,
+)
+_QKV = "b h q d, b h k d, b h k e"
+ATTENTION: tuple[Operation, ...] = (
+    _heads(
+        "attention",
+        "F.scaled_dot_product_attention(a, b, c, scale={scale})",
+        "b h q d, b h k d, b h k d",
+        scale=(None, 0.5),
+    ),
+    _heads("attention of other values", "F.scaled_dot_product_attention(a, b, c)", _QKV),
+    _heads(
+        "causal attention",
+        "F.scaled_dot_product_attention(a, b, c, is_causal=True)",
+        "b h q d, b h q d, b h q d",
+    ),
+    _heads(
+        "masked attention",
+        "F.scaled_dot_product_attention(a, b, c, attn_mask=d)",
+        "b h q d, b h k d, b h k d, !q k | b h q d, b h k d, b h k d, !b h q k"
+        " | b h q d, b h k d, b h k d, !b 1 q k | b h q d, b h k d, b h k d, !1 h 1 k",
+    ),
+    _heads(
+        "attention with absent keys",
+        "F.scaled_dot_product_attention(a, b, c, attn_mask=d | (torch.arange({k},"
+        " device=d.device) == 0))",
+        "b h q d, b h k d, b h k d, ?q k | b h q d, b h k d, b h k d, ?b 1 1 k",
+    ),
+    _heads(
+        "grouped attention",
+        "F.scaled_dot_product_attention(a.flatten(1, 2), b, c, enable_gqa=True)",
+        "b h g q d, b h k d, b h k d",
+        g=2,
+    ),
+)
+
+
+def _recurrent(name: str, gates: int) -> Operation:
+    """Steps, sequences, inputs and states, with both biases."""
+    state = "(b[None], b[None])" if name == "lstm" else "b[None]"
+    weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
+    return rounded(
+        name,
+        f"torch.{name}(a, {state}, {weights}, True, 1, 0.0, True, False, {{first}})[0]",
+        f"t b i, b h, {gates} h i, {gates} h h, {gates} h, {gates} h",
+        t=(3, 259),
+        h=(3, 1031),
+        fit="{x} / 16",
+        roundings=256.0,
+        values=("quarters", "normal"),
+        halves=False,
+        first=(False,),
+        strided=False,
+    )
+
+
+RECURRENT: tuple[Operation, ...] = (
+    _recurrent("lstm", 4),
+    _recurrent("gru", 3),
+    _recurrent("rnn_tanh", 1),
+)

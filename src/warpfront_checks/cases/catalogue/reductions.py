@@ -1,0 +1,328 @@
+"""Operations along an axis: reductions, scans, orders and counts."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from warpfront_checks.cases.catalogue.record import exact, moved, rounded
+from warpfront_checks.cases.operation import Operation
+
+LINES = "a k b | m n | n | a b c d e"
+# The axis is one of what all alternatives have.
+DIM = (0, -1)
+KEPT = {"dim": DIM, "keepdim": (False, True)}
+_sum = partial(exact, shapes=LINES, values=("small", "few", "sparse"))
+# Numbers of which no two are alike have one largest and one order.
+_order = partial(exact, shapes=LINES, values=("distinct",), ulps=0.0, halves=False)
+_nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
+_boolean = partial(
+    exact, shapes=LINES, backward=False, values=("few", "small", "zeros", "non-finite"), ulps=0.0
+)
+_square = "{x}.abs() + 0.125"
+REDUCTIONS: tuple[Operation, ...] = (
+    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", out=True, **KEPT),
+    _sum("sum of all", "torch.sum(a)"),
+    _sum("sum of two axes", "torch.sum(a, (0, -1))", "a k b | m n | a b c d e"),
+    _sum("sum in float32", "torch.sum(a, {dim}, dtype=torch.float64)", dim=DIM, halves=False),
+    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, out=True),
+    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM, out=True, in_place=True),
+    _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
+    _sum("trace", "torch.trace(a)", "m n"),
+    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", out=True, least=0.0, **KEPT),
+    _nearly("mean of all", "torch.mean(a)", least=0.0, total=True),
+    _nearly(
+        "prod",
+        "torch.prod(1 + a / 2 ** 20, {dim}, keepdim={keepdim})",
+        values=("normal", "quarters"),
+        halves=False,
+        **KEPT,
+    ),
+    _nearly(
+        "prod of all",
+        "torch.prod(1 + a / 2 ** 20)",
+        values=("normal", "quarters"),
+        halves=False,
+        total=True,
+    ),
+    moved(
+        "prod of integers",
+        "torch.prod(a, {dim})",
+        LINES,
+        values=("signs",),
+        dim=DIM,
+        out=True,
+        ulps=1.0,
+    ),
+    _nearly(
+        "cumprod",
+        "torch.cumprod(1 + a / 2 ** 20, {dim})",
+        values=("normal", "quarters"),
+        halves=False,
+        dim=DIM,
+    ),
+    moved(
+        "cumprod of integers",
+        "torch.cumprod(a, {dim})",
+        LINES,
+        values=("signs",),
+        dim=DIM,
+        out=True,
+        in_place=True,
+        ulps=1.0,
+    ),
+    _nearly(
+        "var",
+        "torch.var(a, {dim}, correction={correction})",
+        dim=(0, -1, None),
+        correction=(0, 1, 2),
+    ),
+    _nearly(
+        "std",
+        "torch.std(a, {dim}, correction={correction})",
+        dim=(0, -1, None),
+        correction=(0, 1, 2),
+        values=("quarters", "normal"),
+        backward=False,
+    ),
+    _nearly(
+        "var_mean",
+        "torch.var_mean(a, {dim}, correction={correction})[0]",
+        dim=DIM,
+        correction=(0, 1),
+        least_size=2,
+    ),
+    _nearly(
+        "norm",
+        "torch.linalg.vector_norm(a, {ord}, {dim})",
+        dim=(0, -1, None),
+        fit=_square,
+        roundings=512.0,
+        ord=(1, 2, 3, 0.5, math.inf, -math.inf),
+        backward=False,
+        out=True,
+    ),
+    _nearly("norm of 2", "torch.linalg.vector_norm(a, 2, {dim})", dim=(0, -1, None), fit=_square),
+    _nearly(
+        "renorm",
+        "torch.renorm(a, {p}, {dim}, 1.5)",
+        "m n | a k b",
+        p=(1, 2),
+        dim=DIM,
+        fit=_square,
+        backward=False,
+        in_place=True,
+        out=True,
+    ),
+    _nearly("logsumexp", "torch.logsumexp(a, {dim}, keepdim={keepdim})", out=True, **KEPT),
+    _nearly("logcumsumexp", "torch.logcumsumexp(a, {dim})", dim=DIM, out=True),
+    *(
+        _nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=("quarters", "normal", "equal", "large"))
+        for n in ("softmax", "log_softmax", "softmin")
+    ),
+    _nearly(
+        "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
+    ),
+    *(
+        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, **KEPT)
+        for n in ("amax", "amin")
+    ),
+    *(
+        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", out=True, backward=False, **KEPT)
+        for n in ("argmax", "argmin")
+    ),
+    *(
+        _order(f"{n} of all", f"torch.{n}(a)", backward=n in {"max", "min"})
+        for n in ("max", "min", "argmax", "argmin", "median")
+    ),
+    *(
+        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM)
+        for n in ("max", "min", "cummax", "cummin", "median", "nanmedian", "mode")
+    ),
+    *(
+        _order(f"{n}'s indices", f"torch.{n}(a, {{dim}})[1]", dim=DIM, backward=False)
+        for n in ("max", "min", "cummax", "cummin", "median", "nanmedian")
+    ),
+    *(
+        _order(f"{n} into", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False, out=True)
+        for n in ("max", "min", "cummax", "cummin", "median", "sort")
+    ),
+    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM),
+    _order("sort's values", "torch.sort(a, {dim}, {down}).values", dim=DIM, down=(False, True)),
+    _order(
+        "stable sort's indices",
+        "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
+        dim=DIM,
+        down=(False, True),
+        backward=False,
+    ),
+    _order(
+        "argsort", "torch.argsort(a, {dim}, {down})", dim=DIM, down=(False, True), backward=False
+    ),
+    _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]", dim=DIM),
+    _order(
+        "kthvalue's index",
+        "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[1]",
+        dim=DIM,
+        backward=False,
+    ),
+    *(
+        _order(
+            f"topk's {part}",
+            "torch.topk(a, min({k}, a.shape[{dim}]), {dim}, largest={largest})"
+            f"[{place}]".replace("{k}", "{count}"),
+            dim=DIM,
+            largest=(True, False),
+            count=(1, 3, 40, 1100),
+            backward=not place,
+        )
+        for place, part in enumerate(("values", "indices"))
+    ),
+    _order(
+        "unsorted topk",
+        "torch.topk(a, (a.shape[{dim}] + 1) // 2, {dim}, sorted=False).values.sort({dim}).values",
+        dim=DIM,
+        backward=False,
+    ),
+    rounded(
+        "quantile",
+        "torch.quantile(a, 0.3137, {dim}, interpolation={how})",
+        LINES,
+        dim=DIM,
+        how=("linear", "lower", "higher", "midpoint"),
+        values=("distinct",),
+        backward=False,
+        halves=False,
+    ),
+    _order(
+        "searchsorted",
+        "torch.searchsorted(a.sort(-1).values, b, right={right}, out_int32={narrow})",
+        "a k, a n",
+        backward=False,
+        right=(False, True),
+        narrow=(False, True),
+        values=("distinct", "small"),
+        out=True,
+    ),
+    _order(
+        "searchsorted by a sorter",
+        "torch.searchsorted(a, b, side={side}, sorter=a.argsort(-1))",
+        "a k, a n",
+        backward=False,
+        side=("left", "right"),
+    ),
+    _order(
+        "bucketize",
+        "torch.bucketize(a, b.sort().values, right={right})",
+        "m n, k",
+        backward=False,
+        right=(False, True),
+        values=("distinct", "small"),
+        out=True,
+    ),
+    *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM, out=True) for n in ("all", "any")),
+    *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),
+    *(_boolean(f"{n} of few", f"torch.{n}(a > -4, {{dim}})", dim=DIM) for n in ("all", "any")),
+    _boolean("nonzero", "torch.nonzero(a)", values=("few", "small", "zeros")),
+    _boolean("argwhere", "torch.argwhere(a > 0)", values=("few", "small")),
+    _boolean(
+        "isin",
+        "torch.isin(a, b, invert={invert})",
+        "m n, k",
+        values=("small", "wide"),
+        invert=(False, True),
+    ),
+    _boolean(
+        "unique",
+        "torch.unique(a, return_inverse=True, return_counts=True)[{part}]",
+        part=(0, 1, 2),
+        values=("small",),
+    ),
+    _boolean(
+        "unique along an axis",
+        "torch.unique(a, dim={dim}, return_inverse=True, return_counts=True)[{part}]",
+        "m n",
+        dim=DIM,
+        part=(0, 1, 2),
+        values=("few", "small"),
+    ),
+    _boolean(
+        "unique_consecutive",
+        "torch.unique_consecutive(a, return_counts=True)[{part}]",
+        part=(0, 1),
+        values=("few", "small"),
+    ),
+    _boolean(
+        "bincount", "torch.bincount(a, minlength={minimum})", "@k n", k=(5, 70_001), minimum=(0, 9)
+    ),
+    exact(
+        "weighted bincount",
+        "torch.bincount(a, b)",
+        "@k n, n",
+        k=(5, 70_001),
+        backward=False,
+        halves=False,
+    ),
+    _boolean(
+        "histc",
+        "torch.histc(a, {bins}, {low}, {high})",
+        "n",
+        bins=(4, 16, 259),
+        low=(-4.5, 0),
+        high=(4.5, 3),
+        values=("small",),
+        halves=False,
+    ),
+    rounded(
+        "cdist",
+        "torch.cdist(a, b + {apart}, p={p})",
+        "m d, n d | b m d, b n d",
+        apart=(9,),
+        p=(0.0, 1.0, 2.0, 3.0, math.inf),
+        values=("quarters",),
+        halves=False,
+        backward=False,
+        d=(3, 67),
+    ),
+    rounded(
+        "cdist's gradient",
+        "torch.cdist(a, b + 9, p={p})",
+        "m d, n d | b m d, b n d",
+        p=(1.0, 2.0, 3.0),
+        values=("quarters", "normal"),
+        halves=False,
+        d=(3, 67),
+    ),
+    rounded(
+        "pdist",
+        "torch.pdist(a + 4 * torch.arange({m}, device=a.device)[:, None])",
+        "m d",
+        d=(3, 67),
+        m=(3, 600),
+        least_size=2,
+        values=("quarters",),
+        halves=False,
+    ),
+    rounded(
+        "cosine_similarity",
+        "F.cosine_similarity(a, b, {dim})",
+        "m n, m n | a k b, a k b",
+        dim=DIM,
+        fit=_square,
+    ),
+    rounded(
+        "pairwise_distance",
+        "F.pairwise_distance(a, b + 9, p={p}, keepdim={keepdim})",
+        "m n, m n | n, n",
+        p=(1.0, 2.0, 3.0),
+        keepdim=(False, True),
+    ),
+    rounded(
+        "matrix norms",
+        "torch.linalg.matrix_norm(a, {ord})",
+        "m n | b m n",
+        ord=("fro", 1, -1, math.inf),
+        backward=False,
+    ),
+    rounded("diff", "torch.diff(a, dim={dim})", LINES, dim=DIM, walk=0.0),
+)

@@ -1,0 +1,86 @@
+"""One record of the catalogue: an operation, with everything that a case of it may vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from warpfront_checks.cases.known import KnownDefect
+
+# Numbers for which every result is exact: of sums of products, and of what adds nothing.
+# The first, which shows most, is drawn half of the time.
+SUMS = ("wide", "few", "small")
+MOVES = ("wide", "non-finite", "small", "equal")
+ROUNDED = ("normal", "quarters", "zeros")
+NUMBERS = 200_000
+WORK = 400_000
+# Cases of a seed, and those of operations whose kernels are chosen by several sizes.
+CASES, MANY_CASES = 20, 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One operation. `code` is an expression of the arguments a, b, c ..., with `{name}` for each
+    option and for the size of each axis. `shapes` has a word for the size of each axis, arguments
+    between commas; `@n` before a shape draws indices below the size n, `?` booleans, `%` orders of
+    the last axis, `!` numbers that have no gradient.
+
+    Alternatives of other ranks are parted by `|`; `code` fits all of them.
+
+    `usual` and `most` are sizes: what an axis has while another varies, and its largest. Results
+    are exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers
+    into the domain of the call. `changes` says that the call may change `a`.
+    `halves` is False where rounding in 16 bits decides a result,
+    `doubles` where torch computes float64 with constants of float32.
+    """
+
+    name: str
+    code: str
+    shapes: str = "m n"
+    options: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+    least_size: int = 1
+    values: Sequence[str] = SUMS
+    exact: bool = True
+    ulps: float = 1.0
+    roundings: float = 0.0
+    walk: float = 0.0
+    total: bool = False
+    least: float = 0.0
+    fit: str = "{x}"
+    backward: bool = True
+    halves: bool = True
+    doubles: bool = True
+    strided: bool = True
+    changes: bool = False
+    out: bool = False
+    in_place: bool = False
+    work: int = WORK
+    cases: int = CASES
+    known: tuple[KnownDefect, ...] = ()
+
+    def arguments(self, rank: int = 0) -> list[tuple[str, list[str]]]:
+        """Return the mark and the axes of each argument, in one of the alternatives."""
+        found = []
+        for shape in self.shapes.split("|")[rank].split(","):
+            first, *rest = shape.split() or [""]
+            if first[:1] == "@":
+                found.append((first, rest))
+            elif first[:1] in {"?", "%", "!"}:
+                found.append((first[0], [*filter(None, [first[1:]]), *rest]))
+            else:
+                found.append(("", [first, *rest] if first else []))
+        return found
+
+    @property
+    def ranks(self) -> int:
+        return self.shapes.count("|") + 1
+
+    def sizes(self, rank: int | None = None) -> list[str]:
+        """Return the names of all sizes, each once; of one alternative, or of all."""
+        ranks = range(self.ranks) if rank is None else [rank]
+        operands = [each for one in ranks for each in self.arguments(one)]
+        words = [word for mark, axes in operands for word in (mark.strip("@?%!"), *axes)]
+        return list(dict.fromkeys(name for name in words if name and not name.isdigit()))

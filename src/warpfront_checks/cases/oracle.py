@@ -1,0 +1,136 @@
+"""The oracle: float64 results on the CPU that no judged kernel computes.
+
+On an accelerator the CPU's own float64 kernels are the oracle. On the CPU these are judged as well,
+so a dispatch mode computes each operator by numpy (`numpy_kernels`) or by torch's reference
+decomposition into others. Where there is neither, the kernel itself computes, and
+`Independent.kernels` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from warpfront_checks.cases.numpy_kernels import NUMPY
+
+# Operators that only describe memory, or that hand it on.
+_VIEWED = (
+    "view _unsafe_view permute t transpose expand slice select as_strided detach alias unsqueeze"
+    " squeeze diagonal unfold split split_with_sizes unbind view_as_real view_as_complex"
+    " lift_fresh resolve_conj resolve_neg empty new_empty empty_like empty_strided zeros new_zeros"
+    " new_empty_strided _local_scalar_dense reshape _reshape_alias chunk narrow movedim"
+    " broadcast_in_dim"
+)
+VIEWS = frozenset(_VIEWED.split())
+
+
+# Decompositions of torch 2.13 that differ from their kernels and from the definition.
+WRONG = frozenset(["multilabel_margin_loss_forward"])
+
+
+class Independent(TorchDispatchMode):  # type: ignore[misc]
+    """Compute float64 results by other code than the CPU's kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: set[str] = set()
+        self._within: set[Any] = set()
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = operator._schema.name.removeprefix("aten::").removeprefix("prims::")
+        if name in VIEWS or not _is_plain(args):
+            return operator(*args, **kwargs)
+        changing = name.endswith("_") and name[:-1] in NUMPY
+        kernel = NUMPY.get(name[:-1] if changing else name)
+        found = NotImplemented if kernel is None else _by_numpy(kernel, args, kwargs)
+        if found is NotImplemented:
+            found = self._decomposed(operator, name, args, kwargs)
+        elif changing:
+            return _copied(args[0], found)
+        if found is not NotImplemented:
+            return found
+        self.kernels.add(name)
+        return operator(*args, **kwargs)
+
+    def _decomposed(self, operator: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Return an operator's result by others, or NotImplemented."""
+        if operator._can_decompose():
+            with self:
+                return operator.decompose(*args, **kwargs)
+        decomposed = None if name in WRONG else _decompositions().get(operator)
+        if decomposed is None or operator in self._within:
+            return NotImplemented
+        self._within.add(operator)
+        try:
+            with self:
+                return decomposed(*args, **kwargs)
+        finally:
+            self._within.discard(operator)
+
+
+@contextmanager
+def oracle_for(device: str) -> Iterator[Independent | None]:
+    """Compute a device's oracle: by the CPU's kernels where it is another device."""
+    # A fused attention's derivative takes what its own forward left.
+    with sdpa_kernel(SDPBackend.MATH):
+        if device != "cpu":
+            yield None
+            return
+        with Independent() as mode:
+            yield mode
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    found: dict[Any, Callable[..., Any]] = torch._decomp.decomposition_table
+    return found
+
+
+def _is_plain(args: Any) -> bool:
+    """Return whether all tensors are dense ones of the CPU that numpy has a dtype for."""
+    narrow = (torch.bfloat16, torch.float16)
+    tensors = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
+    return all(
+        x.layout == torch.strided and x.device.type == "cpu" and x.dtype not in narrow
+        for x in tensors
+    )
+
+
+def _by_numpy(kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a numpy kernel; what it does not implement it says by NotImplemented."""
+    with np.errstate(all="ignore"):
+        arrays, named = tree_map(_array, args), tree_map(_array, kwargs)
+        named = {key: value for key, value in named.items() if key not in _PLACES}
+        found = kernel(*arrays, **named)
+    return found if found is NotImplemented else tree_map(_tensor, found)
+
+
+_PLACES = {"layout", "device", "pin_memory", "memory_format", "non_blocking"}
+
+
+def _array(x: Any) -> Any:
+    return x.detach().numpy() if isinstance(x, Tensor) else x
+
+
+def _tensor(x: Any) -> Any:
+    if isinstance(x, (np.ndarray, np.generic)):
+        # One of its own: what numpy hands back may be a view of an argument, or broadcast.
+        return torch.from_numpy(np.array(x, order="C")).reshape(np.shape(x))
+    return x
+
+
+def _copied(there: Tensor, found: Tensor) -> Tensor:
+    np.copyto(there.detach().numpy(), found.numpy(), casting="unsafe")
+    return there

@@ -1,0 +1,177 @@
+"""The catalogue's part of the session `operators`: one check for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from warpfront_checks.cases.axes import Assignment, assignments_of, build
+from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
+from warpfront_checks.cases.operation import Operation
+from warpfront_checks.cases.report import described, shrunk
+from warpfront_checks.cases.run import Judged, LackingError, NoOracleError, run_case
+from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.edge_cases.answers import kind_of
+from warpfront_checks.precision import computes_float64, require_full_precision, tested_dtypes
+from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged
+
+# The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others
+# are not claimed: a bound that no right device has confirmed could refuse right ones.
+SEEN_ON: Mapping[str, tuple[str, ...]] = {
+    "elementwise": ("cpu", "cuda"),
+    "matrices": ("cpu", "cuda"),
+    "convolutions": ("cpu",),
+    "reductions": ("cpu", "cuda"),
+}
+QUICK_DTYPES = ("float32", "bfloat16")
+SUFFIX = ", cases"
+SHOWN = 5
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """The outcome of one operation's cases; grows."""
+
+    cases: int = 0
+    refused: int = 0
+    largest: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)
+    first: Assignment | None = None
+    worst: Judged | None = None
+
+    def finding(self, operation: Operation, device: str) -> CheckFinding:
+        details: dict[str, object] = {
+            "cases": self.cases,
+            "without an oracle": self.refused,
+            "budget_used": float(f"{self.largest:.4g}"),
+            "no such kernel": sorted(set(self.lacking))[:SHOWN],
+            "known defects of torch": self.known,
+        }
+        if self.faults and self.first and self.worst:
+            details["faults"] = self.faults[:SHOWN]
+            details |= _shown(operation, self.first, self.worst, device)
+        elif not self.cases:
+            return failed("no case of it could be computed", **details)
+        return judged(self.faults, f"{self.cases} cases", **details)
+
+
+def check_name(operation: str) -> str:
+    """Return the name of an operation's check in results."""
+    return f"{operation}{SUFFIX}"
+
+
+def claimed_operations(device: str, recorder: Recorder) -> list[str]:
+    """Return the operations whose cases are judged on a device, and record why others are not."""
+    kind = kind_of(device)
+    claimed = []
+    for topic, operations in TOPICS.items():
+        if kind in SEEN_ON.get(topic, ()):
+            claimed += [operation.name for operation in operations]
+            continue
+        reason = f"bounds of its cases were never seen to be right on {kind}"
+        recorder.note_unclaimed(f"{topic}{SUFFIX}", reason)
+    return claimed
+
+
+def case_checks(names: Sequence[str], device: str, effort: CheckOptions) -> list[Check]:
+    """Return one check for each operation."""
+    return [
+        Check(name=check_name(name), find=partial(find_operation, name, device, effort))
+        for name in names
+    ]
+
+
+def case_dtypes(device: str, *, quick: bool) -> tuple[str, ...]:
+    """Return the floating dtypes that cases of a device have."""
+    dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))
+    return tuple(name for name in dtypes if name in QUICK_DTYPES) if quick else dtypes
+
+
+def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding:
+    """Judge the cases of one operation, of every seed."""
+    require_full_precision()
+    operation = CATALOGUE[name]
+    return judge_operation(operation, device, effort).finding(operation, device)
+
+
+def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:
+    dtypes = case_dtypes(device, quick=effort.quick)
+    tally = Tally()
+    for seed in effort.seeds:
+        for one in assignments_of(operation, dtypes, seed, quick=effort.quick):
+            _judge(operation, one, device, tally)
+    return tally
+
+
+def _judge(operation: Operation, one: Assignment, device: str, tally: Tally) -> None:
+    case = build(operation, one, device)
+    try:
+        found = list(run_case(case))
+    except NoOracleError:
+        tally.refused += 1
+        return
+    except LackingError as error:
+        tally.lacking.append(f"{case.dtype}: {error}")
+        return
+    except torch.OutOfMemoryError:
+        tally.lacking.append("the device's memory was taken meanwhile")
+        return
+    except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
+        found = [Judged.raised(error)]
+    tally.cases += 1
+    for each in found:
+        tally.largest = max(tally.largest, 0.0 if each.verdict.fault else each.verdict.share)
+        if not each.verdict.fault:
+            continue
+        if thread := _known(operation, each.name, device):
+            tally.known[thread] = tally.known.get(thread, 0) + 1
+            continue
+        tally.faults.append(f"{_label(case)}: {each.name}: {each.verdict.fault}")
+        if tally.first is None:
+            tally.first, tally.worst = one, each
+
+
+def _label(case: Case) -> str:
+    crossed = ", ".join(
+        f"{axis} {value}" for axis, value in case.labels if value not in {"contiguous", "all"}
+    )
+    return f"{case.code} [{crossed}]"
+
+
+def _known(operation: Operation, name: str, device: str) -> str:
+    major, minor = torch.__version__.split(".")[:2]
+    here = (int(major), int(minor))
+    return next((d.thread for d in operation.known if d.covers(name, device, here)), "")
+
+
+def _shown(
+    operation: Operation, one: Assignment, worst: Judged, device: str
+) -> Mapping[str, object]:
+    """Return the case made small, as lines and as the assignment that makes it again."""
+    seen = {"": worst}
+
+    def fails(case: Case) -> bool:
+        try:
+            found = next((j for j in run_case(case) if j.verdict.fault), None)
+        except (NoOracleError, LackingError):
+            return False
+        except Exception as error:  # noqa: BLE001 - it fails by raising
+            found = Judged.raised(error)
+        if found is not None:
+            seen[""] = found
+        return found is not None
+
+    small = shrunk(operation, one, device, fails)
+    case = build(operation, small, device)
+    if not fails(case):
+        small, case = one, build(operation, one, device)
+    return {
+        "case": {"operation": operation.name, "device": device, "assignment": small},
+        "report": list(described(case, seen[""])),
+    }

@@ -1,0 +1,279 @@
+"""The case engine: right kernels pass, wrong ones are seen, and a failure prints its own script."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
+
+from warpfront_checks.cases.axes import assignments_of, build, cases_of  # noqa: E402
+from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
+from warpfront_checks.cases.case import Case  # noqa: E402
+from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
+from warpfront_checks.cases.operation import Operation  # noqa: E402
+from warpfront_checks.cases.oracle import Independent  # noqa: E402
+from warpfront_checks.cases.run import execute, names_of  # noqa: E402
+from warpfront_checks.cases.session import (  # noqa: E402
+    SEEN_ON,
+    case_checks,
+    claimed_operations,
+    find_operation,
+    judge_operation,
+)
+from warpfront_checks.check_options import CheckOptions  # noqa: E402
+from warpfront_checks.edge_cases.seeding import KernelFault, seeded  # noqa: E402
+from warpfront_checks.explaining import UnexplainedError, explained  # noqa: E402
+from warpfront_checks.results import Recorder  # noqa: E402
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+WHOLE = CheckOptions()
+QUICK = CheckOptions(quick=True)
+# Terms of a sum: each range is another kernel of some library.
+TERMS = ((8, 64), (64, 1100), (1100, 4096), (4096, 65_536), (65_536, 10**9))
+
+
+def to_bfloat16(x: Any) -> Any:
+    return x.bfloat16().float()
+
+
+def to_tf32(x: Any) -> Any:
+    """Ten bits of the fraction, rounded to the nearest."""
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 0x1000) >> 13 << 13).view(torch.float32).view(x.shape)
+
+
+def rounding(shorter: Callable[[Any], Any], least: int, most: int, *overloads: str) -> KernelFault:
+    """A float32 product that rounds its operands, for sums of so many terms."""
+
+    def wrong(right: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        operands = tensors[-2:]
+        if operands[0].dtype == torch.float32 and least <= operands[0].shape[-1] < most:
+            args = tuple(shorter(x) if any(x is o for o in operands) else x for x in args)
+        return right(*args, **kwargs)
+
+    return KernelFault("operands rounded", overloads, wrong, "", ())
+
+
+# Topics that no device claims are tried in the sweep.
+ASKED = [
+    pytest.param(topic, marks=[] if topic in SEEN_ON else [pytest.mark.exhaustive])
+    for topic in TOPICS
+]
+
+
+@pytest.mark.parametrize("topic", ASKED)
+def test_right_kernels_pass_a_quick_run(topic: str) -> None:
+    operations = TOPICS[topic]
+    found = {one.name: judge_operation(one, "cpu", QUICK) for one in operations}
+    assert {name: tally.faults[:1] for name, tally in found.items() if tally.faults} == {}
+    assert [name for name, tally in found.items() if not tally.cases] == []
+
+
+@pytest.mark.parametrize("shorter", [to_bfloat16, to_tf32])
+@pytest.mark.parametrize("name", ["mm", "addmm", "bmm"])
+def test_rounded_operands_are_seen_for_sums_of_any_length(
+    name: str, shorter: Callable[[Any], Any]
+) -> None:
+    for least, most in TERMS:
+        with seeded(rounding(shorter, least, most, name, f"{name}.out"), "cpu"):
+            assert judge_operation(CATALOGUE[name], "cpu", WHOLE).faults, (least, most)
+
+
+def test_rounded_operands_are_seen_in_gradients_and_in_convolutions() -> None:
+    with seeded(rounding(to_tf32, 8, 10**9, "mm", "mm.out"), "cpu"):
+        faults = judge_operation(CATALOGUE["linear without bias"], "cpu", WHOLE).faults
+    assert any("gradient of a" in fault for fault in faults)
+    assert any("gradient of b" in fault for fault in faults)
+
+    def forward(right: Any, x: Any, w: Any, *rest: Any) -> Any:
+        narrow = x.dtype == torch.float32
+        return right(to_bfloat16(x) if narrow else x, to_bfloat16(w) if narrow else w, *rest)
+
+    def backward(right: Any, grad: Any, x: Any, w: Any, *rest: Any) -> Any:
+        narrow = grad.dtype == torch.float32
+        x, w = (to_bfloat16(t) if narrow else t for t in (x, w))
+        return right(grad, x, w, *rest)
+
+    for wrong, overloads, part in (
+        (forward, ("convolution", "mkldnn_convolution"), ": result"),
+        (backward, ("convolution_backward",), "gradient of"),
+    ):
+        fault = KernelFault("operands rounded", overloads, wrong, "", ())
+        with seeded(fault, "cpu"):
+            faults = judge_operation(CATALOGUE["conv2d"], "cpu", WHOLE).faults
+        assert any(part in one for one in faults), overloads
+
+
+@pytest.mark.parametrize(
+    ("operation", "overloads"),
+    [
+        ("exp", ("exp", "exp.out", "exp_")),
+        ("sum", ("sum.dim_IntList", "sum.IntList_out")),
+        ("mm", ("mm", "mm.out")),
+        ("softmax", ("_softmax", "_softmax.out")),
+        ("layer_norm", ("native_layer_norm",)),
+        ("index_select", ("index_select", "index_select.out")),
+        ("conv2d", ("convolution", "mkldnn_convolution")),
+        ("mse_loss", ("mse_loss", "mse_loss.out")),
+    ],
+)
+def test_a_fault_in_every_dtype_is_seen_on_the_cpu(
+    operation: str, overloads: tuple[str, ...]
+) -> None:
+    """The oracle is another than the judged float64 kernel."""
+
+    def wrong(right: Any, *args: Any, **kwargs: Any) -> Any:
+        found = right(*args, **kwargs)
+        first = found[0] if isinstance(found, tuple) else found
+        if first.numel() > 1:
+            first.view(-1)[-1].add_(3) if first.is_contiguous() else first.add_(3)
+        return found
+
+    fault = KernelFault("one number too large", overloads, wrong, "", ())
+    with seeded(fault, "cpu", everywhere=True):
+        found = judge_operation(CATALOGUE[operation], "cpu", WHOLE)
+    assert found.faults
+
+
+def test_the_oracle_calls_no_kernel_of_these_topics() -> None:
+    """What it does call for others is named in docs/verification.md."""
+    called: set[str] = set()
+    for operation in (*TOPICS["matrices"][:12], *TOPICS["norms"][:3]):
+        for case in itertools.islice(cases_of(operation, ("float64",), "cpu", 0), 3):
+            names, mode = names_of(), Independent()
+            execute(case.inputs(), names)
+            with mode:
+                execute(case.oracle(), names)
+            called |= mode.kernels
+    assert called <= {"randint", "full_like", "scalar_tensor", "iota", "addbmm", "_trilinear"}
+
+
+def test_another_seed_has_other_sizes_and_other_crossings() -> None:
+    seen = [
+        {
+            (tuple(one["lengths"].items()), one["memory a"], one["destination"])
+            for one in assignments_of(CATALOGUE["mm"], DTYPES, seed)
+        }
+        for seed in (0, 1, 0)
+    ]
+    assert seen[0] == seen[2]
+    assert len(seen[0] & seen[1]) < len(seen[0]) / 4
+
+
+def test_every_size_class_and_option_is_crossed_within_the_budget() -> None:
+    ones = list(assignments_of(CATALOGUE["addmm"], DTYPES, 0))
+    assert len(ones) == CATALOGUE["addmm"].cases
+    assert {one["size k"] for one in ones} > {"one", "tile", "past a block", "past a grid"}
+    assert {(one["option beta"], one["destination"]) for one in ones} == {
+        (beta, put) for beta in (1, 0, 2) for put in ("", "out")
+    }
+    assert {one["gradient"] for one in ones if not one["destination"]} >= {"all", "a", "b", "c"}
+
+
+@pytest.mark.process
+def test_a_case_prints_a_script_of_torch_alone(tmp_path: Path) -> None:
+    case = next(iter(cases_of(CATALOGUE["layer_norm"], DTYPES, "cpu", 0)))
+    script = tmp_path / "case.py"
+    script.write_text(repr(case), encoding="utf-8")
+    argv = [sys.executable, "-I", str(script)]
+    completed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300)
+    assert "largest difference" in completed.stdout
+    assert "warpfront" not in repr(case)
+
+
+def off_by_one(right: Any, *args: Any, **kwargs: Any) -> Any:
+    found = right(*args, **kwargs)
+    return found if found.dtype == torch.float64 else found.add_(1)
+
+
+def test_a_failure_is_made_small_and_described_and_explained(tmp_path: Path) -> None:
+    fault = KernelFault("one too large", ("mm", "mm.out"), off_by_one, "", ())
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    with seeded(fault, "cpu"):
+        recorder.run(case_checks(["mm"], "cpu", QUICK))
+    recorder.finish()
+    document = json.loads((tmp_path / "operators.json").read_text(encoding="utf-8"))
+    (check,) = document["checks"]
+    assert check["outcome"] == "failed"
+    assert set(check["details"]["case"]["assignment"]["lengths"].values()) == {1}
+    report = check["details"]["report"]
+    text = "\n".join(report)
+    assert 9 <= len(report) <= 25
+    for part in (torch.__version__, "call: ", "shape (1, 1)", "right is", "aten.mm"):
+        assert part in text
+    script = explained(tmp_path / "operators.json", "mm, cases")
+    assert script.startswith("# mm: result is wrong on cpu")
+    space: dict[str, Any] = {}
+    exec(compile(script, "explained", "exec"), space)
+    assert space["found"].shape == (1, 1)
+    document["checks"][0]["details"]["case"]["assignment"]["lengths"] = {"m": "print(1)"}
+    (tmp_path / "operators.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UnexplainedError, match="is no number"):
+        explained(tmp_path / "operators.json", "mm, cases")
+
+
+def test_a_case_that_raises_is_a_fault_and_no_case_at_all_fails() -> None:
+    broken = Operation(name="broken", code="torch.nothing_of_the_kind(a)")
+    assert not judge_operation(broken, "cpu", QUICK).cases
+    finding = judge_operation(broken, "cpu", QUICK).finding(broken, "cpu")
+    assert finding.outcome == "failed"
+
+    def raises(right: Any, *args: Any, **kwargs: Any) -> Any:
+        if args[0].dtype != torch.float64:
+            raise ValueError("device lost")
+        return right(*args, **kwargs)
+
+    with seeded(KernelFault("raises", ("exp", "exp.out", "exp_"), raises, "", ()), "cpu"):
+        found = find_operation("exp", "cpu", QUICK)
+    assert found.outcome == "failed"
+    assert "ValueError: device lost" in found.reason
+
+
+def test_what_was_not_seen_to_be_right_on_a_device_is_not_claimed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
+    monkeypatch.setattr(torch.version, "hip", None)
+    for device in ("cpu", "cuda"):
+        topics = [topic for topic, devices in SEEN_ON.items() if device in devices]
+        names = set(claimed_operations(device, recorder))
+        assert names == {one.name for topic in topics for one in TOPICS[topic]}
+    monkeypatch.setattr(torch.version, "hip", "6.4.1")
+    assert claimed_operations("cuda", recorder) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "bound", "fault"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], Bound(), ""),
+        ([1.0, 2.0], [1.0, 2.1], Bound(), "element [1] is 2.0"),
+        ([1.0, 2.0], [1.0, 2.1], Bound(slack=0.2), ""),
+        ([1.0], [1.0, 2.0], Bound(), "shape (1,), expected (2,)"),
+        ([float("nan")], [1.0], Bound(slack=9.0), "element [0] is nan"),
+        ([1.0, 5.0, 2.5], [1.0, 2.0, 2.0], Bound(), "element [1] is 5.0"),
+        ([1.0 + 2**-20], [1.0], Bound(roundings=16, unit=torch.float32), ""),
+        ([1.0 + 2**-18], [1.0], Bound(roundings=16, unit=torch.float32), "element [0]"),
+    ],
+)
+def test_one_judge_compares_with_one_bound(
+    found: list[float], right: list[float], bound: Bound, fault: str
+) -> None:
+    verdict = judge(torch.tensor(found), torch.tensor(right).double(), bound)
+    assert verdict.fault.startswith(fault)
+    assert bool(verdict.fault) is bool(fault)
+
+
+def test_names_are_unique_and_each_record_is_complete() -> None:
+    assert sum(map(len, TOPICS.values())) == len(CATALOGUE)
+    for operation in CATALOGUE.values():
+        one = next(iter(assignments_of(operation, ("float32",), 0)))
+        assert isinstance(build(operation, one, "cpu"), Case)
