@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-STAND_IN = ROOT / "tests/unit/inside/stand_in_interposer.c"
+STAND_IN = ROOT / "tests/unit/warpfront_checks/stand_in_interposer.c"
 DETECT = (sys.executable, "-m", "warpfront_checks", "detect", "--json")
 PATH = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
 

@@ -27,7 +27,7 @@ FAMILIES: Mapping[str, str] = {
 HEAD = """# Rules of the scanner
 
 <!-- Generated from src/warpfront_port/data/rules by `pytest
-tests/unit/port/test_rules_page.py --update-golden`. -->
+tests/unit/warpfront_port/test_rules_page.py --update-golden`. -->
 
 What `invoke scan --target gfx942` looks for, beside what a compiler answers. An error decides the
 verdict by its consequence: `build`, `wrong`, `runtime` or none (`check`). A severity counts for
