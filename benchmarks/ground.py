@@ -18,12 +18,14 @@ from benchmark import child_environment
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.labels import CELL
-from warpfront.model import Cell, WheelLock
-from warpfront.pipeline.workspace import Workspace, open_workspace, site_when_needed
-from warpfront.release.registry.ping import registry_reachable
+from warpfront.images.registry_ping import registry_reachable
+from warpfront.matrix.cell import Cell
+from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.process import Command, environment, run
 from warpfront.system.store import place_program
-from warpfront.wheels.lock import dump_lock, read_lock
+from warpfront.wheels.lock.pylock import dump_lock, read_lock
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.site import site_when_needed
 from warpfront.wheels.uv_program import uv_binary
 
 ROOT = Path(__file__).resolve().parent.parent

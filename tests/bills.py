@@ -7,7 +7,8 @@ from typing import Any
 
 from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
 
-from warpfront.model import BaseSource, ResolvedBase
+from warpfront.images.built import ResolvedBase
+from warpfront.matrix.cell import BaseSource
 from warpfront.release.sbom.parts import Bill, bill_of
 from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
 

@@ -8,28 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
-from warpfront.model import (
-    Base,
-    BaseSource,
-    BuiltImage,
-    Cell,
-    Channel,
-    CheckResult,
-    LockedWheel,
-    Outcome,
-    Patch,
-    PatchedWheel,
-    Pin,
-    Project,
-    ResolvedBase,
-    Verification,
-    WheelIndex,
-    WheelLock,
-)
+from warpfront.matrix.cell import Base, BaseSource, Cell, Patch, Pin, WheelIndex
+from warpfront.matrix.project_values import Channel, Project
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.seal import sealed
+from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
 
 A_PROJECT = Project(
     name="demo",

@@ -17,7 +17,7 @@ import elf_images
 
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
-from warpfront.model import HostDevices
+from warpfront.matrix.devices import HostDevices
 from warpfront.release.registry import manifests
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import (

@@ -42,13 +42,13 @@ from standins import Index, serve_index
 
 from warpfront.images.engine import connect
 from warpfront.images.labels import CELL, CONTENT_HASH
-from warpfront.model import Provenance
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
 from warpfront.system.provenance import read_provenance
+from warpfront.system.revision import Provenance
 from warpfront.wheels.site import read_site
-from warpfront.wheels.toolbox import install_toolbox
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 RESULTS = REPOSITORY / "docs" / "results"
 SHARED = ("bases", "packages", "toolbox")

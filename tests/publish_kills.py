@@ -35,8 +35,8 @@ from warpfront.images.engine import connect
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
 from warpfront.wheels.site import read_site
-from warpfront.wheels.toolbox import install_toolbox
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 RESULTS = REPOSITORY / "docs" / "results"
 # `invoke` with a fault in publish, for the oracle to find.

@@ -25,17 +25,18 @@ from projects import Project, copy_project
 from registries import PASSWORD, RealRegistry, real_registry, strangers_program
 from releases import Quiet
 
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH, CREATED
-from warpfront.matrix.plan import with_parents
-from warpfront.model import BuiltImage, Outcome, Verification
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
-from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.store import Store
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import sealed
 from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
 

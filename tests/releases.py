@@ -15,14 +15,16 @@ from builders import FACTS, FULL, a_built_image, a_cell, a_channel, a_check, a_v
 from fakes import FakeEngine, FakeRegistry
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
-from warpfront.model import Alias, Cell, Channel, CheckResult
-from warpfront.pipeline.within.evidence import local_evidence
-from warpfront.pipeline.within.publish_context import PublishContext, Published, publish_cells
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Alias, Channel
+from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
+from warpfront.release.publish_context import PublishContext, Published, publish_cells
 from warpfront.release.registry.contract import digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
+from warpfront.verify.results import CheckResult
 from warpfront.verify.seal import sealed
 
 PROJECT = "registry.test/demo"

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpfront.errors import BlockedError, RenderError
+from warpfront.images.built import RenderedImage
 from warpfront.images.render import Templates, context_parts, rendered_image
 from warpfront.images.template_process import Rendered, RenderRequest
 from warpfront.images.templating import Renderer
-from warpfront.model import Cell, ImageFile, Refused, RenderedImage, WheelLock
+from warpfront.matrix.cell import Cell
+from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.wheels.lock.values import WheelLock
 
 
 def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> RenderedImage:

@@ -26,29 +26,24 @@ from warpfront.commands.gathering import (
     keep_plan,
 )
 from warpfront.errors import WarpfrontError
-from warpfront.matrix.plan import LockState
-from warpfront.model import (
-    BuiltImage,
-    Cell,
-    Channel,
-    CheckResult,
-    CiOptions,
-    Failed,
-    Project,
-    Verification,
-)
+from warpfront.images.built import BuiltImage
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Channel, CiOptions, Project
 from warpfront.pipeline.reporting import _facts
-from warpfront.pipeline.within.evidence import local_evidence, states_by_target
-from warpfront.pipeline.within.publish_context import (
+from warpfront.release.evidence import local_evidence, states_by_target
+from warpfront.release.ledger import Publication
+from warpfront.release.origin import PUBLISH_WORKFLOW, Origin
+from warpfront.release.publish_context import (
     PublishContext,
     publish_cells,
     require_publisher,
 )
-from warpfront.release.ledger import Publication
-from warpfront.release.origin import PUBLISH_WORKFLOW, Origin
 from warpfront.report.rows import ReportRow, report_rows
+from warpfront.step_results import Failed
 from warpfront.system.store import Store
+from warpfront.verify.results import CheckResult, Verification
 from warpfront.verify.seal import sealed
+from warpfront.wheels.lock.state import LockState
 
 NOW = "2026-11-22T12:00:00+00:00"
 ENDED = "2026-11-22T11:00:00+00:00"

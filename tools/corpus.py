@@ -33,12 +33,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.model import Selection
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import run
-from warpfront.wheels.missing_wheel_errors import requirers_without_wheels
-from warpfront.wheels.resolution import Contradiction
-from warpfront.wheels.resolver import UvResolver
+from warpfront.wheels.resolve.missing_wheel_errors import requirers_without_wheels
+from warpfront.wheels.resolve.resolution import Contradiction
+from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.constraints import constraint_lines

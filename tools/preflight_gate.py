@@ -29,8 +29,8 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import InputError
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import run
+from warpfront.wheels.resolve.stack_metadata import write_environment
 from warpfront.wheels.site import read_site
-from warpfront.wheels.stack_metadata import write_environment
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.preflighting import examine, knowing_themselves
 from warpfront_port.commands.project_files import read_files

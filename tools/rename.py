@@ -87,12 +87,15 @@ def renamed(text: str, table: Table, *, is_python: bool) -> str:
 
 
 def with_modules(text: str, modules: dict[str, str]) -> str:
-    """Replace dotted names (`a.b`), `from a import b` and paths (`a/b`) of moved modules."""
+    """Replace dotted names (`a.b`), `from a import b` and paths (`a/b`) of moved modules.
+
+    A null byte marks what is new, so that a new name is never taken for an old one.
+    """
     text = _FROM.sub(lambda statement: _reimported(statement, modules), text)
     for old, new in modules.items():
         if not _is_named(old, text):
             continue
-        text = re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, text)
+        text = re.sub(rf"(?<![\w.\0]){re.escape(old)}(?!\w)", f"\0{new}", text)
         old_path, new_path = old.replace(".", "/"), new.replace(".", "/")
         text = re.sub(rf"(?<![\w])src/{re.escape(old_path)}(?![\w])", f"src/{new_path}", text)
         short = old_path.removeprefix("warpfront/")
@@ -100,7 +103,7 @@ def with_modules(text: str, modules: dict[str, str]) -> str:
             text = re.sub(
                 rf"(?<![\w/]){re.escape(short)}(?![\w])", new_path.removeprefix("warpfront/"), text
             )
-    return text
+    return text.replace("\0", "")
 
 
 def _reimported(statement: re.Match[str], modules: dict[str, str]) -> str:
@@ -114,7 +117,7 @@ def _reimported(statement: re.Match[str], modules: dict[str, str]) -> str:
     for name in moving:
         child, _, alias = name.partition(" as ")
         parent, _, new = modules[f"{package}.{child}"].rpartition(".")
-        lines.append(f"{indent}from {parent} import {_alias(new, alias or child)}{comment or ''}")
+        lines.append(f"{indent}from \0{parent} import {_alias(new, alias or child)}{comment or ''}")
     if rest := [name for name in names if name not in moving]:
         lines.append(f"{indent}from {package} import {', '.join(rest)}{comment or ''}")
     return "\n".join(lines)

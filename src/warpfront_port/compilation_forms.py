@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront.model import Outcome, Verification
 from warpfront.report import sarif
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront_port.compile.outcomes import Compilation, Message
 from warpfront_port.scan.catalogue import Rule

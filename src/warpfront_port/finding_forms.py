@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from warpfront.model import Unread
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_text
+from warpfront.system.tree_files import Unread
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project, Renames

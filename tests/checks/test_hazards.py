@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront_checks import operators  # noqa: E402
+from warpfront_checks.cases.known import KnownDefect  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.edge_cases import (  # noqa: E402
     hazard_checks,
@@ -28,7 +29,6 @@ from warpfront_checks.edge_cases.answers import (  # noqa: E402
     CaseContext,
     Hazard,
     HazardClass,
-    KnownDefect,
     answer_fault,
 )
 from warpfront_checks.edge_cases.hazard_checks import class_named, judge_rows  # noqa: E402

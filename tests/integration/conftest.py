@@ -26,8 +26,8 @@ from warpfront.images.labels import CELL
 from warpfront.pipeline.workspace import cache_folder
 from warpfront.system.process import environment, run
 from warpfront.wheels.site import read_site
-from warpfront.wheels.toolbox import install_toolbox
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")

@@ -28,11 +28,11 @@ from warpfront.release.publication import Referrer
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.client import connect
 from warpfront.release.registry.contract import IMAGE_MANIFEST, BytesBlob, digest_of_bytes
-from warpfront.release.registry.references import fallback_tag
 from warpfront.release.signing import Cosign, Signer, verify_attestation_command
 from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.statements.statement import MEDIA_TYPE, Statement, statement_text
 from warpfront.system.process import run
+from warpfront.system.references import fallback_tag
 
 pytestmark = pytest.mark.process
 

@@ -15,11 +15,12 @@ import pytest
 from projects import Project, half_written
 
 from warpfront import pipeline
+from warpfront.images import baking
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.engine.buildx import BakeRequest
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
-from warpfront.model import BuiltImage, Selection
-from warpfront.pipeline.within import baking
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import Command, run
 from warpfront_checks.check_options import SESSIONS

@@ -10,8 +10,8 @@ import pytest
 from warpfront.ci.schedule import SCOPES
 from warpfront.commands.dispatching import dispatch
 from warpfront.errors import MatrixError
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Selection
 from warpfront.pipeline.workspace import open_workspace
 
 

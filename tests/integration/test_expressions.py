@@ -19,12 +19,12 @@ from node_packages import Expressions, expressions
 
 from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import LABEL, Flow, make_flow
-from warpfront.ci.github import read_forge
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
 from warpfront.commands.workflows import packaged_limits
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
+from warpfront.system.github import read_forge
 
 pytestmark = pytest.mark.process
 

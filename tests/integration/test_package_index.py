@@ -23,20 +23,21 @@ from standins import (
 from warpfront.errors import CommandFailedError
 from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
+from warpfront.matrix.cell import Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockInputs, Source, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.wheels.archives import folder_sha256
-from warpfront.wheels.index_rules import PYPI
-from warpfront.wheels.lock import dump_lock, read_lock, read_written_lock
+from warpfront.wheels.lock.pylock import dump_lock, read_lock, read_written_lock
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.sdists import sdist_builder
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
-from warpfront.wheels.toolbox import install_toolbox
+from warpfront.wheels.store.archives import folder_sha256
+from warpfront.wheels.store.sdists import sdist_builder
+from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.uv_program import uv_version
-from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
 pytestmark = [pytest.mark.process, pytest.mark.network]
 

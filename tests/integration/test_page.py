@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from warpfront.commands.paging import _files
-from warpfront.model import Toolkit
+from warpfront.matrix.cell import Toolkit
 from warpfront.report.page import STATES, page_html
 from warpfront.report.trends import Trend
 

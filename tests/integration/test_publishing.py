@@ -35,19 +35,19 @@ from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, 
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine.transfers import Transfer
+from warpfront.images.tools import Tools
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Verification
 from warpfront.pipeline.verifying import CheckPlan
-from warpfront.pipeline.within.tools import Tools
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
-from warpfront.release.registry.references import read_reference
 from warpfront.release.signing import KEYLESS, Signer, find_cosign
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.system.process import environment, run
+from warpfront.system.references import read_reference
 from warpfront.system.store import Store
+from warpfront.verify.results import Verification
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
 

@@ -11,7 +11,7 @@ import pytest
 from projects import Project
 
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import repeat_line
+from warpfront.step_results import repeat_line
 
 pytestmark = pytest.mark.process
 CELL = "cpu-x86_64-py311-torch2130-torch"

@@ -21,7 +21,7 @@ from standins import (
 )
 
 from warpfront.system.process import Command, Completed, run
-from warpfront.wheels.lock import read_lock
+from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.rocm import rocm_wheel
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]

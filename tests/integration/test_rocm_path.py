@@ -27,21 +27,17 @@ from standins import (
 
 from warpfront import pipeline
 from warpfront.errors import UnavailableError
+from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.model import (
-    BuiltImage,
-    Outcome,
-    RenderedImage,
-    Selection,
-    Verification,
-    WheelLock,
-)
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.report.rows import ReportRow
 from warpfront.verify.failures import failure_of
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
-from warpfront.wheels.lock import read_lock
+from warpfront.wheels.lock.pylock import read_lock
+from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]

@@ -25,9 +25,9 @@ from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
-from warpfront.pipeline.within import containers
 from warpfront.system import foreign, trees
-from warpfront.wheels.toolbox import toolbox_wheels
+from warpfront.verify import containers
+from warpfront.wheels.store.toolbox import toolbox_wheels
 from warpfront_port.preflight import rule_texts
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from warpfront import pipeline
-from warpfront.model import StepName
+from warpfront.step_results import StepName
 
 FOLDER = Path(pipeline.__file__).parent
 STEPS = {name: FOLDER / f"{file}.py" for name, file in pipeline.STEPS.items()}

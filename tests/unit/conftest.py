@@ -19,7 +19,7 @@ import pytest
 from rendering import render_here
 from uv import find_uv_bin
 
-from warpfront.pipeline.within import preparing
+from warpfront.images import preparing
 
 # jsonschema would import it for one format, which takes every worker three seconds; who needs the
 # format brings it: test_bill.py.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront.report.sizes import readable_size
+from warpfront.system.sizes import readable_size
 
 MOST_WHEELS = 12
 """Changes of wheels that are named for one cell."""

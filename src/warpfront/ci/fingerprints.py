@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from warpfront.matrix.plan import content_hash
-from warpfront.model import Cell, RenderedImage, digest_of
+from warpfront.images.built import RenderedImage
+from warpfront.images.plan import content_hash
+from warpfront.matrix.cell import Cell
+from warpfront.system.digests import digest_of
 
 
 def fingerprints(

@@ -13,8 +13,8 @@ from typing import Literal
 import yaml
 
 from warpfront.matrix.nodes import CACHE_VARIABLE
+from warpfront.matrix.project_values import CiOptions
 from warpfront.matrix.runners import Runner
-from warpfront.model import CiOptions
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, each in a folder of its own."""

@@ -19,10 +19,12 @@ from warpfront.errors import (
     UnavailableError,
     WarpfrontError,
 )
-from warpfront.model import Blocked, Channel, Failed, Outcome, repeat_line
+from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
+from warpfront.step_results import Blocked, Failed, repeat_line
+from warpfront.verify.results import Outcome
 from warpfront_checks.check_options import SESSIONS
 
 _ENDED_WELL = frozenset({"success", "skipped"})

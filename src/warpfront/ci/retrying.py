@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 
 from warpfront.errors import FailureKind
-from warpfront.model import CheckResult, Failed, Outcome, Verification
+from warpfront.step_results import Failed
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 RETRIES = 2

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from warpfront.ci.flow import Job, builder_of
 from warpfront.ci.limits import Limits
 from warpfront.errors import InputError, StaleError
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.naming import verifying_job
 from warpfront.matrix.runners import Runner
-from warpfront.model import Cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,11 +220,6 @@ def _publishing(
         for cell in cells
         if cell.id in proofs
     )
-
-
-def verifying_job(cell_id: str, target: str) -> str:
-    """The name of the job that verifies a cell on a target."""
-    return f"verify-{cell_id}-{target}"
 
 
 def _verifying(

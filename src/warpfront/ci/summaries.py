@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from warpfront.bench.night_standing import NightStanding
 from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
-from warpfront.model import Blocked, Failed, Outcome, Verification, repeat_line
 from warpfront.report.described import describe
+from warpfront.step_results import Blocked, Failed, repeat_line
 from warpfront.system.markdown import flat, markdown_text
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 SUMMARY_LIMIT_BYTES = 1_000_000

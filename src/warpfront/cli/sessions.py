@@ -42,7 +42,7 @@ from warpfront_checks.parallel_sessions import ENDINGS
 from warpfront_checks.results import write_json
 
 if TYPE_CHECKING:
-    from warpfront.model import Verification
+    from warpfront.verify.results import Verification
 
 HERE_FOLDER = Path("build") / "here"
 SOURCE = Path(__file__).resolve().parents[2]

@@ -9,16 +9,18 @@ import dataclasses
 import time
 
 from warpfront.errors import InputError, RegistryError
+from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
-from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase, WheelLock
-from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.architectures import part_for
-from warpfront.release.registry.references import Reference, read_reference
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
+from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.lock.values import WheelLock
 
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:

@@ -17,14 +17,15 @@ from warpfront.commands.keeping import house_of
 from warpfront.errors import SlowerError
 from warpfront.images.engine import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
-from warpfront.model import Blocked, Cell, Failed, Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Stock
-from warpfront.release.registry.references import read_reference
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
+from warpfront.system.references import read_reference
 from warpfront.system.store import Store
 from warpfront_checks.bench.options import BENCH_OPTIONS, read_bench_effort
 

@@ -11,11 +11,9 @@ from shutil import which
 
 from warpfront.commands.bills import bill_of_cell
 from warpfront.errors import CommandFailedError, MatrixError, Problem
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
-from warpfront.model import AllowedVulnerability, Blocked, Failed, Selection
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.matrix.cell import Selection
+from warpfront.matrix.project_values import AllowedVulnerability
+from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
 from warpfront.release.sbom.parts import Bill
@@ -28,8 +26,11 @@ from warpfront.release.vulnerabilities import (
     read_pip_audit,
     with_accepted,
 )
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.process import Command, Completed, Run, environment, run
 from warpfront.system.provenance import now
+from warpfront.wheels.lock.reading import fresh_locks
 
 _LIMIT_SECONDS = 900.0
 _GET = (

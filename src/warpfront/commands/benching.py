@@ -14,26 +14,31 @@ from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench
 from warpfront.bench.timings import NoTimingsError, bench_of
 from warpfront.errors import CommandFailedError, EngineError, StoreError, WarpfrontError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, connect
+from warpfront.images.preparing import unrunnable
 from warpfront.images.protection import claimed_policy
+from warpfront.images.tools import Tools, targets_of
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.compat import Compat
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
+from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Blocked, BuiltImage, Cell, DeviceAccess, Failed, Selection, Verification
 from warpfront.pipeline.verifying import prepare_folder, request_inside, verifiable
-from warpfront.pipeline.within.containers import ending_of, result_in, run_told
-from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.preparing import unrunnable
-from warpfront.pipeline.within.tools import Tools, targets_of
-from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now, read_provenance
 from warpfront.system.store import Store, exclusive, write_json, write_text
+from warpfront.verify.containers import ending_of, result_in, run_told
 from warpfront.verify.image_claims import image_claims
+from warpfront.verify.results import Verification
 from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.lock.reading import read_locks, usable_locks
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.site import site_when_needed
 from warpfront_checks.bench.options import BenchEffort
 from warpfront_checks.claims import Claims
 

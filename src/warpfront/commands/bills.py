@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import CREATED, LOCK
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, Verification, WheelLock
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.image_papers import Known, bill_for, bill_papers
-from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.image_papers import Known, bill_for, bill_papers
 from warpfront.release.sbom.licence_table import licence_rows
 from warpfront.release.sbom.parts import Bill
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.store import Store, write_text
+from warpfront.verify.results import Verification
+from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.requirements import RequirementList
 
 _FOLDER = "bill"

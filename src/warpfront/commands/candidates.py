@@ -10,21 +10,23 @@ from dataclasses import dataclass
 
 from warpfront.commands.adopting import adopt_image, pull, take_in
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.protocol import StoredImage
 from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
-from warpfront.model import BuiltImage, Cell, Failed
-from warpfront.pipeline.within.attempt import failed_by
-from warpfront.pipeline.within.publish_context import run_name
 from warpfront.release.ledger import CANDIDATE_PREFIX
 from warpfront.release.publication import Held, held_image
+from warpfront.release.publish_context import run_name
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.references import read_reference
 from warpfront.release.tags import expected_words, names_of
+from warpfront.step_results import Failed
+from warpfront.system.attempt import failed_by
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
+from warpfront.system.references import read_reference
 from warpfront.system.store import Store
 
 NAME = "build-candidate"

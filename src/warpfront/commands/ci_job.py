@@ -12,12 +12,14 @@ from warpfront.ci.handover import demand, leave
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
 from warpfront.commands.gathering import gather, taken
 from warpfront.errors import FailureKind, InputError, StoreError, WarpfrontError
-from warpfront.model import Blocked, BuiltImage, Failed, StepName, Verification
-from warpfront.pipeline.within.attempt import failed_by
-from warpfront.pipeline.workspace import Folders
+from warpfront.images.built import BuiltImage
+from warpfront.step_results import Blocked, Failed, StepName
+from warpfront.system.attempt import failed_by
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
+from warpfront.verify.results import Verification
 from warpfront.verify.seal import sealed
+from warpfront.wheels.project_folders import Folders
 
 Act = Callable[[str], Sequence[object]]
 """A step of one cell: what it made of it, and of the cells that it stands on."""

@@ -16,18 +16,23 @@ from warpfront.ci.changes import CellState, changed_cells
 from warpfront.ci.fingerprints import fingerprints
 from warpfront.ci.schedule import RunScope, Schedule, schedule
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
-from warpfront.matrix.plan import selected_with_parents
+from warpfront.images.built import RenderedImage
+from warpfront.images.material import Material
+from warpfront.images.preparing import render_cells
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.project_values import Channel
 from warpfront.matrix.runners import Runner
-from warpfront.matrix.selection import select
-from warpfront.model import Cell, Channel, RenderedImage, Selection, WheelLock, digest_of
-from warpfront.pipeline.within.evidence import demanded_channel
-from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.preparing import render_cells
-from warpfront.pipeline.within.publish_context import require_publisher
-from warpfront.pipeline.workspace import Folders, Material, Workspace
+from warpfront.matrix.selection import select, selected_with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.evidence import demanded_channel
+from warpfront.release.publish_context import require_publisher
+from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
+from warpfront.wheels.lock.reading import read_locks, usable_locks
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.uv_program import uv_version
 
@@ -57,7 +62,7 @@ def dispatch(
     requirements, material = workspace.requirements, workspace.material
     scope, notes = _published(scope, matrix.channels)
     if scope.channel:
-        from warpfront.ci.origins import read_origins  # noqa: PLC0415 - its HTTP takes long to load
+        from warpfront.release.origin_claims import read_origins  # noqa: PLC0415 - its HTTP takes long to load
 
         require_publisher(read_origins(environment()), matrix.project)
     now = fingerprint(matrix.cells, requirements, material, folders)

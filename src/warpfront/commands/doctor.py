@@ -11,14 +11,16 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
+from warpfront.images.registry_ping import registry_reachable
+from warpfront.matrix.cell import Cell, WheelIndex
 from warpfront.matrix.compat import Compat
+from warpfront.matrix.devices import HostDevices
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, HostDevices, Outcome, WheelIndex
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.registry.ping import registry_reachable
-from warpfront.report.sizes import readable_size
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.sizes import readable_size
+from warpfront.verify.results import Outcome
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import probe
 from warpfront_checks.hardware import read_hardware

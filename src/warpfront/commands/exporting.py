@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import select
-from warpfront.model import Blocked, Cell, Selection
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import demanded_channel
-from warpfront.pipeline.within.publish_context import host_of, path_of
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.carried import CarriedImages
+from warpfront.release.evidence import demanded_channel
+from warpfront.release.publish_context import host_of, path_of
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.step_results import Blocked
+from warpfront.system.attempt import attempt
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 

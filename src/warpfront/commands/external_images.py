@@ -12,7 +12,8 @@ from pathlib import Path
 from warpfront.commands.adopting import part_here, pull, take_in
 from warpfront.errors import RegistryError
 from warpfront.images.engine import connect
-from warpfront.model import Blocked, Failed, Selection, Verification
+from warpfront.images.tools import Tools
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.verifying import (
     CheckPlan,
     RunOptions,
@@ -21,18 +22,20 @@ from warpfront.pipeline.verifying import (
     toolbox_for,
     verify_images,
 )
-from warpfront.pipeline.within.tools import Tools
-from warpfront.pipeline.workspace import Workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.references import Reference
 from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
+from warpfront.system.references import Reference
 from warpfront.system.store import Store
 from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
+from warpfront.verify.results import Verification
+from warpfront.wheels.site import site_when_needed
 from warpfront_checks.check_options import SESSIONS, CheckOptions
 
 FOLDER = "strangers"

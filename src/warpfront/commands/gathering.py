@@ -15,13 +15,15 @@ from warpfront.commands.against_release import kept_standing
 from warpfront.commands.candidates import kept_candidate
 from warpfront.commands.image_handover import kept_image_file
 from warpfront.errors import HandoverError, StoreError
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
-from warpfront.model import Blocked, BuiltImage, Cell, Failed
 from warpfront.pipeline.reporting import publication_of
-from warpfront.pipeline.within.evidence import kept_verifications, states_by_target
 from warpfront.release.admission import Evidence
+from warpfront.release.evidence import kept_verifications, states_by_target
 from warpfront.report.rows import ReportRow
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.store import Store
 
 PLAN = "plan"

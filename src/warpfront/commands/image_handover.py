@@ -14,9 +14,11 @@ from pathlib import Path
 from warpfront.ci.flow import IMAGES
 from warpfront.commands.adopting import take_in
 from warpfront.errors import EngineError, NotVerifiedError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.labels import CELL, CONTENT_HASH
-from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.matrix.cell import Cell
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.store import Store, storing
 
 NAME = "build-image-file"

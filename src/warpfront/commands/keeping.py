@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
 from warpfront.images.labels import CREATED
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, Selection
-from warpfront.pipeline.within.evidence import demanded_channel
-from warpfront.pipeline.within.publish_context import host_of, path_of, run_name
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.evidence import demanded_channel
 from warpfront.release.history import yank_image
 from warpfront.release.inventory import heads_of, listed_in, remove, stock_of
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
+from warpfront.release.publish_context import host_of, path_of, run_name
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.deleting import Deleter, deleter_for
-from warpfront.release.registry.references import read_reference
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.system import provenance
 from warpfront.system.process import environment, run
+from warpfront.system.references import read_reference
 from warpfront.system.store import Store
 
 

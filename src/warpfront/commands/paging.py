@@ -10,15 +10,17 @@ from pathlib import Path
 from warpfront.bench.nights import night_line, night_of, read_nights, shifts_of, trends_of
 from warpfront.commands.measurements import read_benches
 from warpfront.errors import StoreError
-from warpfront.model import Cell, Provenance, Verification
-from warpfront.pipeline.within.tag_contents import PAGE
+from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
+from warpfront.release.tag_contents_of import PAGE
 from warpfront.report.history import history_line, read_history
 from warpfront.report.page import PageFiles, page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.report.trends import Trend
 from warpfront.system.progress import Watch
+from warpfront.system.revision import Provenance
 from warpfront.system.store import Store, append_text, read_text, write_text
+from warpfront.verify.results import Verification
 
 _DATA = Path(__file__).parents[1] / "data" / "page"
 

@@ -12,20 +12,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import select
-from warpfront.model import Blocked, Cell, Failed, Selection
-from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import Publishable, demanded_channel
-from warpfront.pipeline.within.publish_context import (
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.carried import CarriedImages
+from warpfront.release.evidence import Publishable, demanded_channel
+from warpfront.release.ledger import Publication
+from warpfront.release.publish_context import (
     Published,
     open_publish_context,
     path_of,
     publish_cells,
 )
-from warpfront.pipeline.workspace import Workspace
-from warpfront.release.ledger import Publication
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
 
 

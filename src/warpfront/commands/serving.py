@@ -13,8 +13,8 @@ from pathlib import Path
 from warpfront.commands.readying import engine_of, ready, tidy
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine import Engine
+from warpfront.matrix.devices import HostDevices
 from warpfront.matrix.runners import Runner
-from warpfront.model import HostDevices
 from warpfront.system.process import Command, Run
 from warpfront.system.progress import Watch
 

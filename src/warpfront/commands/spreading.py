@@ -17,14 +17,18 @@ from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.commands.dispatching import fingerprint
 from warpfront.commands.gathering import gather
 from warpfront.errors import EngineError, InputError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import connect
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.nodes import BUILDER_VARIABLE, BuildNode
-from warpfront.matrix.plan import selected_with_parents
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Selection, digest_of
-from warpfront.pipeline.workspace import IMAGES_FOLDER, Folders, Workspace
+from warpfront.matrix.selection import selected_with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, Run, environment, run, stop_all
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
+from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
 
 _FOLDER = ".builders"
 _LAYERS_TO_UNPACKED = 3

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.errors import BlockedError
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
-from warpfront.model import Blocked, Cell, Failed, Selection, WheelLock
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.locks import fresh_locks
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.sbom.parts import roots_of
-from warpfront.release.sbom.why_dependency import Asking, asked_for
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
+from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 
 Asked = tuple[tuple[str, str, str], ...]
 

@@ -12,34 +12,33 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, LOCK
-from warpfront.matrix.plan import with_parents
-from warpfront.model import Verification
-from warpfront.pipeline.within.evidence import (
+from warpfront.matrix.selection import with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
     read_attached,
 )
-from warpfront.pipeline.within.locks import read_locks
-from warpfront.pipeline.within.tag_contents import read_tag_contents
-from warpfront.pipeline.workspace import Workspace
 from warpfront.release.history import is_yanked
 from warpfront.release.publication import Held, held_image
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.copying import ATTESTATIONS
-from warpfront.release.registry.references import fallback_tag, read_reference
-from warpfront.release.sbom.parts import roots_of
-from warpfront.release.sbom.why_dependency import Asking, asked_for
 from warpfront.release.signing import Signer, trusting
 from warpfront.release.statements.predicates import is_attested_kind, predicate_of
 from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.statements.verification_statement import Proof, read_proof
 from warpfront.release.tag_contents import TagDifference, difference
+from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why
 from warpfront.system.process import environment, run
+from warpfront.system.references import fallback_tag, read_reference
+from warpfront.verify.results import Verification
 from warpfront.verify.seal import is_sealed
+from warpfront.wheels.lock.reading import read_locks
+from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")

@@ -24,11 +24,11 @@ from warpfront.ci.schedule import SCOPES
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.install import CHECKOUT, Install
 from warpfront.matrix.reading import Matrix
-from warpfront.model import digest_of
 from warpfront.pipeline.workspace import Workspace
+from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.store import read_text, storing, write_text
-from warpfront.wheels.hashed_requirements import hash_requirements
+from warpfront.wheels.lock.hashed_requirements import hash_requirements
 from warpfront.wheels.site import read_site
 
 REQUIREMENTS = "ci/requirements.txt"

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from packaging.version import InvalidVersion, Version
 
+from warpfront.images.built import ResolvedBase
+from warpfront.matrix.cell import Base, BaseSource, Cell
+from warpfront.matrix.project_values import Project
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    Base,
-    BaseSource,
-    Cell,
-    Project,
-    Provenance,
-    ResolvedBase,
-    WheelLock,
-)
+from warpfront.system.revision import Provenance
+from warpfront.wheels.lock.values import WheelLock
 
 CELL = "dev.warpfront.cell"
 CONTENT_HASH = "dev.warpfront.content-hash"

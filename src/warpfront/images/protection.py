@@ -12,10 +12,11 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import ENVIRONMENT_PYTHON, Cell, WheelLock
+from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.guard.channels import environment_channels
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 from warpfront_checks.guard.places import Places

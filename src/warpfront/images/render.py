@@ -9,22 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, RenderError
+from warpfront.images.built import RenderedImage
 from warpfront.images.protection import GUARD_ENVIRONMENT, POLICY, RELAXED
 from warpfront.images.slimming import slim_files
 from warpfront.images.stages import BYTE_CODE_FILES
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
 from warpfront.matrix.device_variables import device_fault
-from warpfront.model import (
-    ENVIRONMENT_PYTHON,
-    Cell,
-    Compiler,
-    ImageFile,
-    LockedWheel,
-    Refused,
-    RenderedImage,
-    WheelLock,
-    frozen,
-)
-from warpfront.wheels.lock import difference
+from warpfront.system.digests import frozen
+from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.wheels.lock.pylock import difference
+from warpfront.wheels.lock.values import LockedWheel, WheelLock
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"

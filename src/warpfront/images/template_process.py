@@ -22,8 +22,9 @@ from types import MappingProxyType
 from typing import Any
 
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
-from warpfront.model import ImageFile, Refused, frozen
+from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed, run
+from warpfront.system.tree_files import ImageFile, Refused
 
 # Rendering waits for nothing, so that a child that takes no processor time is stopped or swapped.
 _WALL_SECONDS = 600.0

@@ -11,7 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.model import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, Refused
 
 TEMPLATE_NAME = "Dockerfile.j2"
 LONGEST_TEXT = 1 << 20

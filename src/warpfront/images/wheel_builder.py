@@ -20,29 +20,21 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Bind, Engine, RunRequest
-from warpfront.model import (
-    ENVIRONMENT_PYTHON,
-    LockedWheel,
-    LockInputs,
-    Patch,
-    PatchedWheel,
-    Recipe,
-    Source,
-    WheelBuild,
-    digest_of,
-)
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Patch, Recipe, Source
+from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.progress import Line
 from warpfront.system.store import place_program, read_text, write_json
-from warpfront.wheels.archives import archive_commit, archive_folder, unpack
-from warpfront.wheels.choice import wheel_of
-from warpfront.wheels.rebuilding import Patching, patched_wheel, relabelled_wheel
-from warpfront.wheels.resolution import Sdist
-from warpfront.wheels.sdists import pure_builder
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, WheelBuild
+from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.sources import Site
-from warpfront.wheels.tools import install_tools, installed_in
+from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.store.rebuilding import Patching, patched_wheel, relabelled_wheel
+from warpfront.wheels.store.sdists import pure_builder
+from warpfront.wheels.store.tools import install_tools, installed_in
+from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import uv_binary, uv_version
-from warpfront.wheels.wheelhouse import Build, Wheelhouse, sha256_of
 
 PATCHED = "patched:"
 """How the source of a wheel begins that was made of another; the index of that one follows."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 
+from warpfront.matrix.cell import Base, Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Base, Cell
 
 TABLE_MAX_AGE_DAYS = 30
 

@@ -12,6 +12,22 @@ from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import Problem
+from warpfront.matrix.cell import (
+    Base,
+    Bootstrap,
+    Cell,
+    Compiler,
+    CompilerBase,
+    OwnIndex,
+    Patch,
+    Pin,
+    Recipe,
+    RuntimePolicy,
+    Smoke,
+    SourceTree,
+    Toolkit,
+    WheelIndex,
+)
 from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
 from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
@@ -38,23 +54,7 @@ from warpfront.matrix.runtime_policies import (
 )
 from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
-from warpfront.model import (
-    Base,
-    Bootstrap,
-    Cell,
-    Compiler,
-    CompilerBase,
-    OwnIndex,
-    Patch,
-    Pin,
-    Recipe,
-    RuntimePolicy,
-    Smoke,
-    SourceTree,
-    Toolkit,
-    WheelIndex,
-    frozen,
-)
+from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where
 from warpfront_checks.stack.descriptions import names as described_names
 

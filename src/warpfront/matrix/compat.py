@@ -15,6 +15,7 @@ from typing import Self
 
 from packaging.version import Version
 
+from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.matrix.compat_table import (
     PYPI,
     Confidence,
@@ -27,7 +28,6 @@ from warpfront.matrix.compat_table import (
 from warpfront.matrix.index_contents import Contents
 from warpfront.matrix.index_evidence import label_of, read_contents, with_contents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Pin, WheelIndex
 
 ROWS = "compat.yaml"
 CONTENTS = "index-contents.json"

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from warpfront.model import Allowance, NotifyWay
+from warpfront.matrix.project_values import Allowance, NotifyWay
 from warpfront.system.document import strict_dataclass
 
 UNPINNED = "unpinned"

@@ -64,3 +64,8 @@ def joined_targets(targets: tuple[str, ...]) -> str:
     that of `x86_64`.
     """
     return "_".join(_BEFORE_NUMBER.sub("", target) for target in targets)
+
+
+def verifying_job(cell_id: str, target: str) -> str:
+    """The name of the job that verifies a cell on a target."""
+    return f"verify-{cell_id}-{target}"

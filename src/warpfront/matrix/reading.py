@@ -7,23 +7,22 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from warpfront.errors import MatrixError, Problem
+from warpfront.matrix.cell import Cell, CompilerBase
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
 from warpfront.matrix.install import Install, make_install
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.nodes import BuildNode, make_nodes
-from warpfront.matrix.release_channels import read_channels
-from warpfront.matrix.runners import Runner, make_runners
-from warpfront.model import (
+from warpfront.matrix.project_values import (
     AllowedVulnerability,
-    Cell,
     Channel,
     CiOptions,
-    CompilerBase,
     Maintenance,
     Project,
 )
+from warpfront.matrix.release_channels import read_channels
+from warpfront.matrix.runners import Runner, make_runners
 from warpfront.system.document import Document, read_checked
 
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from warpfront.errors import Problem
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import ChannelText, Filter, MatrixText
 from warpfront.matrix.nearest import nearest
-from warpfront.model import Alias, Cell, Channel
+from warpfront.matrix.project_values import Alias, Channel
 from warpfront.system.document import Document, Where
 from warpfront_checks.check_options import CHECK_SESSIONS, SESSIONS
 

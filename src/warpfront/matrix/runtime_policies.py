@@ -12,7 +12,7 @@ from importlib import resources
 from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter
 
-from warpfront.model import RuntimePolicy, Toolkit
+from warpfront.matrix.cell import RuntimePolicy, Toolkit
 
 
 @cache

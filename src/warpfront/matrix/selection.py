@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from warpfront.errors import NothingSelectedError
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.nearest import nearest
-from warpfront.model import Cell, Selection
 
 
 def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
@@ -62,3 +62,34 @@ def _nothing(
         f"no cell has --{option} {wanted} together with the other options",
         hint=f"with those there are: {', '.join(among)}",
     )
+
+
+def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """The selected cells and every cell they stand on, parents first, in the matrix's order."""
+    by_id = {cell.id: cell for cell in cells}
+    wanted: set[str] = set()
+    for cell in selected:
+        current: Cell | None = cell
+        while current is not None and current.id not in wanted:
+            wanted.add(current.id)
+            current = by_id[current.parent] if current.parent else None
+    return _parents_first([cell for cell in by_id.values() if cell.id in wanted], by_id)
+
+
+def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
+    """Return the selected cells and their parents, parents first."""
+    return with_parents(select(cells, selection), cells)
+
+
+def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """Return the cells that are no parent of others: building them builds all."""
+    everything = tuple(cells)
+    parents = {cell.parent for cell in everything}
+    return tuple(cell for cell in everything if cell.id not in parents)
+
+
+def _parents_first(cells: list[Cell], by_id: Mapping[str, Cell]) -> tuple[Cell, ...]:
+    def depth(cell: Cell) -> int:
+        return 0 if cell.parent is None else 1 + depth(by_id[cell.parent])
+
+    return tuple(sorted(cells, key=depth))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from warpfront.images.baking import Built, build_cells
+from warpfront.images.builders import builders
 from warpfront.images.engine import connect
-from warpfront.matrix.plan import selected_with_parents
-from warpfront.model import Selection
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import Selection
+from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.locking import LockTools, lock_cells, split_locks
-from warpfront.pipeline.within.baking import Built, build_cells
-from warpfront.pipeline.within.builders import builders
-from warpfront.pipeline.within.tools import CellInputs, Tools
-from warpfront.pipeline.workspace import Workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
+from warpfront.wheels.site import site_when_needed
 
 
 def build(

@@ -8,32 +8,29 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from warpfront.errors import LockError
+from warpfront.images.builders import BuilderOf, builders
 from warpfront.images.wheel_builder import WheelBuilder
-from warpfront.matrix.plan import LockState, selected_with_parents
-from warpfront.model import (
-    ENVIRONMENT_PYTHON,
-    Blocked,
-    Cell,
-    Failed,
-    LockInputs,
-    Selection,
-    WheelLock,
-)
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.builders import BuilderOf, builders
-from warpfront.pipeline.within.locks import inputs_of, read_state
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
+from warpfront.matrix.selection import selected_with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.process import Run, run
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import write_text
 from warpfront.wheels.device_packages import refuse_every_device
-from warpfront.wheels.lock import dump_lock, gone_back, read_lock
+from warpfront.wheels.lock.pylock import dump_lock, gone_back, read_lock
+from warpfront.wheels.lock.reading import inputs_of, read_state
+from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolution import Crafting
-from warpfront.wheels.resolver import UvResolver
-from warpfront.wheels.resolving import resolve
+from warpfront.wheels.resolve.resolution import Crafting
+from warpfront.wheels.resolve.resolver import UvResolver
+from warpfront.wheels.resolve.resolving import resolve
+from warpfront.wheels.site import AskSite, site_when_needed
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 Locked = WheelLock | Blocked | Failed
 

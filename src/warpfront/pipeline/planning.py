@@ -5,29 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
+from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
-from warpfront.matrix.plan import (
-    NEVER_BUILT,
-    LockState,
-    PlannedCell,
-    plan_cell,
-    selected_with_parents,
-)
-from warpfront.model import (
-    Blocked,
-    Cell,
-    Failed,
-    Maintenance,
-    Pin,
-    RenderedImage,
-    ResolvedBase,
-    Selection,
-    WheelIndex,
-    WheelLock,
-)
-from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.preparing import (
+from warpfront.images.material import Material
+from warpfront.images.plan import PlannedCell, plan_cell
+from warpfront.images.preparing import (
     Prepared,
     find_bases,
     images_by_content,
@@ -35,12 +17,21 @@ from warpfront.pipeline.within.preparing import (
     render_cells,
     unrunnable,
 )
-from warpfront.pipeline.workspace import Material, Workspace, site_when_needed
+from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
+from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
+from warpfront.matrix.project_values import Maintenance
+from warpfront.matrix.selection import selected_with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment, now
-from warpfront.wheels.reach import why_unresolvable
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.lock.reading import read_locks, usable_locks
+from warpfront.wheels.lock.state import NEVER_BUILT, LockState
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.resolve.reach import why_unresolvable
+from warpfront.wheels.site import site_when_needed
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _Items = Mapping[str, Prepared | Blocked | Failed]
 

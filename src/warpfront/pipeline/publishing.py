@@ -6,20 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 
 from warpfront.images.engine import connect
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
-from warpfront.model import Selection
-from warpfront.pipeline.within.evidence import (
+from warpfront.matrix.cell import Selection
+from warpfront.matrix.selection import select, with_parents
+from warpfront.pipeline.workspace import Workspace
+from warpfront.release.evidence import (
     demanded_channel,
     local_evidence,
     states_by_target,
 )
-from warpfront.pipeline.within.locks import fresh_locks
-from warpfront.pipeline.within.papers import ImagePapers
-from warpfront.pipeline.within.publish_context import Published, open_publish_context, publish_cells
-from warpfront.pipeline.workspace import Workspace
+from warpfront.release.papers import ImagePapers
+from warpfront.release.publish_context import Published, open_publish_context, publish_cells
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
+from warpfront.wheels.lock.reading import fresh_locks
 
 
 def publish(

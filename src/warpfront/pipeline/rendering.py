@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpfront.matrix.plan import selected_with_parents
-from warpfront.model import Blocked, Failed, RenderedImage, Selection
+from warpfront.images.builders import builders
+from warpfront.images.built import RenderedImage
+from warpfront.images.preparing import render_cells
+from warpfront.matrix.cell import Selection
+from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.locking import LockTools, lock_cells, split_locks
-from warpfront.pipeline.within.builders import builders
-from warpfront.pipeline.within.preparing import render_cells
-from warpfront.pipeline.workspace import Workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
+from warpfront.wheels.site import site_when_needed
 
 
 def render(

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.errors import StoreError
-from warpfront.matrix.plan import LockState, with_parents
-from warpfront.matrix.selection import select
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Cell,
-    Failed,
-    Selection,
-    Verification,
-    WheelLock,
-)
-from warpfront.pipeline.within.locks import read_locks
-from warpfront.pipeline.workspace import Folders, Workspace
+from warpfront.images.built import BuiltImage
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.selection import select, with_parents
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.store import Store
+from warpfront.verify.results import Verification
 from warpfront.verify.verdict import unread_verification
+from warpfront.wheels.lock.reading import read_locks
+from warpfront.wheels.lock.state import LockState
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
 
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:

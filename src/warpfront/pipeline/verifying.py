@@ -17,27 +17,27 @@ from types import ModuleType
 import warpfront
 import warpfront_checks
 from warpfront.errors import EngineError, FailureKind, InputError, StoreError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, StoredImage, connect
 from warpfront.images.labels import label_disagreements
+from warpfront.images.preparing import unrunnable
 from warpfront.images.protection import claimed_policy
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.selection import select
+from warpfront.images.tools import CellInputs, Tools, targets_of
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Cell,
-    CheckResult,
-    DeviceAccess,
-    Failed,
-    HostDevices,
-    Outcome,
-    Selection,
-    Verification,
-    WheelLock,
-)
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.containers import (
+from warpfront.pipeline.workspace import Workspace
+from warpfront.report.junit import junit_xml
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
+from warpfront.system.extras import how_to_install, registered
+from warpfront.system.foreign import remove_tree
+from warpfront.system.process import environment
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import now
+from warpfront.system.store import exclusive, storing, write_json, write_text
+from warpfront.verify.containers import (
     MEMORY_BYTES,
     built_image,
     ending_of,
@@ -45,9 +45,10 @@ from warpfront.pipeline.within.containers import (
     result_in,
     run_told,
 )
-from warpfront.pipeline.within.locks import read_locks, usable_locks
-from warpfront.pipeline.within.preparing import unrunnable
-from warpfront.pipeline.within.resuming import (
+from warpfront.verify.flips import together
+from warpfront.verify.image_claims import image_claims, tried
+from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.verify.resuming import (
     Attempt,
     attempt_key,
     continue_attempt,
@@ -55,20 +56,13 @@ from warpfront.pipeline.within.resuming import (
     finish,
     taken_over,
 )
-from warpfront.pipeline.within.tools import CellInputs, Tools, targets_of
-from warpfront.pipeline.workspace import Folders, Workspace, site_when_needed
-from warpfront.report.junit import junit_xml
-from warpfront.system.extras import how_to_install, registered
-from warpfront.system.foreign import remove_tree
-from warpfront.system.process import environment
-from warpfront.system.progress import Watch
-from warpfront.system.provenance import now
-from warpfront.system.store import exclusive, storing, write_json, write_text
-from warpfront.verify.flips import together
-from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.seal import is_sealed, sealed
 from warpfront.verify.verdict import outcome_of, read_verification, verification_document
-from warpfront.wheels.toolbox import install_toolbox
+from warpfront.wheels.lock.reading import read_locks, usable_locks
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.site import site_when_needed
+from warpfront.wheels.store.toolbox import install_toolbox
 from warpfront_checks.architectures.library_options import Library
 from warpfront_checks.check_options import SESSIONS, CheckOptions
 from warpfront_checks.claims import Claims

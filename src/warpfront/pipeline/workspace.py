@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.errors import StoreError
+from warpfront.images.material import Material
 from warpfront.images.render import Templates
 from warpfront.matrix import compat
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.confinement import inside_root
-from warpfront.system.process import environment, run
+from warpfront.system.process import environment
 from warpfront.system.store import Store, read_text, read_tree
+from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
 from warpfront.wheels.requirements import RequirementList, read_requirements
-from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
 from warpfront_checks import guard
 
 MATRIX_FILE = "matrix.yaml"
-IMAGES_FOLDER = "images"
-LOCKS_FOLDER = "locks"
 BUILD_FOLDER = "build"
-
-# Asks pip for its configuration, once, and only when something has to come from outside: the answer
-# takes longer than all the rest of a build that has nothing to do.
-AskSite = Callable[[], Site]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folders:
-    """Folders: `root` is the project's, `cache` is shared by a user's projects, `store` has the
-    results of the steps.
-    """
-
-    root: Path
-    cache: Path
-    store: Store
-
-    @property
-    def wheelhouse(self) -> Wheelhouse:
-        return Wheelhouse(self.cache / "wheelhouse")
-
-    def lock_path(self, cell_id: str) -> Path:
-        return self.root / IMAGES_FOLDER / LOCKS_FOLDER / f"pylock.{cell_id}.toml"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """Parts of every image of a project, except its cell and lock: templates, the guard's own files
-    by name, the compat table, which decides what a guard refuses, and requirements files by path.
-    """
-
-    templates: Templates
-    guard: Mapping[str, str]
-    compat: Compat
-    requirements: Mapping[str, RequirementList]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +100,3 @@ def cache_folder() -> Path:
     """Return the folder of downloads, toolboxes and the embedded engine, by XDG's rules."""
     configured = environment().get("XDG_CACHE_HOME", "")
     return (Path(configured) if configured else Path.home() / ".cache") / "warpfront"
-
-
-def site_when_needed() -> AskSite:
-    """The site, read at the first call and kept for the others."""
-    return functools.cache(functools.partial(read_site, run))

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
-from warpfront.model import Allowance, BaseSource, Cell, Channel, Outcome, Verification
+from warpfront.matrix.cell import BaseSource, Cell
+from warpfront.matrix.project_values import Allowance, Channel
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import is_sealed
 
 _FACTS = ("torch", "toolkit", "python", "machine")

@@ -19,7 +19,7 @@ from warpfront.release.publication import (
 from warpfront.release.registry.attaching import attach, attached_payload
 from warpfront.release.registry.contract import Artifact, Descriptor, Registry
 from warpfront.release.registry.manifests import read_object
-from warpfront.release.registry.references import is_digest, is_tag
+from warpfront.system.references import is_digest, is_tag
 
 _LIMIT_BYTES = 1 << 20
 _LONGEST_HISTORY = 1000

@@ -14,7 +14,7 @@ from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registr
 from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.deleting import Deleter
 from warpfront.release.registry.manifests import Document, ImageIndex, read_document
-from warpfront.release.registry.references import fallback_tag
+from warpfront.system.references import fallback_tag
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
 _NOT_IMAGES = "sha256-"

@@ -20,8 +20,8 @@ from typing import Any
 from warpfront.errors import CommandFailedError, SignatureError
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.predicate import Predicate
-from warpfront.release.registry.references import is_loopback
 from warpfront.system.process import Command, Completed, Run
+from warpfront.system.references import is_loopback
 
 _LIMIT_SECONDS = 120.0
 # Without the first, cosign 3 writes bundles, which cosign 2 cannot find; the first refuses the

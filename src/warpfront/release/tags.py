@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import is_tag, joined_targets
+from warpfront.matrix.project_values import Channel
 from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, Channel
 from warpfront.release.ledger import NOT_PUBLIC, staged_tag
 
 _DIGITS = 12

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.model import AllowedVulnerability
+from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError
 

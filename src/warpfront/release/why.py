@@ -16,9 +16,9 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.sbom.why_dependency import asking_line
 from warpfront.release.statements.provenance_statement import Making
 from warpfront.release.statements.verification_statement import Proof
+from warpfront.wheels.lock.why_dependency import asking_line
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"

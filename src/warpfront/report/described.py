@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from warpfront.model import BuiltImage, RenderedImage, WheelLock
+from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.release.ledger import IndexTagging, Publication, Stage
-from warpfront.report.sizes import readable_size
+from warpfront.system.sizes import readable_size
+from warpfront.wheels.lock.values import WheelLock
 
 
 def describe(result: object) -> str:

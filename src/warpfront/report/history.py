@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warpfront.model import Outcome, Verification
 from warpfront.report.rows import ReportRow
+from warpfront.verify.results import Outcome, Verification
 
 SCHEMA = 1
 RUNS_READ = 50

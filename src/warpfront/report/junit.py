@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
-from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import count_outcomes, outcome_of
 
 # Characters that XML 1.0 forbids, escaped or not (https://www.w3.org/TR/xml/#charsets).

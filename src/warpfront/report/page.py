@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import jinja2
 
-from warpfront.model import Cell
+from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage, difference
 from warpfront.report.history import PastRun, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
-from warpfront.report.sizes import readable_size
 from warpfront.report.trends import HEIGHT, WIDTH, Trend
+from warpfront.system.sizes import readable_size
 
 MOST_LISTED = 200
 """Failures that are written out below the grid."""

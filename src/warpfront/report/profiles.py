@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from warpfront.model import Verification
+from warpfront.verify.results import Verification
 from warpfront_checks.check_options import current_profile
 
 ANSWERS = ("accepted", "refused", "silent")

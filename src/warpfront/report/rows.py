@@ -6,17 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront.errors import FailureKind
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Cell,
-    Failed,
-    Outcome,
-    Verification,
-    repeat_line,
-)
+from warpfront.images.built import BuiltImage
+from warpfront.matrix.cell import Cell
 from warpfront.release.ledger import Publication, Stage
-from warpfront.report.sizes import readable_size
+from warpfront.step_results import Blocked, Failed, repeat_line
+from warpfront.system.sizes import readable_size
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 NOT_RUN = "-"

@@ -14,10 +14,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from warpfront.matrix.plan import Action, PlannedCell
+from warpfront.images.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
-from warpfront.report.sizes import readable_size
 from warpfront.system.markdown import markdown_text
+from warpfront.system.sizes import readable_size
 from warpfront_checks.guard.visible import visible
 
 _COLOURS = {

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from warpfront.errors import CommandFailedError
-from warpfront.model import Provenance
 from warpfront.system.process import Command, Run, environment
+from warpfront.system.revision import Provenance
 
 
 def read_provenance(root: Path, run: Run) -> Provenance:

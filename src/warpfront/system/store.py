@@ -23,8 +23,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from warpfront.errors import StoreError
-from warpfront.model import ImageFile, Refused
 from warpfront.system.foreign import read_regular, remove_tree
+from warpfront.system.tree_files import ImageFile, Refused
 
 SCHEMA = 1
 _TEXT_LIMIT_BYTES = 256 * 2**20

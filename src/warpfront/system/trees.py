@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from warpfront.errors import StoreError
-from warpfront.model import Unread
 from warpfront.system.foreign import first_bytes
+from warpfront.system.tree_files import Unread
 
 SIZE_LIMIT_BYTES = 2 * 1024 * 1024
 NOTEBOOK_LIMIT_BYTES = 32 * 1024 * 1024

@@ -10,9 +10,9 @@ from typing import get_args, get_type_hints
 
 from warpfront.errors import InputError
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.matrix.cell import Base, Cell, Pin, Toolkit
 from warpfront.matrix.naming import is_id, is_tag
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Base, Cell, Pin, Toolkit
 from warpfront.wheels.requirement_lines import readable_requirement
 from warpfront_checks.claims import Claims
 

@@ -26,7 +26,8 @@ from warpfront.errors import (
     WarpfrontError,
     WheelError,
 )
-from warpfront.model import Blocked, Failed, Outcome, Verification
+from warpfront.step_results import Blocked, Failed
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 _BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {

@@ -8,7 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import outcome_of, worst_of
 
 Named = tuple[str, str]

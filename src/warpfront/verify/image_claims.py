@@ -6,8 +6,9 @@ The document has one type on both sides: `warpfront_checks.claims` writes and re
 
 from __future__ import annotations
 
+from warpfront.matrix.cell import Cell, Smoke
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Cell, Smoke, WheelLock
+from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.claims import Claims
 from warpfront_checks.guard.policy import Policy
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpfront.model import Verification, digest_of
+from warpfront.system.digests import digest_of
+from warpfront.verify.results import Verification
 from warpfront.verify.verdict import verification_document
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront_checks.results import (
     CheckRecord,
     ResultsError,

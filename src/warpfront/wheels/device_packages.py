@@ -13,7 +13,7 @@ from rocm_bootstrap.package_metadata import group_package_targets
 from rocm_bootstrap.targets import ALL_TARGETS
 
 from warpfront.errors import LockError
-from warpfront.model import LockInputs
+from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.sources import NoAnswer, Site, links
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.sources import NoAnswer
-from warpfront.wheels.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE
+from warpfront.wheels.store.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE
 
 if TYPE_CHECKING:
     import requests

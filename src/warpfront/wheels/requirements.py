@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
-from warpfront.model import Source
+from warpfront.matrix.cell import Source
 from warpfront.wheels.requirement_lines import (
     EDITABLE,
     INCLUDES,
@@ -25,7 +25,7 @@ from warpfront.wheels.requirement_lines import (
     read_lines,
     wheel_name,
 )
-from warpfront.wheels.variants import split_label
+from warpfront.wheels.resolve.variants import split_label
 
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")

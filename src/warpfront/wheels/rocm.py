@@ -27,7 +27,7 @@ from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
-from warpfront.wheels.archives import unpack
+from warpfront.wheels.store.archives import unpack
 
 ROCM: Final = "rocm"
 _DEVICE = "rocm-sdk-device-"

@@ -5,16 +5,17 @@ the environment. Edge.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from warpfront.errors import keep_secret
 from warpfront.system import process
-from warpfront.system.process import Command, Run
-from warpfront.wheels.index_rules import PYPI
+from warpfront.system.process import Command, Run, run
+from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
 
 # A segment of a path that is no plain name: long, with letters and digits mixed.
@@ -107,3 +108,13 @@ def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, st
 
 def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:
     return next((environment[name] for name in names if environment.get(name)), "")
+
+
+# Asks pip for its configuration, once, and only when something has to come from outside: the answer
+# takes longer than all the rest of a build that has nothing to do.
+AskSite = Callable[[], Site]
+
+
+def site_when_needed() -> AskSite:
+    """The site, read at the first call and kept for the others."""
+    return functools.cache(functools.partial(read_site, run))

@@ -19,7 +19,7 @@ from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
-from warpfront.wheels.index_rules import PYPI
+from warpfront.wheels.resolve.index_rules import PYPI
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

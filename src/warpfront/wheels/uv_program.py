@@ -12,10 +12,10 @@ from pathlib import Path
 import tomli_w
 import uv
 
-from warpfront.model import Pin
+from warpfront.matrix.cell import Pin
 from warpfront.system import process
 from warpfront.system.process import Command
-from warpfront.wheels.overlay_index import OverlayIndex
+from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.sources import Site, local_path
 
 _KEPT_SETTINGS = frozenset(

@@ -13,15 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.edge_cases.answers import (
-    USUAL,
-    Answer,
-    CaseContext,
-    HazardClass,
-    KnownDefect,
-    array,
-    rows,
-)
+from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.edge_cases.answers import USUAL, Answer, CaseContext, HazardClass, array, rows
 from warpfront_checks.edge_cases.one_memory import ONE_MEMORY
 from warpfront_checks.precision import computes_float64
 

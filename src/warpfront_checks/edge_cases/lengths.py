@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.edge_cases.answers import (
     FALSE,
     FLOATS,
@@ -21,7 +22,6 @@ from warpfront_checks.edge_cases.answers import (
     CaseContext,
     Hazard,
     HazardClass,
-    KnownDefect,
     array,
     rows,
 )

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.edge_cases.answers import (
     USUAL,
     Answer,
     CaseContext,
     Hazard,
     HazardClass,
-    KnownDefect,
     array,
 )
 

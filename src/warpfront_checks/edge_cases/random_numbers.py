@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront_checks.cases.known import KnownDefect
 from warpfront_checks.edge_cases.answers import (
     TRUE,
     USUAL,
@@ -24,7 +25,6 @@ from warpfront_checks.edge_cases.answers import (
     CaseContext,
     Hazard,
     HazardClass,
-    KnownDefect,
     array,
     rows,
 )

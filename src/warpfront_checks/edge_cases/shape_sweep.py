@@ -12,15 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.edge_cases.answers import (
-    USUAL,
-    Answer,
-    CaseContext,
-    HazardClass,
-    KnownDefect,
-    array,
-    rows,
-)
+from warpfront_checks.cases.known import KnownDefect
+from warpfront_checks.edge_cases.answers import USUAL, Answer, CaseContext, HazardClass, array, rows
 from warpfront_checks.edge_cases.lone_axes import LONE_AXES
 
 # Single numbers, vectors, around warps, wavefronts and tiles, and whole tiles.

@@ -19,29 +19,15 @@ from packaging.version import Version
 
 import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
+from warpfront.matrix.cell import Cell, CompilerBase, Selection
+from warpfront.matrix.devices import CompilerCall
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
-from warpfront.model import (
-    BuiltImage,
-    Cell,
-    CheckResult,
-    CompilerBase,
-    CompilerCall,
-    Outcome,
-    Selection,
-    Verification,
-)
-from warpfront.pipeline.within.containers import (
-    MEMORY_BYTES,
-    Output,
-    built_image,
-    ending_of,
-    result_in,
-)
-from warpfront.pipeline.workspace import AskSite, Folders, Workspace, site_when_needed
+from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.process import environment, run
@@ -49,8 +35,18 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
+from warpfront.verify.containers import (
+    MEMORY_BYTES,
+    Output,
+    built_image,
+    ending_of,
+    result_in,
+)
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
-from warpfront.wheels.tools import install_tools
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.site import AskSite, site_when_needed
+from warpfront.wheels.store.tools import install_tools
 from warpfront_port.commands.scanning import scan_tree
 from warpfront_port.compile.job_document import SOURCE, Bounds, job_document
 from warpfront_port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged

@@ -18,13 +18,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, WheelError
-from warpfront.model import Distribution, UnmetDemand
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.lock.values import Distribution, UnmetDemand
 from warpfront.wheels.requirement_lines import requirement_name
-from warpfront.wheels.resolution import Contradiction, Terms
-from warpfront.wheels.resolver import rehearsed
+from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.resolve.resolution import Contradiction, Terms
+from warpfront.wheels.resolve.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.asked import Asked, Kind
 from warpfront_port.preflight.breaches import Breach

@@ -13,17 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from warpfront.matrix import compat
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import select
-from warpfront.model import Cell, Selection
-from warpfront.pipeline.within.locks import fresh_locks
-from warpfront.pipeline.workspace import Folders, Workspace
+from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
-from warpfront.wheels.demands import without_libraries
+from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.demands import without_libraries
+from warpfront.wheels.resolve.stack_metadata import StackFiles
 from warpfront.wheels.site import read_site
-from warpfront.wheels.stack_metadata import StackFiles
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source

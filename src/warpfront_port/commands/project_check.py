@@ -9,8 +9,9 @@ from pathlib import Path
 
 from warpfront.determination import Answer, Determination, combine
 from warpfront.errors import InputError, WarpfrontError
-from warpfront.model import Blocked, Failed, Selection
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
 from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
 from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler

@@ -8,11 +8,13 @@ from pathlib import Path
 from time import monotonic
 
 from warpfront.errors import NothingSelectedError
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine
+from warpfront.matrix.cell import Cell, SourceTree
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import BuiltImage, Cell, CheckResult, Outcome, SourceTree, Verification
-from warpfront.pipeline.workspace import Folders
 from warpfront.system.progress import Watch
+from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.wheels.project_folders import Folders
 from warpfront_port.commands.compiling import CompileRequest, compile_in_cell
 from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan, verdict_of
 from warpfront_port.compile.outcomes import SESSION as COMPILE

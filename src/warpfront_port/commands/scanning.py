@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from warpfront.errors import StoreError
-from warpfront.model import Unread
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
+from warpfront.system.tree_files import Unread
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
 from warpfront_port.hipify_tables import read_identifiers

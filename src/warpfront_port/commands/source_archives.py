@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from warpfront.errors import InputError
 from warpfront.wheels.requirement_lines import requirement_name
-from warpfront.wheels.wheelhouse import final_requires
+from warpfront.wheels.store.wheelhouse import final_requires
 from warpfront_port.commands.project_files import read_project
 from warpfront_port.preflight.asked import FileAsks, Kind, Part
 from warpfront_port.preflight.metadata_index import Demands

@@ -15,7 +15,7 @@ from pathlib import Path
 from warpfront.errors import UnavailableError, WarpfrontError
 from warpfront.images.engine import Bind, RunRequest, connect
 from warpfront.images.engine.bases import recipe_digest
-from warpfront.model import Selection
+from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, environment, stream
 from warpfront.system.progress import Watch

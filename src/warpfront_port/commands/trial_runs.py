@@ -25,55 +25,42 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
+from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
-from warpfront.matrix.plan import with_parents
-from warpfront.matrix.reading import Matrix
-from warpfront.matrix.selection import select
-from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    ENVIRONMENT_PYTHON,
-    Blocked,
-    BuiltImage,
-    Cell,
-    DeviceAccess,
-    Distribution,
-    Failed,
-    LockedWheel,
-    LockInputs,
-    ResolvedBase,
-    Selection,
-    WheelLock,
-)
-from warpfront.pipeline.locking import resolve_by_uv
-from warpfront.pipeline.within.containers import MEMORY_BYTES, Output, built_image, run_told
-from warpfront.pipeline.within.locks import fresh_locks
-from warpfront.pipeline.within.preparing import (
+from warpfront.images.material import Material
+from warpfront.images.preparing import (
     Prepared,
     find_bases,
     images_by_content,
     prepare_cells,
 )
-from warpfront.pipeline.workspace import (
-    AskSite,
-    Folders,
-    Material,
-    Workspace,
-    site_when_needed,
-)
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Selection
+from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select, with_parents
+from warpfront.matrix.vendors import VENDORS
+from warpfront.pipeline.locking import resolve_by_uv
+from warpfront.pipeline.workspace import Workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment
-from warpfront.wheels.candidates import OlderRelease, release_with_module
-from warpfront.wheels.choice import wheel_of
-from warpfront.wheels.demands import Need, Stack, needs_of
-from warpfront.wheels.lock import difference, lock_inputs
-from warpfront.wheels.missing_wheel_errors import refusal, requirers_without_wheels, way_out
+from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, run_told
+from warpfront.wheels.lock.pylock import difference, lock_inputs
+from warpfront.wheels.lock.reading import fresh_locks
+from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.candidates import OlderRelease, release_with_module
+from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.demands import Need, Stack, needs_of
+from warpfront.wheels.resolve.missing_wheel_errors import refusal, requirers_without_wheels, way_out
+from warpfront.wheels.resolve.variant_pages import write_stand_in
+from warpfront.wheels.site import AskSite, site_when_needed
 from warpfront.wheels.sources import Site
+from warpfront.wheels.store.wheelhouse import Wheelhouse, save
 from warpfront.wheels.uv_program import uv_binary
-from warpfront.wheels.variant_pages import write_stand_in
-from warpfront.wheels.wheelhouse import Wheelhouse, save
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.asked import Asked
 from warpfront_port.trying.misses import read_misses

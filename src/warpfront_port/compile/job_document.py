@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.model import CompilerCall
+from warpfront.matrix.devices import CompilerCall
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
 from warpfront_port.compile.units import SourceUnit
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront_port.compile.job_document import COPY, SOURCE
 from warpfront_port.compile.ptx import place_of_function, place_of_line

@@ -12,9 +12,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from warpfront.wheels.demands import marker_environment
 from warpfront.wheels.requirement_lines import marker_holds
-from warpfront.wheels.variants import split_label
+from warpfront.wheels.resolve.demands import marker_environment
+from warpfront.wheels.resolve.variants import split_label
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.asked import Asked, Kind
 from warpfront_port.preflight.breaches import Breach

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.model import Distribution, UnmetDemand
-from warpfront.wheels.demands import unmet_demands
+from warpfront.wheels.lock.values import Distribution, UnmetDemand
+from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation
 from warpfront_port.preflight import rule_texts

@@ -25,9 +25,9 @@ from packaging.version import InvalidVersion, Version
 from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import requires_of
 from warpfront.wheels.metadata import read_small_members
-from warpfront.wheels.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links, local_path
-from warpfront.wheels.wheelhouse import save
+from warpfront.wheels.store.sdist_files import LONGEST_ARCHIVE_BYTES, unpack_project_files
+from warpfront.wheels.store.wheelhouse import save
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _KEPT_SECONDS = 3600

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.compat_table import COMPANIONS
-from warpfront.model import Cell, Distribution, LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.demands import Stack, needs_of, stack_of
-from warpfront.wheels.lock import lock_inputs
+from warpfront.wheels.lock.pylock import lock_inputs
+from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
 
 _FORKED = "a0"
 """A vendor's fork in a base calls itself a pre-release of the version (`2.10.0a0+git...`), so that

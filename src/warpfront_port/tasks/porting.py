@@ -35,7 +35,8 @@ from warpfront.errors import (
     NothingSelectedError,
     UnavailableError,
 )
-from warpfront.model import Outcome, Selection, SourceTree
+from warpfront.matrix.cell import Selection, SourceTree
+from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +158,7 @@ def try_program(
     python train.py. Only modules that are really missed count, at versions
     that leave the image's torch as it is; then what makes an image of it.
     """
-    from warpfront.model import Blocked, Failed
+    from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import only_cell, try_project
 
     workspace, asking = workspace_here(), _trial_request(tried)
@@ -208,8 +209,8 @@ def _words_after_dashes() -> tuple[str, ...]:
 
 
 def _write_image(trial: Trial, name: str) -> None:
-    from warpfront.pipeline.workspace import IMAGES_FOLDER
     from warpfront.system.store import write_text
+    from warpfront.wheels.project_folders import IMAGES_FOLDER
     from warpfront_port.trying.trial_text import TEMPLATE, requirements_file
 
     folder = Path(IMAGES_FOLDER) / name

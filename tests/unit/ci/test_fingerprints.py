@@ -8,7 +8,8 @@ import pytest
 from builders import a_cell, a_child
 
 from warpfront.ci.fingerprints import fingerprints
-from warpfront.model import Bootstrap, RenderedImage
+from warpfront.images.built import RenderedImage
+from warpfront.matrix.cell import Bootstrap
 
 CELL = a_cell()
 CHILD = a_child(CELL)

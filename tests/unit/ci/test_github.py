@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from warpfront.ci.github import Forge, read_forge
 from warpfront.errors import InputError
+from warpfront.system.github import Forge, read_forge
 
 
 def forge_of(event: str, payload: Any, folder: Path, **more: str) -> Forge:

@@ -29,7 +29,7 @@ from warpfront.commands.serving import JIT_VARIABLE, JobSource, prepare, serve
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
-from warpfront.model import HostDevices
+from warpfront.matrix.devices import HostDevices
 from warpfront.system.process import Command, Completed
 
 TOKEN = "a canary that no list of processes shows"

@@ -18,8 +18,10 @@ from warpfront.errors import (
     SlowerError,
     UnavailableError,
 )
-from warpfront.model import Channel, Failed, Outcome
+from warpfront.matrix.project_values import Channel
 from warpfront.release.ledger import Publication, Stage
+from warpfront.step_results import Failed
+from warpfront.verify.results import Outcome
 
 NOW = "2026-11-22T12:00:00+00:00"
 CELL, TARGET = "cell", "sm_90"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from warpfront.ci.origins import read_origins
 from warpfront.release.origin import Origin
+from warpfront.release.origin_claims import read_origins
 
 
 def a_token(claims: object) -> str:

@@ -6,8 +6,10 @@ import pytest
 from builders import a_built_image, a_cell, a_check, a_report_row, a_verification
 
 from warpfront.ci.resuming import remaining
-from warpfront.model import Blocked, BuiltImage, Failed, Outcome
+from warpfront.images.built import BuiltImage
 from warpfront.report.rows import CellFacts, report_rows
+from warpfront.step_results import Blocked, Failed
+from warpfront.verify.results import Outcome
 
 CELL = a_cell(targets=("x86_64",))
 

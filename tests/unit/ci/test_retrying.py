@@ -19,7 +19,8 @@ from warpfront.errors import (
     WheelError,
     kind_of_exit,
 )
-from warpfront.model import Failed, Outcome
+from warpfront.step_results import Failed
+from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import outcome_of
 
 PASSED = a_verification(a_check(session="load"), sessions=("load",))

@@ -20,8 +20,8 @@ from warpfront.ci.schedule import (
 )
 from warpfront.commands.workflows import packaged_limits
 from warpfront.errors import InputError, StaleError
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.runners import Runner
-from warpfront.model import Cell
 
 UBUNTU = Runner(
     name="ubuntu",

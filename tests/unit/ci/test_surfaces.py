@@ -16,7 +16,8 @@ from warpfront.ci.summaries import (
     judgement_summary,
     plan_summary,
 )
-from warpfront.model import Blocked, Failed, Outcome
+from warpfront.step_results import Blocked, Failed
+from warpfront.verify.results import Outcome
 
 PASSED = a_verification()
 BAD = a_verification(

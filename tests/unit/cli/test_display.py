@@ -16,9 +16,9 @@ from rich.console import Console
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.showing import print_plan, print_report
 from warpfront.errors import keep_secret
-from warpfront.matrix.plan import Action, PlannedCell
-from warpfront.model import Failed
+from warpfront.images.plan import Action, PlannedCell
 from warpfront.report.rows import CellFacts, report_rows
+from warpfront.step_results import Failed
 
 LONG = "nvidia-cuda130-sm80_sm90_sm100_sm120-py311-torch2141-devel"
 SHORT = "cpu-x86_64-py311-torch2130-torch"

@@ -16,7 +16,7 @@ from builders import a_lock, a_wheel
 
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.wheels.lock import dump_lock, lock_inputs
+from warpfront.wheels.lock.pylock import dump_lock, lock_inputs
 
 pytestmark = pytest.mark.process
 

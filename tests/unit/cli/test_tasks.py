@@ -26,10 +26,11 @@ from warpfront.cli.tasks import MODULES, installed_modules, modules_for, namespa
 from warpfront.cli.tasks.declaring import Chosen, Json, Option, command
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, Selection
 from warpfront.pipeline.verifying import RunOptions
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.step_results import Blocked
 from warpfront_checks.check_options import CheckOptions
 
 SEEN: list[tuple[Selection, bool]] = []

@@ -22,8 +22,8 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import command
 from warpfront.cli.tasks.showing import finish, print_json, print_report
 from warpfront.errors import InputError
-from warpfront.model import Blocked
 from warpfront.report.rows import CellFacts, report_rows
+from warpfront.step_results import Blocked
 from warpfront_checks.guard.visible import VisibleStream, visible, visible_json, visible_output
 
 HOSTILE = (

@@ -11,7 +11,7 @@ from invoke.program import Program
 
 from warpfront.cli.tasks import namespace
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
-from warpfront.model import Blocked
+from warpfront.step_results import Blocked
 from warpfront_port.tasks import porting
 from warpfront_port.trying.trial import Miss, MissAnswer, Trial
 from warpfront_port.trying.trial_text import trial_text

@@ -17,7 +17,7 @@ from warpfront.images.engine.bases import (
     recipe_digest,
     resolve_base,
 )
-from warpfront.model import Base, BaseSource, Bootstrap
+from warpfront.matrix.cell import Base, BaseSource, Bootstrap
 
 RECIPE = Bootstrap(suite="bookworm", include=("python3", "ca-certificates"))
 BASE = Base(

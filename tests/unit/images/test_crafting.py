@@ -17,14 +17,15 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import CommandFailedError, LockError, WheelError
 from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.wheel_builder import WheelBuilder
-from warpfront.model import LockInputs, Patch, Recipe, Source, WheelIndex, WheelLock
+from warpfront.matrix.cell import Patch, Recipe, Source, WheelIndex
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.progress import Line
-from warpfront.wheels.archives import folder_sha256
-from warpfront.wheels.lock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.archives import folder_sha256
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

@@ -12,8 +12,9 @@ from conftest import Golden
 from rendering import render
 
 from warpfront.images.protection import guard_files, guard_policy
-from warpfront.model import Cell, WheelLock
+from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.guard.policy import Policy
 
 WORKSPACE = open_workspace(Path(__file__).parents[3])

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from builders import A_PROJECT, A_RESOLVED_BASE, a_lock, a_patched_lock, a_wheel
 
+from warpfront.images.built import ResolvedBase
 from warpfront.images.labels import image_labels, label_disagreements
-from warpfront.model import BaseSource, Cell, Provenance, ResolvedBase
+from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.why import Why, why_text
+from warpfront.system.revision import Provenance
 from warpfront_checks.distributions import Installed
 from warpfront_checks.image_facts import patched_versions
 

@@ -16,9 +16,10 @@ from warpfront.images.protection import (
     guard_policy,
     relaxed_files,
 )
-from warpfront.model import Cell, Relaxed, WheelLock
+from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.wheels.lock import read_lock
+from warpfront.wheels.lock.pylock import read_lock
+from warpfront.wheels.lock.values import Relaxed, WheelLock
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.policy import Policy, policy_from
 

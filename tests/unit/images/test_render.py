@@ -17,8 +17,10 @@ from rendering import render
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.protection import POLICY
 from warpfront.images.render import Templates
-from warpfront.model import Cell, Compiler, ImageFile, Refused, WheelLock
+from warpfront.matrix.cell import Cell, Compiler
 from warpfront.system.store import read_tree
+from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.wheels.lock.values import WheelLock
 
 IMAGES = Path(__file__).parents[3] / "images"
 OURS = Templates(read_tree(IMAGES))

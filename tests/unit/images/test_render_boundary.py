@@ -16,7 +16,7 @@ from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT
 from warpfront.images.render import Templates, requirements_text
 from warpfront.images.stages import BYTE_CODE_FILES
-from warpfront.model import Compiler
+from warpfront.matrix.cell import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")
 IN_QUOTED_TEXT = IN_A_WORD | set(" ;()")

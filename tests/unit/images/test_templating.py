@@ -13,9 +13,10 @@ from warpfront.images import template_process
 from warpfront.images.render import context_parts
 from warpfront.images.template_process import Limits, Rendered, RenderRequest, render_templates
 from warpfront.images.templating import LONGEST_TEXT
-from warpfront.model import ImageFile, Refused, frozen
 from warpfront.system import process
+from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed
+from warpfront.system.tree_files import ImageFile, Refused
 
 BRIEF = Limits(cpu_seconds=1)
 GOOD = "FROM {{ cell.base.pinned }}\n{% for one in wheels %}{{ one.name }}\n{% endfor %}"

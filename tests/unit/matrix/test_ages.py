@@ -9,7 +9,7 @@ from builders import a_cell
 
 from warpfront.matrix import compat
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
-from warpfront.model import Cell, Toolkit
+from warpfront.matrix.cell import Cell, Toolkit
 
 COMPAT = compat.packaged()
 CUDA = "nvidia"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError
+from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown, Wanted
-from warpfront.model import WheelIndex
 
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
 SMALL = Compat.read(TEXT, path="small.yaml")

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError, NothingSelectedError
+from warpfront.matrix.cell import Cell, Selection, SourceTree
 from warpfront.matrix.compat import Compat, packaged
 from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.slim import removed, slim_recipes
-from warpfront.model import Cell, Selection, SourceTree
-from warpfront.wheels.unpacked import stays
+from warpfront.wheels.store.unpacked import stays
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGEST = "sha256:" + "0" * 64

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from builders import a_cell, a_child, a_lock, a_wheel
 
-from warpfront.matrix.plan import Action, LockState, content_hash, leaves, plan_cell, with_parents
-from warpfront.model import Blocked, RenderedImage
+from warpfront.images.built import RenderedImage
+from warpfront.images.plan import Action, content_hash, plan_cell
+from warpfront.matrix.selection import leaves, with_parents
+from warpfront.step_results import Blocked
+from warpfront.wheels.lock.state import LockState
 
 TORCH = a_cell()
 DEVEL = a_child(TORCH, "devel")

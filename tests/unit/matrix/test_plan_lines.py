@@ -10,17 +10,12 @@ from builders import a_cell, a_child, a_lock, a_wheel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.matrix.plan import (
-    Action,
-    LockState,
-    PlannedCell,
-    content_hash,
-    leaves,
-    plan_cell,
-    selected_with_parents,
-    with_parents,
-)
-from warpfront.model import Blocked, Cell, RenderedImage, Selection
+from warpfront.images.built import RenderedImage
+from warpfront.images.plan import Action, PlannedCell, content_hash, plan_cell
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.selection import leaves, selected_with_parents, with_parents
+from warpfront.step_results import Blocked
+from warpfront.wheels.lock.state import LockState
 
 TORCH = a_cell()
 FRESH = LockState(lock=a_lock(), reason="")

@@ -10,10 +10,11 @@ from builders import A_PROJECT, A_RESOLVED_BASE, a_lock
 
 from warpfront.errors import MatrixError
 from warpfront.images.labels import POLICIES, image_labels
+from warpfront.matrix.cell import Cell, Toolkit
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.matrix.runtime_policies import packaged_policies, policies_of, refusals
-from warpfront.model import Cell, Provenance, Toolkit
+from warpfront.system.revision import Provenance
 from warpfront.verify.image_claims import image_claims
 from warpfront_checks.claims import claims_from
 from warpfront_checks.guard.policy import Policy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from warpfront.matrix.cell import Toolkit
+from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import DeviceAccess, HostDevices, Toolkit
 
 NVIDIA, AMD, CPU, GAUDI, INTEL = (
     VENDORS[name] for name in ("nvidia", "amd", "cpu", "gaudi", "intel")

@@ -29,9 +29,9 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Failed
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.release.ledger import Stock
+from warpfront.step_results import Failed
 
 ROW = Runner(
     name="ubuntu",

@@ -17,9 +17,11 @@ from warpfront.cli.display import Display
 from warpfront.commands import benching
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, Failed, Outcome, Selection, Verification
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.step_results import Blocked, Failed
+from warpfront.verify.results import Outcome, Verification
 from warpfront_checks.bench.options import BenchEffort
 
 TIMINGS: dict[str, Any] = {

@@ -19,13 +19,16 @@ from warpfront.commands.why_dependency import who_asked
 from warpfront.errors import BlockedError
 from warpfront.images.labels import CELL, LOCK
 from warpfront.images.labels import CREATED as CREATED_LABEL
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, Cell, Selection, Verification, WheelLock
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.pipeline.within.image_papers import Known, bill_for, statement_papers
+from warpfront.release.image_papers import Known, bill_for, statement_papers
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
-from warpfront.wheels.lock import dump_lock, lock_inputs
+from warpfront.step_results import Blocked
+from warpfront.verify.results import Verification
+from warpfront.wheels.lock.pylock import dump_lock, lock_inputs
+from warpfront.wheels.lock.values import WheelLock
 
 LABELS = {CREATED_LABEL: CREATED, CELL: "a"}
 DIGEST = "sha256:" + "12" * 32

@@ -9,11 +9,14 @@ import pytest
 from builders import a_built_image, a_cell, a_lock
 from standins import stand_in_wheel
 
+from warpfront.images.budgets import within_budget
+from warpfront.images.built import BuiltImage
 from warpfront.images.size_breakdown import largest, weights_of
-from warpfront.model import BuiltImage, Cell, Failed, LockedWheel, WheelLock
-from warpfront.pipeline.within.budgets import within_budget
+from warpfront.matrix.cell import Cell
+from warpfront.step_results import Failed
 from warpfront.system.store import Store
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.lock.values import LockedWheel, WheelLock
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 
 @pytest.fixture

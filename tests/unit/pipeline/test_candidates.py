@@ -21,12 +21,15 @@ from warpfront.commands.candidates import (
     take_candidate,
 )
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, CREATED, REVISION
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Alias, Channel, Project
 from warpfront.matrix.reading import Matrix
-from warpfront.model import Alias, BuiltImage, Cell, Channel, Failed, Project
 from warpfront.release.inventory import stock_of
 from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
+from warpfront.step_results import Failed
 from warpfront.system.store import Store
 
 CELL_HERE = a_cell(targets=("x86_64",))

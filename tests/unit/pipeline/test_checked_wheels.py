@@ -12,16 +12,18 @@ from fakes import FakeEngine
 from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
+from warpfront.images.baking import build_cells
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import Cell, Pin, Source
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Cell, Failed, LockedWheel, Pin, Relaxed, Source, WheelLock
-from warpfront.pipeline.within.baking import build_cells
-from warpfront.pipeline.within.checked_wheels import check_wheels
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.wheels.choice import wheel_of
+from warpfront.step_results import Failed
+from warpfront.wheels.lock.values import LockedWheel, Relaxed, WheelLock
 from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.checked_wheels import check_wheels
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 CELL = a_cell(stack=(), requirements=("app",))
 

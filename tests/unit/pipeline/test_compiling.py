@@ -20,9 +20,10 @@ from warpfront.cli import tasks
 from warpfront.errors import InputError, MatrixError, NothingSelectedError
 from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.cell import Selection, Toolkit
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Outcome, Selection, Toolkit
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_port.commands.compiling import (

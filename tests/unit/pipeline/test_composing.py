@@ -16,15 +16,18 @@ import pytest
 from builders import a_cell, a_lock
 from standins import stand_in_wheel
 
+from warpfront.images import composing
+from warpfront.images.built import RenderedImage, ResolvedBase
+from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
+from warpfront.images.preparing import Prepared
 from warpfront.images.stages import byte_code_context
-from warpfront.model import BaseSource, LockedWheel, RenderedImage, ResolvedBase, frozen
-from warpfront.pipeline.within import composing
-from warpfront.pipeline.within.composing import Composer
-from warpfront.pipeline.within.preparing import Prepared
+from warpfront.matrix.cell import BaseSource
+from warpfront.system.digests import frozen
 from warpfront.system.store import Store
-from warpfront.wheels.layer_store import LayerStore
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.layers.layer_store import LayerStore
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"
 COMPILER = byte_code_context([])["compile.py"]

@@ -9,12 +9,12 @@ import pytest
 
 from warpfront.errors import LockError
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Failed
-from warpfront.pipeline.within.attempt import attempt
-from warpfront.pipeline.within.locks import read_locks
 from warpfront.pipeline.workspace import open_workspace
+from warpfront.step_results import Failed
+from warpfront.system.attempt import attempt
 from warpfront.system.confinement import inside_root
-from warpfront.wheels.archives import archive_folder, unpack
+from warpfront.wheels.lock.reading import read_locks
+from warpfront.wheels.store.archives import archive_folder, unpack
 
 SECRET = "s3cret-token"
 FILE = "images/torch/requirements.txt"

@@ -15,15 +15,15 @@ from builders import A_RESOLVED_BASE, a_built_image, a_cell, a_lock, a_verificat
 from warpfront.errors import NotPublishableError
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, REVISION, SOURCE, UV
 from warpfront.images.labels import CREATED as CREATED_LABEL
-from warpfront.model import Outcome
-from warpfront.pipeline.within import image_papers
-from warpfront.pipeline.within.papers import ImagePapers
+from warpfront.release import image_papers
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
+from warpfront.release.papers import ImagePapers
 from warpfront.release.publication import Referrer
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.system.store import Store
+from warpfront.verify.results import Outcome
 
 CELL = a_cell()
 A_LOCK = a_lock(CELL, a_wheel(), a_wheel("numpy", "2.4.6"))

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from standins import serve_index, stand_in_wheel
 
-from warpfront.model import Distribution, LockInputs
 from warpfront.system.progress import Watch
-from warpfront.wheels.demands import Stack
+from warpfront.wheels.lock.values import Distribution, LockInputs
+from warpfront.wheels.resolve.demands import Stack
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import preflighting
 from warpfront_port.commands.preflighting import examine

@@ -22,15 +22,17 @@ from warpfront import pipeline
 from warpfront.errors import EngineError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, Cell, Failed, Outcome, Selection, Verification
 from warpfront.pipeline.verifying import CheckPlan, Verified, verify_cells
-from warpfront.pipeline.within.containers import OUTPUT_LIMIT_CHARACTERS, Output
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.report.junit import junit_xml
 from warpfront.report.profiles import profiles_text
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import RESULT_LIMIT_BYTES
+from warpfront.verify.containers import OUTPUT_LIMIT_CHARACTERS, Output
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions

@@ -11,8 +11,10 @@ from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 
 from warpfront.commands.image_handover import NAME, ImageFile, leave_images, take_image
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
-from warpfront.model import Blocked, BuiltImage, Cell, Failed
+from warpfront.matrix.cell import Cell
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.store import Store
 
 TORCH = a_cell(targets=("x86_64",))

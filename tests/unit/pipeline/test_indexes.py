@@ -27,15 +27,17 @@ from warpfront.commands.exporting import export_image
 from warpfront.commands.keeping import House
 from warpfront.errors import InputError
 from warpfront.images.labels import CELL, REVISION
-from warpfront.model import Alias, Cell, Channel, Failed
-from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.publish_context import publish_cells
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Alias, Channel
+from warpfront.release.carried import CarriedImages
 from warpfront.release.history import aliases_before
 from warpfront.release.ledger import Publication, staged_tag
+from warpfront.release.publish_context import publish_cells
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.retention import not_needed
 from warpfront.report.described import describe
+from warpfront.step_results import Failed
 from warpfront.system.process import Command, Completed
 
 ARM = a_cell(

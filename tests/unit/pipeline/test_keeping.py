@@ -36,30 +36,34 @@ from warpfront.errors import (
     RegistryFault,
     TagConflictError,
 )
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import CELL, CREATED
-from warpfront.model import Alias, Blocked, BuiltImage, Cell, Channel, Failed, Outcome, Verification
-from warpfront.pipeline.within.carried import CarriedImages
-from warpfront.pipeline.within.evidence import (
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Alias, Channel
+from warpfront.release.carried import CarriedImages
+from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
     demanded_channel,
     local_evidence,
 )
-from warpfront.pipeline.within.publish_context import Published, publish_cells
 from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
 from warpfront.release.publication import Referrer
+from warpfront.release.publish_context import Published, publish_cells
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.manifests import index_body
-from warpfront.release.registry.references import fallback_tag, read_reference
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.statements.predicates import predicate_of
 from warpfront.release.why import why_text
 from warpfront.report.releases import pruning_text, stock_text, yank_text
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.references import fallback_tag, read_reference
 from warpfront.system.store import as_json
 from warpfront.verify.failures import failure_of
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import sealed
 
 NIGHTLY = a_release_channel(

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from fakes import FakeEngine
 
+from warpfront.images.baking import layer_cache
 from warpfront.images.engine import Features
-from warpfront.pipeline.within.baking import layer_cache
 
 GIVEN = {"WARPFRONT_BUILD_CACHE": "registry.test/mine/build-cache"}
 

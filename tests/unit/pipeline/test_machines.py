@@ -19,16 +19,20 @@ from standins import Index, serve_index, stand_in_wheel
 from warpfront import pipeline
 from warpfront.commands import doctor
 from warpfront.errors import BlockedError, WheelError
+from warpfront.images.baking import Built
+from warpfront.images.builders import builders
+from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.matrix.plan import PlannedCell
+from warpfront.images.plan import PlannedCell
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Blocked, BuiltImage, Cell, Outcome, RenderedImage, Selection, WheelLock
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
-from warpfront.pipeline.within.baking import Built
-from warpfront.pipeline.within.builders import builders
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.step_results import Blocked
+from warpfront.verify.results import Outcome
+from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import read_claims
@@ -193,8 +197,8 @@ def built(
     def toolbox(*_: object, **__: object) -> None:
         raise WheelError("nox: no index has it")
 
-    monkeypatch.setattr("warpfront.pipeline.within.baking.bake", bake)
-    monkeypatch.setattr("warpfront.pipeline.within.baking.install_toolbox", toolbox)
+    monkeypatch.setattr("warpfront.images.baking.bake", bake)
+    monkeypatch.setattr("warpfront.images.baking.install_toolbox", toolbox)
     watch = Quiet()
     results = dict(pipeline.build(workspace, EVERYTHING, watch))
     assert watch.said[-1] == "verify will not find its toolbox here: nox: no index has it"
@@ -220,7 +224,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
-    monkeypatch.setattr("warpfront.pipeline.within.builders.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.builders.connect", lambda _environment: engine)
     builder_of = builders(
         workspace.matrix, workspace.material, workspace.folders, site=Site, watch=Quiet()
     )

@@ -18,35 +18,27 @@ from fakes import FakeEngine
 from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
 from warpfront.errors import BlockedError, EngineError, FailureKind
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine import RunResult
 from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.images.preparing import images_by_content, prepare_cells
+from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
+from warpfront.matrix.cell import Cell, Selection, SourceTree
+from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Cell,
-    DeviceAccess,
-    Failed,
-    HostDevices,
-    LockInputs,
-    Outcome,
-    Selection,
-    SourceTree,
-    Verification,
-    WheelLock,
-)
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.locking import LockTools, lock_cells
 from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
-from warpfront.pipeline.within.containers import ending_of
-from warpfront.pipeline.within.preparing import images_by_content, prepare_cells
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import Run
+from warpfront.verify.containers import ending_of
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import sealed
-from warpfront.wheels.index_rules import PYPI
-from warpfront.wheels.lock import read_lock
+from warpfront.wheels.lock.pylock import read_lock
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort
 from warpfront_checks.hardware import Machine
@@ -238,7 +230,7 @@ def planned(
     monkeypatch.setattr(planning, "site_when_needed", lambda: Site)
     monkeypatch.setattr(planning, "why_unresolvable", lambda *_: reason)
     monkeypatch.setattr(
-        "warpfront.wheels.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels
+        "warpfront.wheels.store.wheelhouse.Wheelhouse.missing", lambda _self, wheels: wheels
     )
     plans = pipeline.plan(workspace, Selection(image="torch"), Quiet())
     return {plan.cell_id: (plan.action.value, plan.reason) for plan in plans}

@@ -36,27 +36,29 @@ from warpfront.errors import (
     TagConflictError,
     TimedOutError,
 )
-from warpfront.model import Alias, Blocked, Failed, Outcome, Verification
-from warpfront.pipeline.within.evidence import (
+from warpfront.matrix.project_values import Alias
+from warpfront.release.admission import Evidence, admission
+from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
     attached_evidence,
     local_evidence,
 )
-from warpfront.pipeline.within.publish_context import PublishContext, publish_cells
-from warpfront.pipeline.within.tag_contents import PAGE, read_tag_contents
-from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.predicate import Predicate
 from warpfront.release.publication import YANK_TYPE, Referrer, held_image
+from warpfront.release.publish_context import PublishContext, publish_cells
 from warpfront.release.publishing import AHEAD
 from warpfront.release.registry.attaching import attach
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, digest_of_bytes
 from warpfront.release.signing import Cosign, Signer
 from warpfront.release.tag_contents import TagPage
+from warpfront.release.tag_contents_of import PAGE, read_tag_contents
 from warpfront.report.described import describe
+from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import Command, Completed
+from warpfront.verify.results import Outcome, Verification
 
 FIXED = f"2.13.0-cpu-py3.11-{(b'a'.hex() * 64)[:12]}"
 

@@ -18,14 +18,14 @@ from releases import CPU, NOW, FakeCosign, World, a_release_channel, a_signer, a
 from stub_registry import IMPATIENT, QUICK, Clock, Fault, StubRegistry, client_of, serve_registry
 
 from warpfront.errors import RegistryError, TagConflictError
-from warpfront.model import Failed
-from warpfront.pipeline.within.evidence import DOCUMENT, attached_evidence, local_evidence
-from warpfront.pipeline.within.publish_context import Published, publish_cells
 from warpfront.release.admission import admission
+from warpfront.release.evidence import DOCUMENT, attached_evidence, local_evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.predicate import Predicate
 from warpfront.release.publication import Referrer, held_image
+from warpfront.release.publish_context import Published, publish_cells
 from warpfront.release.registry.client import HttpRegistry
+from warpfront.step_results import Failed
 
 PATH = "demo/torch"
 OTHER = "sha256:" + "0" * 64

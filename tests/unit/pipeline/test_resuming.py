@@ -16,13 +16,14 @@ from fakes import FakeEngine
 from warpfront.errors import InputError
 from warpfront.images.engine import RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Cell, Outcome, Verification
 from warpfront.pipeline.verifying import CheckPlan, RunOptions, verify_cells
-from warpfront.pipeline.within import resuming
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line
+from warpfront.verify import resuming
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort

@@ -8,13 +8,14 @@ import pytest
 from builders import a_built_image, a_lock
 from fakes import FakeEngine
 
+from warpfront.images.baking import build_cells
+from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine import StoredImage
 from warpfront.images.labels import CONTENT_HASH
+from warpfront.images.preparing import Prepared, prepare_cells
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import BaseSource, BuiltImage, Cell, ResolvedBase
-from warpfront.pipeline.within.baking import build_cells
-from warpfront.pipeline.within.preparing import Prepared, prepare_cells
-from warpfront.pipeline.within.tools import CellInputs, Tools
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 

@@ -11,11 +11,13 @@ from builders import a_cell, a_lock, a_wheel
 from guarded import TORCH, install, places_below
 from standins import stand_in_wheel
 
+from warpfront.images.built import RenderedImage
 from warpfront.images.protection import guard_files, guard_policy, stack_location
+from warpfront.images.sealed import is_sealed, write_manifest
 from warpfront.matrix import compat
-from warpfront.model import LockedWheel, RenderedImage, WheelLock, frozen
-from warpfront.pipeline.within.sealed import is_sealed, write_manifest
-from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront.system.digests import frozen
+from warpfront.wheels.lock.values import LockedWheel, WheelLock
+from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of
 from warpfront_checks.guard.manifest import read_manifest
 from warpfront_checks.guard.sealing import seal
 

@@ -10,11 +10,11 @@ from releases import Quiet
 from warpfront.ci.pool import Load, make_pool
 from warpfront.commands import spreading
 from warpfront.matrix.nodes import BuildNode
-from warpfront.model import Failed
-from warpfront.pipeline.workspace import Folders
+from warpfront.step_results import Failed
 from warpfront.system.confinement import inside_root
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
+from warpfront.wheels.project_folders import Folders
 
 NODES = tuple(
     BuildNode(name=name, machine="x86_64", slots=1, room_bytes=100) for name in ("one", "two")

@@ -15,17 +15,18 @@ from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
 from warpfront.commands.adopting import is_locked_by, read_digest
 from warpfront.commands.external_images import attached_making, verify_claimed
 from warpfront.errors import InputError
+from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK
-from warpfront.model import BuiltImage, Verification
+from warpfront.images.tools import Tools
 from warpfront.pipeline.verifying import CheckPlan, RunOptions
-from warpfront.pipeline.within.tools import Tools
-from warpfront.pipeline.workspace import Folders
 from warpfront.release.registry import attaching
 from warpfront.release.registry.contract import Artifact
-from warpfront.release.registry.references import Reference, read_reference
 from warpfront.release.statements.provenance_statement import Making, making_of, provenance_text
 from warpfront.release.statements.statement import MEDIA_TYPE
+from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
+from warpfront.verify.results import Verification
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions
 

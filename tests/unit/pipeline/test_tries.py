@@ -21,8 +21,8 @@ from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import MANIFEST
 from warpfront.commands.ci_job import _judged_again
 from warpfront.images.labels import BASE_SOURCE
-from warpfront.model import Outcome
 from warpfront.release.ledger import Stage
+from warpfront.verify.results import Outcome
 
 PAGE = Path(__file__).parents[3] / "docs" / "admission.md"
 BEGIN, END = "<!-- tries: begin -->\n", "<!-- tries: end -->"

@@ -21,10 +21,12 @@ from warpfront.errors import (
     LockError,
     UnavailableError,
 )
-from warpfront.model import BuiltImage, Failed, Outcome, Verification
-from warpfront.pipeline.workspace import Folders
+from warpfront.images.built import BuiltImage
+from warpfront.step_results import Failed
 from warpfront.system.store import Store
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
+from warpfront.wheels.project_folders import Folders
 
 CELL = "cell"
 BUILT = a_built_image(cell_id=CELL)

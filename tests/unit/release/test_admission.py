@@ -11,8 +11,9 @@ from builders import a_cell, a_channel, a_check, a_verification, an_outcome, som
 from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
-from warpfront.model import Cell, Outcome, Verification
+from warpfront.matrix.cell import Cell
 from warpfront.release.admission import Admission, Evidence, admission
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.seal import is_sealed, sealed
 
 NOW = "2026-11-22T12:00:00+00:00"

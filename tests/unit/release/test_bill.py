@@ -18,11 +18,11 @@ from bills import (
 )
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
-from warpfront.model import OwnIndex, WheelIndex
+from warpfront.matrix.cell import OwnIndex, WheelIndex
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
-from warpfront.release.sbom.parts import Bill, roots_of
+from warpfront.release.sbom.parts import Bill
 from warpfront.release.sbom.spdx import spdx_text
-from warpfront.release.sbom.why_dependency import Asking, asked_for, requirers_of
+from warpfront.wheels.lock.why_dependency import Asking, asked_for, requirers_of, roots_of
 from warpfront.wheels.requirements import RequirementList
 from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 
-from warpfront.release.registry import ping
-from warpfront.release.registry.ping import registry_reachable
+from warpfront.images import registry_ping as ping
+from warpfront.images.registry_ping import registry_reachable
 
 
 class Registry(BaseHTTPRequestHandler):

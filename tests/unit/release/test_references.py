@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import InputError
-from warpfront.release.registry.references import (
+from warpfront.system.references import (
     Reference,
     address_of,
     fallback_tag,

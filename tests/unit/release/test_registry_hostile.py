@@ -20,7 +20,7 @@ from stub_registry import (
 )
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.pipeline.within.evidence import VERIFICATION_TYPE, read_attached
+from warpfront.release.evidence import VERIFICATION_TYPE, read_attached
 from warpfront.release.history import aliases_before
 from warpfront.release.publication import MOVES_TYPE
 from warpfront.release.registry.attaching import attached_payload

@@ -12,7 +12,7 @@ import pytest
 from bills import BOOTSTRAPPED, CREATED, a_bill
 from builders import A_RESOLVED_BASE, a_cell, a_check, a_lock, a_verification, a_wheel
 
-from warpfront.model import Outcome, OwnIndex
+from warpfront.matrix.cell import OwnIndex
 from warpfront.release.statements.provenance_statement import (
     Making,
     making_of,
@@ -26,6 +26,7 @@ from warpfront.release.statements.verification_statement import (
     proof_text,
     read_proof,
 )
+from warpfront.verify.results import Outcome
 
 NAME = "ghcr.io/demo/torch"
 DIGEST = "sha256:" + "12" * 32

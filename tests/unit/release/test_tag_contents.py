@@ -16,7 +16,7 @@ from warpfront.release.tag_contents import (
     contents_by_sbom,
     difference,
 )
-from warpfront.report.tag_page import difference_text, tag_page
+from warpfront.release.tag_page import difference_text, tag_page
 from warpfront_checks.image_contents import Package
 
 FOLDERS = {"/usr/lib": 300, "/usr/lib/python3/dist-packages/torch_x": 200}

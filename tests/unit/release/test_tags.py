@@ -11,11 +11,12 @@ import pytest
 from builders import FACTS, a_cell, a_channel, some_evidence
 from hypothesis import given
 
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.naming import is_tag
+from warpfront.matrix.project_values import Alias
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.release_channels import TAG_WORDS
-from warpfront.model import Alias, Cell
 from warpfront.release.tags import (
     Names,
     clashes,

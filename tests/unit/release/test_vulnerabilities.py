@@ -13,8 +13,8 @@ from bills import a_bill
 from warpfront.commands.auditing import audit_bill, require_current
 from warpfront.errors import CommandFailedError, MatrixError
 from warpfront.matrix import compat
+from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.matrix.reading import read_matrix
-from warpfront.model import AllowedVulnerability
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
     Audit,

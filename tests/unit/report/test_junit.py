@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.report.junit import junit_xml
+from warpfront.verify.results import CheckResult, Outcome, Verification
 
 
 def verification(*checks: CheckResult) -> Verification:

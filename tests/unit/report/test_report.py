@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from builders import a_built_image, a_cell, a_check, a_verification
 from rich.console import Console
 
-from warpfront.matrix.plan import Action, PlannedCell
-from warpfront.model import Blocked, BuiltImage, Cell, Failed, Outcome, Verification
+from warpfront.images.built import BuiltImage
+from warpfront.images.plan import Action, PlannedCell
+from warpfront.matrix.cell import Cell
 from warpfront.report.profiles import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
-from warpfront.report.sizes import readable_size
 from warpfront.report.text import plan_table, report_markdown, report_table
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.sizes import readable_size
+from warpfront.verify.results import Outcome, Verification
 
 GPU = a_cell(targets=("sm_80", "sm_90"))
 

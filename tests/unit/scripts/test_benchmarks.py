@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from warpfront.matrix import compat
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import read_matrix
-from warpfront.model import Cell
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.wheels.lock import lock_inputs, staleness
+from warpfront.wheels.lock.pylock import lock_inputs, staleness
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 
 from warpfront.ci.judging import Judgement
 from warpfront.ci.summaries import error_commands, job_summary, judgement_summary
-from warpfront.model import Outcome
 from warpfront.report.text import report_markdown
 from warpfront.system.markdown import flat, markdown_text
+from warpfront.verify.results import Outcome
 
 HOSTILE = (
     "x | y\n\n### green: all passed",

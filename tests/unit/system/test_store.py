@@ -13,16 +13,8 @@ import pytest
 from builders import a_built_image, a_check, a_lock, a_verification
 
 from warpfront.errors import StoreError
-from warpfront.model import (
-    Blocked,
-    BuiltImage,
-    Failed,
-    ImageFile,
-    Outcome,
-    Refused,
-    Verification,
-    WheelLock,
-)
+from warpfront.images.built import BuiltImage
+from warpfront.step_results import Blocked, Failed
 from warpfront.system import foreign
 from warpfront.system.store import (
     Store,
@@ -33,6 +25,9 @@ from warpfront.system.store import (
     try_lock,
     write_text,
 )
+from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.verify.results import Outcome, Verification
+from warpfront.wheels.lock.values import WheelLock
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront.model import Unread
 from warpfront.system import trees
+from warpfront.system.tree_files import Unread
 from warpfront.system.trees import TreeFile, list_tree, read_text
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from warpfront.errors import InputError
-from warpfront.model import Toolkit
+from warpfront.matrix.cell import Toolkit
 from warpfront.verify.claimed_cell import claimed_cell, claimed_versions, claims_of
 
 LABELS = {

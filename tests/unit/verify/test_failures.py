@@ -16,8 +16,9 @@ from warpfront.errors import (
     UndeterminedError,
     WarpfrontError,
 )
-from warpfront.model import Blocked, Failed, Outcome, Verification
+from warpfront.step_results import Blocked, Failed
 from warpfront.verify.failures import failure_of
+from warpfront.verify.results import Outcome, Verification
 
 BLOCKED = Blocked(cell_id="blocked", step="lock", reason="index out of reach")
 BUILD_FAILED = Failed(cell_id="broken", step="build", reason="exit 1", exit_code=6)

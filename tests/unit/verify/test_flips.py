@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from warpfront.model import CheckResult, Outcome, Verification
 from warpfront.verify.flips import together
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 
 

@@ -8,8 +8,9 @@ import json
 import pytest
 from builders import a_cell, a_lock, a_wheel
 
-from warpfront.model import Smoke, Toolkit, WheelBuild
+from warpfront.matrix.cell import Smoke, Toolkit
 from warpfront.verify.image_claims import image_claims
+from warpfront.wheels.lock.values import WheelBuild
 from warpfront_checks.claims import Claims, claims_from
 from warpfront_checks.guard.policy import Policy
 

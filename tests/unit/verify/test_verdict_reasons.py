@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.model import CheckResult, Outcome, Verification
+from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
     Unreadable,
     count_outcomes,

@@ -11,8 +11,9 @@ from builders import a_cell
 
 from warpfront.cli.sessions import claims_for_target
 from warpfront.commands.doctor import examine_drivers, examine_hardware
+from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.compat import packaged
-from warpfront.model import Outcome, Toolkit
+from warpfront.verify.results import Outcome
 from warpfront_checks.claimed_device import judge_presence
 from warpfront_checks.detection import detect, disagreements
 from warpfront_checks.hardware import Hardware, Machine, read_hardware

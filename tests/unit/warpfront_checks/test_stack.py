@@ -26,7 +26,7 @@ from stacks_site import (
     outcomes,
 )
 
-from warpfront.model import Smoke
+from warpfront.matrix.cell import Smoke
 from warpfront.verify.image_claims import image_claims
 from warpfront_checks.claims import Claims, claims_from
 from warpfront_checks.compiling.programs import Ended

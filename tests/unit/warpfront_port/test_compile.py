@@ -12,7 +12,7 @@ from builders import a_check
 
 from warpfront.errors import InputError
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Outcome
+from warpfront.verify.results import Outcome
 from warpfront_port.compile.diagnostics import MOST, Diagnostic, Place, read_diagnostics
 from warpfront_port.compile.job_document import Bounds, job_document
 from warpfront_port.compile.outcomes import Message, judged

@@ -8,7 +8,7 @@ import pytest
 
 from warpfront.determination import Answer
 from warpfront.errors import InputError, LockError
-from warpfront.model import Selection
+from warpfront.matrix.cell import Selection
 from warpfront_port.commands import project_check
 from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
 from warpfront_port.scan.targets import read_target

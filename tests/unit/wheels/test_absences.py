@@ -12,11 +12,12 @@ import pytest
 from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
-from warpfront.model import LockInputs, OwnIndex, WheelIndex, WheelLock
+from warpfront.matrix.cell import OwnIndex, WheelIndex
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
+from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.sources import FLAT_PAGE, Site, probe
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

@@ -11,8 +11,8 @@ import pytest
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system import process
-from warpfront.wheels.archives import archive_commit, archive_folder, folder_sha256, unpack
-from warpfront.wheels.wheelhouse import sha256_of
+from warpfront.wheels.store.archives import archive_commit, archive_folder, folder_sha256, unpack
+from warpfront.wheels.store.wheelhouse import sha256_of
 
 
 @pytest.fixture

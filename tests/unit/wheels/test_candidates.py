@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from standins import serve_index, stand_in_wheel
 
-from warpfront.wheels.candidates import (
+from warpfront.wheels.resolve.candidates import (
     Offered,
     release_with_module,
     why_hidden,

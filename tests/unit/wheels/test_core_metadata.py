@@ -18,7 +18,7 @@ from warpfront.wheels.core_metadata import (
     differences,
     parse_metadata,
 )
-from warpfront.wheels.wheelhouse import read_wheel_metadata
+from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 
 HEAD = "Metadata-Version: 2.1\nName: app\nVersion: 1.0\n"
 INFO = "app-1.0.dist-info"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import Distribution, LockInputs, Relaxed, WheelIndex
-from warpfront.wheels.demands import Stack, relaxed_of, stack_of, unmet_demands
+from warpfront.wheels.lock.values import Distribution, LockInputs, Relaxed
+from warpfront.wheels.resolve.demands import Stack, relaxed_of, stack_of, unmet_demands
 
 CPU = Stack(
     held={"torch": "2.13.0+cpu", "torchvision": "0.28.0+cpu"},

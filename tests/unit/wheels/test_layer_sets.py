@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from warpfront.model import LockedWheel
-from warpfront.wheels.layer_sets import (
+from warpfront.wheels.layers.layer_sets import (
     ALONE_BYTES,
     MOST_ALONE,
     bytecode_sets,
     layer_sets,
 )
+from warpfront.wheels.lock.values import LockedWheel
 
 
 def a_wheel(name: str, size_bytes: int) -> LockedWheel:

@@ -12,11 +12,11 @@ import pytest
 from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.model import LockedWheel
-from warpfront.wheels import layer_store, streamed
-from warpfront.wheels.layer_store import Layer, LayerStore
-from warpfront.wheels.unpacked import unpacked_files
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.layers import layer_store, streamed
+from warpfront.wheels.layers.layer_store import Layer, LayerStore
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.store.unpacked import unpacked_files
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_guard_is_told_what_the_maker_measured_and_the_wheel_is_read_once(
 ) -> None:
     torch = a_wheel(house, "torch")
     made(store, torch)
-    monkeypatch.setattr("warpfront.wheels.unpacked.read_members", nobody_makes)
+    monkeypatch.setattr("warpfront.wheels.store.unpacked.read_members", nobody_makes)
     assert "torch/lib.so" in unpacked_files(house, torch)
 
 

@@ -11,18 +11,8 @@ import pytest
 from builders import A_PATCH, a_cell, a_lock, a_wheel
 
 from warpfront.errors import LockError
-from warpfront.model import (
-    LockedWheel,
-    LockInputs,
-    OwnIndex,
-    Patch,
-    PatchedWheel,
-    Toolkit,
-    Variant,
-    VariantRule,
-    WheelLock,
-)
-from warpfront.wheels.lock import (
+from warpfront.matrix.cell import OwnIndex, Patch, Toolkit, Variant, VariantRule
+from warpfront.wheels.lock.pylock import (
     dump_lock,
     foreign_wheel,
     gone_back,
@@ -32,7 +22,8 @@ from warpfront.wheels.lock import (
     staleness,
     unwanted_variant,
 )
-from warpfront.wheels.variants import MACHINES
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, WheelLock
+from warpfront.wheels.resolve.variants import MACHINES
 
 PATH = "pylock.cell.toml"
 RELOCK = "make it again: invoke lock --only <cell>"

@@ -11,19 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpfront.errors import LockError
-from warpfront.model import (
-    Cell,
-    Compiler,
-    LockedWheel,
-    LockInputs,
-    Recipe,
-    Relaxed,
-    Source,
-    WheelBuild,
-    WheelIndex,
-    WheelLock,
-)
-from warpfront.wheels.lock import difference, dump_lock, lock_inputs, read_lock, staleness
+from warpfront.matrix.cell import Cell, Compiler, Recipe, Source, WheelIndex
+from warpfront.wheels.lock.pylock import difference, dump_lock, lock_inputs, read_lock, staleness
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, Relaxed, WheelBuild, WheelLock
 from warpfront.wheels.requirements import RequirementList
 
 PATH = "images/locks/pylock.cell.toml"

@@ -20,18 +20,19 @@ from standins import serve_index, stand_in_wheel
 from warpfront.errors import LockError, WheelError
 from warpfront.images.engine import Engine
 from warpfront.images.wheel_builder import WheelBuilder
-from warpfront.model import Cell, LockInputs, Patch, WheelIndex, WheelLock
+from warpfront.matrix.cell import Cell, Patch, WheelIndex
 from warpfront.pipeline.locking import resolve_by_uv
-from warpfront.pipeline.within.locks import inputs_of
-from warpfront.pipeline.workspace import Folders
 from warpfront.system import process
 from warpfront.system.store import Store
-from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.patching import LARGEST_BYTES, PatchTool
-from warpfront.wheels.rebuilding import Patching, patched_wheel
+from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.reading import inputs_of
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.sources import Site
-from warpfront.wheels.unpacked import read_unpacked
-from warpfront.wheels.wheelhouse import read_wheel_metadata
+from warpfront.wheels.store.patching import LARGEST_BYTES, PatchTool
+from warpfront.wheels.store.rebuilding import Patching, patched_wheel
+from warpfront.wheels.store.unpacked import read_unpacked
+from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

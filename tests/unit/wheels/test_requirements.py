@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpfront.errors import LockError
-from warpfront.model import Source
+from warpfront.matrix.cell import Source
 from warpfront.wheels.requirements import RequirementList, read_requirements
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockedWheel
-from warpfront.wheels.index_rules import PYPI, RESERVED_ON_PYPI, placeholder
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.resolve.index_rules import PYPI, RESERVED_ON_PYPI, placeholder
 
 AMDS = "https://stable.repo.amd.com/rocm/whl-next"
 

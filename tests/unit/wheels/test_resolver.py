@@ -19,30 +19,21 @@ from standins import (
 )
 
 from warpfront.errors import BlockedError, LockError, StoreError, WarpfrontError
+from warpfront.matrix.cell import Patch, Pin, Recipe, Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    LockedWheel,
-    LockInputs,
-    Patch,
-    Pin,
-    Recipe,
-    Source,
-    WheelBuild,
-    WheelIndex,
-    WheelLock,
-)
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
-from warpfront.wheels.choice import supported_tags
-from warpfront.wheels.index_rules import PYPI
-from warpfront.wheels.lock import dump_lock
-from warpfront.wheels.reach import why_unresolvable
-from warpfront.wheels.resolution import Sdist
+from warpfront.wheels.lock.pylock import dump_lock
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.resolve.choice import supported_tags
+from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.resolve.reach import why_unresolvable
+from warpfront.wheels.resolve.resolution import Sdist
 from warpfront.wheels.site import read_pip_configuration, read_site
 from warpfront.wheels.sources import Site
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary
-from warpfront.wheels.wheelhouse import Wheelhouse
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

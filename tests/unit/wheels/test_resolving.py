@@ -13,14 +13,15 @@ import pytest
 from standins import Index, rocm64_stand_ins, serve_index, stand_in_wheel
 
 from warpfront.errors import LockError, StoreError
+from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockInputs, Relaxed, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
-from warpfront.wheels import resolver as resolver_module
-from warpfront.wheels.lock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.values import LockInputs, Relaxed, WheelLock
+from warpfront.wheels.resolve import resolver as resolver_module
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

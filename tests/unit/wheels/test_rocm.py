@@ -12,7 +12,7 @@ from standins import ROCM_DEVICES, stand_in_rocm_sdist
 
 from warpfront.errors import LockError
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.wheelhouse import read_wheel_metadata
+from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 
 TARGETS = ("gfx90a", "gfx942")
 

@@ -10,16 +10,17 @@ import pytest
 from standins import Index, rocm64_stand_ins, serve_index
 
 from warpfront.errors import WarpfrontError, without_secrets
+from warpfront.matrix.cell import Pin, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockInputs, Pin, WheelIndex
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
-from warpfront.wheels.lock import dump_lock
-from warpfront.wheels.reach import why_unresolvable
+from warpfront.wheels.lock.pylock import dump_lock
+from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.resolve.reach import why_unresolvable
 from warpfront.wheels.site import read_site
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 CANARIES = (
     "canary-plain",
@@ -91,7 +92,7 @@ def test_no_canary_of_pips_configuration_is_said_or_written(
 ) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "written" / "uv"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "written"))
-    monkeypatch.setattr("warpfront.wheels.wheelhouse.PAUSES_SECONDS", (0.01,))
+    monkeypatch.setattr("warpfront.wheels.store.wheelhouse.PAUSES_SECONDS", (0.01,))
     (tmp_path / "written").mkdir()
     own = rocm.url.replace("http://", "http://user:canary-plain@")
     site = configured(

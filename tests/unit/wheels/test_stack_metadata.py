@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from standins import serve_index, stand_in_wheel
 
-from warpfront.wheels.choice import wheel_of
-from warpfront.wheels.demands import without_libraries
+from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.demands import without_libraries
+from warpfront.wheels.resolve.stack_metadata import StackFiles, write_environment
 from warpfront.wheels.sources import Site
-from warpfront.wheels.stack_metadata import StackFiles, write_environment
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 
 @pytest.fixture

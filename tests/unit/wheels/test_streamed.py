@@ -21,7 +21,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.images.slimming import slim_files
-from warpfront.wheels.streamed import (
+from warpfront.wheels.layers.streamed import (
     AGE_SECONDS,
     SITE_PACKAGES,
     Streamed,
@@ -30,7 +30,7 @@ from warpfront.wheels.streamed import (
     sources,
     stream_wheels,
 )
-from warpfront.wheels.unpacked import read_members
+from warpfront.wheels.store.unpacked import read_members
 
 SITE = SITE_PACKAGES.removeprefix("/")
 LIBRARY = os.urandom(700_001)

@@ -16,12 +16,12 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.model import LockedWheel
-from warpfront.wheels import toolbox as room
-from warpfront.wheels.choice import wheel_of
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
-from warpfront.wheels.toolbox import install_toolbox, toolbox_wheels
-from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront.wheels.store import toolbox as room
+from warpfront.wheels.store.toolbox import install_toolbox, toolbox_wheels
+from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of
 
 
 @pytest.fixture

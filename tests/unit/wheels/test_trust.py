@@ -15,27 +15,18 @@ import pytest
 from standins import Fault, Index, rocm64_stand_ins, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
+from warpfront.matrix.cell import OwnIndex, Patch, Recipe, Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import (
-    LockedWheel,
-    LockInputs,
-    OwnIndex,
-    Patch,
-    Recipe,
-    Source,
-    WheelBuild,
-    WheelIndex,
-    WheelLock,
-)
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.wheels.choice import wheel_of
-from warpfront.wheels.index_rules import PYPI
-from warpfront.wheels.lock import dump_lock, read_lock, staleness
-from warpfront.wheels.resolution import Contradiction, Resolution, Sdist, Terms
-from warpfront.wheels.resolver import UvResolver
+from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelBuild, WheelLock
+from warpfront.wheels.resolve.choice import wheel_of
+from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.resolve.resolution import Contradiction, Resolution, Sdist, Terms
+from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of
 
 TORCH = "torch==2.8.0+rocm6.4"
 TAG = "cp311-cp311-manylinux_2_28_x86_64"

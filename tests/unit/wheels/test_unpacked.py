@@ -16,10 +16,10 @@ import pytest
 from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.model import LockedWheel
-from warpfront.wheels import unpacked
-from warpfront.wheels.unpacked import read_unpacked, unpacked_files
-from warpfront.wheels.wheelhouse import Wheelhouse, sha256_of
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.store import unpacked
+from warpfront.wheels.store.unpacked import read_unpacked, unpacked_files
+from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of
 from warpfront_checks.guard.measuring import measure
 
 FILES: Mapping[str, str | bytes] = {

@@ -18,21 +18,22 @@ from standins import Index, serve_index, stand_in_variants, stand_in_wheel
 
 from warpfront.errors import LockError, WheelError
 from warpfront.images.render import requirements_text
+from warpfront.matrix.cell import Toolkit, WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.model import LockedWheel, LockInputs, Toolkit, WheelIndex, WheelLock
 from warpfront.pipeline.locking import resolve_by_uv
 from warpfront.system import process
-from warpfront.wheels.index_rules import PYPI
-from warpfront.wheels.lock import (
+from warpfront.wheels.lock.pylock import (
     dump_lock,
     read_lock,
     read_written_lock,
     staleness,
     variant_rule,
 )
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary
-from warpfront.wheels.wheelhouse import Wheelhouse
 
 SCHEMA = "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"
 TAG = "cp311-cp311-manylinux_2_28_x86_64"

@@ -10,9 +10,9 @@ import pytest
 from builders import a_cell
 
 from warpfront.errors import LockError
-from warpfront.model import Toolkit
-from warpfront.wheels.lock import variant_rule
-from warpfront.wheels.variants import (
+from warpfront.matrix.cell import Toolkit
+from warpfront.wheels.lock.pylock import variant_rule
+from warpfront.wheels.resolve.variants import (
     VariantTable,
     asks_by_variant,
     best_label,

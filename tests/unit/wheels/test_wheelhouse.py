@@ -27,12 +27,12 @@ from raw_answers import an_answer, sending
 from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
-from warpfront.model import LockedWheel
 from warpfront.system.store import place_program
-from warpfront.wheels import wheelhouse as wheelhouse_module
+from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.sources import NoAnswer, Site, links, read_links
+from warpfront.wheels.store import wheelhouse as wheelhouse_module
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.transport import Transport
-from warpfront.wheels.wheelhouse import Wheelhouse, read_wheel_metadata
 
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon")
 
@@ -429,9 +429,9 @@ SCRIPT = """\
 import sys
 from pathlib import Path
 from warpfront.errors import WarpfrontError
-from warpfront.wheels.lock import read_lock
+from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.sources import Site
-from warpfront.wheels.wheelhouse import Wheelhouse
+from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 lock = read_lock(Path(sys.argv[1]).read_text(), path=sys.argv[1])
 print("started", flush=True)
@@ -447,8 +447,8 @@ except WarpfrontError as error:
 
 
 def start(tmp_path: Path, root: Path, index: Index, *names: str) -> subprocess.Popen[str]:
-    from warpfront.model import WheelLock
-    from warpfront.wheels.lock import dump_lock
+    from warpfront.wheels.lock.pylock import dump_lock
+    from warpfront.wheels.lock.values import WheelLock
 
     wheels = locked(index.url, index.folder, *names)
     lock = WheelLock(cell_id="cell", python="3.11", inputs_digest="0" * 64, wheels=wheels)
@@ -597,7 +597,7 @@ def test_a_wheel_is_hashed_once_as_long_as_nobody_writes_to_it(
     def refuse(path: Path) -> str:
         raise AssertionError(f"{path} was read again")
 
-    monkeypatch.setattr("warpfront.wheels.wheelhouse.sha256_of", refuse)
+    monkeypatch.setattr("warpfront.wheels.store.wheelhouse.sha256_of", refuse)
     assert house.missing((wheel,)) == ()
 
 

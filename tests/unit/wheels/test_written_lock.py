@@ -15,14 +15,15 @@ import pytest
 from builders import a_lock, a_wheel
 
 from warpfront.errors import LockError
-from warpfront.matrix.plan import NEVER_BUILT
 from warpfront.matrix.scaffold import make_project
-from warpfront.model import Failed, Relaxed, WheelBuild, WheelLock
 from warpfront.pipeline import open_workspace
 from warpfront.pipeline.locking import LockTools, lock_cells
-from warpfront.pipeline.within import locks as states
-from warpfront.wheels import lock as locks
-from warpfront.wheels.lock import dump_lock, lock_inputs, read_lock, read_written_lock
+from warpfront.step_results import Failed
+from warpfront.wheels.lock import pylock as locks
+from warpfront.wheels.lock import reading as states
+from warpfront.wheels.lock.pylock import dump_lock, lock_inputs, read_lock, read_written_lock
+from warpfront.wheels.lock.state import NEVER_BUILT
+from warpfront.wheels.lock.values import Relaxed, WheelBuild, WheelLock
 
 NAME = "pylock.cell.toml"
 COMMITTED = sorted((Path(__file__).parents[3] / "images" / "locks").glob("pylock.*.toml"))

@@ -9,7 +9,7 @@ from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Json, Optio
 from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import FindingsError
-from warpfront.model import Blocked, Failed
+from warpfront.step_results import Blocked, Failed
 
 
 @command
@@ -26,7 +26,7 @@ def bill(
     """
     from warpfront.commands.bills import bills
     from warpfront.commands.why_dependency import who_asked
-    from warpfront.release.sbom.why_dependency import asking_line
+    from warpfront.wheels.lock.why_dependency import asking_line
 
     workspace = workspace_here(display)
     if not who:

@@ -18,18 +18,19 @@ from warpfront.cli.tasks.showing import (
     workspace_here,
 )
 from warpfront.errors import InputError, StaleError
-from warpfront.model import Blocked, Failed, Selection
+from warpfront.matrix.cell import Selection
+from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from warpfront.ci.github import Forge
     from warpfront.ci.judging import Judgement
     from warpfront.ci.schedule import RunScope
     from warpfront.commands.ci_job import Act, JobRequest
     from warpfront.matrix.runners import Runner
     from warpfront.pipeline.workspace import Workspace
+    from warpfront.system.github import Forge
     from warpfront_checks.check_options import CheckOptions
 
 
@@ -99,9 +100,9 @@ def _fingerprints(workspace: Workspace) -> None:
 def _forge() -> Forge:
     """The job that this is; what it prints from here on is read for problems."""
     from warpfront.ci.flow import LABEL
-    from warpfront.ci.github import read_forge
     from warpfront.ci.github_workflows import MATCHERS
     from warpfront.ci.summaries import matcher_command
+    from warpfront.system.github import read_forge
     from warpfront.system.process import environment
 
     forge = read_forge(environment(), label=LABEL)

@@ -31,7 +31,7 @@ from warpfront.errors import (
     CommandFailedError,
     WarpfrontError,
 )
-from warpfront.model import Selection
+from warpfront.matrix.cell import Selection
 from warpfront.system.extras import how_to_install
 from warpfront.system.process import terminable
 from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_effort

@@ -11,9 +11,9 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import Chosen, DryRun, Json, Option, command
 from warpfront.cli.tasks.showing import print_result, workspace_here
 from warpfront.errors import EngineError
-from warpfront.model import Outcome
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
+from warpfront.verify.results import Outcome
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
 

@@ -22,7 +22,7 @@ from warpfront.cli.tasks.showing import (
     raise_failure,
     workspace_here,
 )
-from warpfront.model import Outcome, Verification
+from warpfront.verify.results import Outcome, Verification
 from warpfront_checks.architectures.library_options import (
     LIBRARY_OPTIONS,
     Library,

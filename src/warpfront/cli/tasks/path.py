@@ -29,7 +29,7 @@ from warpfront.cli.tasks.showing import (
     workspace_here,
 )
 from warpfront.errors import InputError
-from warpfront.model import Verification
+from warpfront.verify.results import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ def plan(display: Display, cells: Chosen, *, json: Json = False) -> None:
     Changes nothing.
     """
     from warpfront import pipeline
-    from warpfront.matrix.plan import Action
+    from warpfront.images.plan import Action
 
     planned = pipeline.plan(workspace_here(display), cells, display)
     print_plan(planned, json=json)

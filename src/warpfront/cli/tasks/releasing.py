@@ -18,7 +18,7 @@ from warpfront.cli.tasks.declaring import (
 from warpfront.cli.tasks.showing import finish, print_result, workspace_here
 from warpfront.determination import require_determined
 from warpfront.errors import InputError
-from warpfront.model import Selection
+from warpfront.matrix.cell import Selection
 
 Channel = Annotated[
     str, Option("which of the channels in matrix.yaml (the one called release if not given)")
@@ -161,7 +161,7 @@ def why(
         _explain(reference, trust, json=json)
         return
     from warpfront.commands.why_published import compare_tags
-    from warpfront.report.tag_page import difference_text
+    from warpfront.release.tag_page import difference_text
 
     found = compare_tags(reference, since, trust=trust)
     print_result(found, difference_text(found), json=json)

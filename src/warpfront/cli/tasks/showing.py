@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from warpfront.cli.display import text_width
 from warpfront.errors import UndeterminedError
-from warpfront.model import Blocked, Failed
+from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of, visible_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from warpfront.cli.display import Display
-    from warpfront.matrix.plan import PlannedCell
+    from warpfront.images.plan import PlannedCell
     from warpfront.pipeline.workspace import Workspace
     from warpfront.report.rows import ReportRow
 

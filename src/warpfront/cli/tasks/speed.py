@@ -23,7 +23,7 @@ from warpfront.cli.tasks.showing import (
 )
 from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
-from warpfront.model import Failed
+from warpfront.step_results import Failed
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 
 if TYPE_CHECKING:

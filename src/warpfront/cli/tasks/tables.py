@@ -42,9 +42,9 @@ def compat(
     )
     from warpfront.determination import require_determined
     from warpfront.matrix.compat import packaged_rows
-    from warpfront.pipeline.workspace import site_when_needed
     from warpfront.system.process import environment
     from warpfront.system.provenance import now
+    from warpfront.wheels.site import site_when_needed
 
     workspace = workspace_here()
     if fits:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from warpfront.errors import BlockedError, EngineError
+from warpfront.images.built import ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, packages
 from warpfront.images.engine.packages import PackageTree
-from warpfront.model import Base, BaseSource, Bootstrap, ResolvedBase, digest_of
+from warpfront.matrix.cell import Base, BaseSource, Bootstrap
 from warpfront.system import process
+from warpfront.system.digests import digest_of
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive

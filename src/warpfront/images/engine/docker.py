@@ -53,8 +53,9 @@ from warpfront.images.engine.line_splitter import LineSplitter
 from warpfront.images.engine.linking import link_blobs
 from warpfront.images.engine.rootfs import image_archive
 from warpfront.images.engine.transfers import STALL_SECONDS, Transfer
-from warpfront.model import DeviceAccess, HostDevices, digest_of, frozen
+from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.system import process
+from warpfront.system.digests import digest_of, frozen
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.store import storing

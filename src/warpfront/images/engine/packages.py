@@ -17,8 +17,8 @@ from typing import Any, Literal
 import yaml
 
 from warpfront.errors import EngineError
-from warpfront.model import digest_of
 from warpfront.system import process
+from warpfront.system.digests import digest_of
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.store import exclusive

@@ -10,16 +10,10 @@ from packaging.version import Version
 from rocm_bootstrap.package_metadata import package_owner
 from rocm_bootstrap.targets import ALL_FAMILIES, ALL_SUB_FAMILIES, ALL_TARGETS
 
+from warpfront.matrix.cell import Compiler, Properties, Toolkit
+from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
-from warpfront.model import (
-    Compiler,
-    CompilerCall,
-    DeviceAccess,
-    HostDevices,
-    Properties,
-    Toolkit,
-    frozen,
-)
+from warpfront.system.digests import frozen
 
 _TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
 _CDI_KIND = "amd.com/gpu="

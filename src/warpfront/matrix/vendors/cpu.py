@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from warpfront.matrix.cell import Compiler, Toolkit
+from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor
-from warpfront.model import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
 
 
 class Cpu(Vendor):

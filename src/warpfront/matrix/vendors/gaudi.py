@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from warpfront.matrix.cell import Toolkit
+from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
-from warpfront.model import DeviceAccess, HostDevices, Toolkit, frozen
+from warpfront.system.digests import frozen
 
 _CDI_KINDS = ("habana.ai/gaudi=", "intel.com/gaudi=")
 _RUNTIME = "habana"

@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from warpfront.matrix.cell import Toolkit
+from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
-from warpfront.model import DeviceAccess, HostDevices, Toolkit
 
 _CDI_KIND = "intel.com/gpu="
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")

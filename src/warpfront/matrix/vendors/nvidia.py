@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from warpfront.matrix.cell import Compiler, Properties, Toolkit
+from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
-from warpfront.model import (
-    Compiler,
-    CompilerCall,
-    DeviceAccess,
-    HostDevices,
-    Properties,
-    Toolkit,
-    frozen,
-)
+from warpfront.system.digests import frozen
 
 _TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
 _CDI_KIND = "nvidia.com/gpu="

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from warpfront.model import (
-    Compiler,
-    CompilerCall,
-    DeviceAccess,
-    HostDevices,
-    Properties,
-    Toolkit,
-)
+from warpfront.matrix.cell import Compiler, Properties, Toolkit
+from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 
 
 class Vendor(Protocol):

@@ -27,7 +27,7 @@ from warpfront.release.registry.contract import (
     digest_of_bytes,
 )
 from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
-from warpfront.release.registry.registry_errors import wrong
+from warpfront.system.registry_errors import wrong
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 """In the registries' words."""

@@ -19,8 +19,8 @@ from warpfront.errors import RegistryError, keep_secret
 from warpfront.release.registry.credentials import Credentials, Login
 from warpfront.release.registry.manifests import read_object
 from warpfront.release.registry.patience import Pace
-from warpfront.release.registry.references import is_loopback
-from warpfront.release.registry.registry_errors import refused, wrong
+from warpfront.system.references import is_loopback
+from warpfront.system.registry_errors import refused, wrong
 
 _STEP = "login"
 _CLIENT = "warpfront"

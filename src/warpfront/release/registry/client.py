@@ -39,16 +39,16 @@ from warpfront.release.registry.credentials import read_credentials
 from warpfront.release.registry.http import Exchange, Request, read_trust
 from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex
 from warpfront.release.registry.patience import Pace, Patience
-from warpfront.release.registry.references import (
+from warpfront.release.registry.saving import Saving
+from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
+from warpfront.system.process import Run
+from warpfront.system.references import (
     fallback_tag,
     is_digest,
     is_tag,
     wrong_repository,
 )
-from warpfront.release.registry.registry_errors import TransientError, refused, wrong
-from warpfront.release.registry.saving import Saving
-from warpfront.release.registry.uploads import OnBytes, PieceSizes, Upload
-from warpfront.system.process import Run
+from warpfront.system.registry_errors import TransientError, refused, wrong
 from warpfront.system.whole_heads import read_count
 
 _ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}

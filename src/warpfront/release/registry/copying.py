@@ -24,7 +24,7 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.release.registry.manifests import ImageIndex
-from warpfront.release.registry.references import fallback_tag
+from warpfront.system.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
 DEEPEST = 4

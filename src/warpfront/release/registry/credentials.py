@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.errors import CommandFailedError, RegistryError, RegistryFault, keep_secret
-from warpfront.release.registry.references import is_docker_io
 from warpfront.system.foreign import read_regular
 from warpfront.system.process import Command, Run
+from warpfront.system.references import is_docker_io
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HELPER_SECONDS = 30.0

@@ -25,8 +25,8 @@ from warpfront.release.registry.authorization import (
 from warpfront.release.registry.credentials import Credentials
 from warpfront.release.registry.deadlines import Adapter, received
 from warpfront.release.registry.patience import Attempts, Pace, Patience
-from warpfront.release.registry.references import address_of, is_loopback
-from warpfront.release.registry.registry_errors import (
+from warpfront.system.references import address_of, is_loopback
+from warpfront.system.registry_errors import (
     TransientError,
     by_exception,
     by_status,

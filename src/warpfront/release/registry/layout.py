@@ -38,8 +38,8 @@ from warpfront.release.registry.manifests import (
     ImageIndex,
     ImageManifest,
 )
-from warpfront.release.registry.references import is_digest
 from warpfront.system.foreign import kind_of, read_regular
+from warpfront.system.references import is_digest
 from warpfront.system.store import storing, write_text
 
 NAME = "org.opencontainers.image.ref.name"

@@ -25,7 +25,7 @@ from warpfront.release.registry.contract import (
     RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.release.registry.references import is_digest
+from warpfront.system.references import is_digest
 
 MANIFEST_LIMIT_BYTES = 4 * 2**20
 CONFIG_LIMIT_BYTES = 8 * 2**20

@@ -15,8 +15,8 @@ from typing import BinaryIO
 import requests
 
 from warpfront.release.registry.http import Exchange, Request
-from warpfront.release.registry.registry_errors import TransientError, wrong
 from warpfront.release.registry.uploads import OnBytes
+from warpfront.system.registry_errors import TransientError, wrong
 from warpfront.system.store import storing
 from warpfront.system.whole_heads import read_count
 

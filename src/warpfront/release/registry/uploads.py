@@ -21,7 +21,7 @@ from warpfront.release.registry.authorization import Scopes
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.release.registry.patience import Attempts
-from warpfront.release.registry.registry_errors import TransientError, by_status, wrong
+from warpfront.system.registry_errors import TransientError, by_status, wrong
 from warpfront.system.whole_heads import read_count
 
 # In one request without asking how far it came: what is sent again after a cut costs little.

@@ -11,18 +11,11 @@ from typing import Literal
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
-from warpfront.model import (
-    BaseSource,
-    Cell,
-    LockedWheel,
-    Patch,
-    PatchedWheel,
-    ResolvedBase,
-    WheelLock,
-)
+from warpfront.images.built import ResolvedBase
+from warpfront.matrix.cell import BaseSource, Cell, Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
-from warpfront.release.sbom.why_dependency import Asking, asked_for
-from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
+from warpfront.wheels.lock.why_dependency import Asking, asked_for
 from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
 
 Kind = Literal["wheel", "distribution", "debian", "carried", "base"]
@@ -135,35 +128,6 @@ def _wheels(
         (name := _name(one.name)): _with_patches(_wheel(one, found, own), patched.get(name))
         for one in lock.wheels
     }
-
-
-def roots_of(
-    chain: Iterable[Cell],
-    requirements: Mapping[str, RequirementList],
-    wheels: Iterable[LockedWheel],
-) -> tuple[str, ...]:
-    """Return what an image and those it is built on ask for themselves; `requirements` by file. A
-    source without a name has that of the one of `wheels` which is made of it.
-    """
-    made = {wheel.source: wheel.name for wheel in wheels if wheel.source}
-    asked: dict[str, None] = {}
-    for cell in chain:
-        file = requirements[cell.requirements_file] if cell.requirements_file else None
-        tools = cell.compiler.requirements if cell.compiler else ()
-        sources = file.sources if file else ()
-        named = [
-            _with_extras(name, source.extras)
-            for source in sources
-            if (name := source.name or made.get(str(source), ""))
-        ]
-        texts = file.requirements if file else ()
-        asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
-        asked.update(dict.fromkeys((*tools, *texts, *named)))
-    return tuple(asked)
-
-
-def _with_extras(name: str, extras: tuple[str, ...]) -> str:
-    return f"{name}[{','.join(extras)}]" if extras else name
 
 
 def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:

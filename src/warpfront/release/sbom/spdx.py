@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from warpfront.model import digest_of
 from warpfront.release.sbom.licences import references
 from warpfront.release.sbom.parts import Bill, Part
+from warpfront.system.digests import digest_of
 
 _NOTHING = "NOASSERTION"
 _IMAGE = "SPDXRef-image"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.model import Cell, WheelLock
+from warpfront.matrix.cell import Cell
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.statements.statement import (
     Statement,
@@ -16,6 +16,7 @@ from warpfront.release.statements.statement import (
     read_as,
     statement_text,
 )
+from warpfront.wheels.lock.values import WheelLock
 
 PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "https://github.com/warpfront/warpfront/blob/main/docs/sbom.md#build-v1"

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.model import Outcome, Verification
 from warpfront.release.statements.statement import (
     Statement,
     StatementError,
     read_as,
     statement_text,
 )
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of, worst_of
 
 PREDICATE = "https://github.com/warpfront/warpfront/blob/main/docs/sbom.md#verification-v1"

@@ -1,0 +1,490 @@
+"""One bake of every image that does not exist yet, and its results. Path."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from warpfront.errors import BuildFailedError, EngineError, FailureKind, StoreError, WheelError
+from warpfront.images.bake import (
+    CA_SECRET,
+    PROXIES_SECRET,
+    PROXIES_VARIABLE,
+    SEALED_CONTEXT,
+    TOOLS_CONTEXT,
+    WHEELS_CONTEXT,
+    BakeTarget,
+    bake_file,
+    proxy_script,
+)
+from warpfront.images.budgets import within_budget
+from warpfront.images.built import BuiltImage, ResolvedBase
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
+from warpfront.images.labels import CONTENT_HASH, image_labels
+from warpfront.images.preparing import (
+    Prepared,
+    images_by_content,
+    prepare_cells,
+    unrunnable,
+)
+from warpfront.images.registry_ping import registry_reachable
+from warpfront.images.sealed import is_sealed, write_manifest
+from warpfront.images.tools import CellInputs, Tools
+from warpfront.matrix.cell import BaseSource, Cell
+from warpfront.matrix.nodes import CACHE_VARIABLE
+from warpfront.matrix.selection import leaves, with_parents
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
+from warpfront.system.foreign import remove_tree
+from warpfront.system.invocation import read_invocation
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.provenance import fixed_moment, read_provenance
+from warpfront.system.store import Store, place_program, remove_other, write_json
+from warpfront.wheels.sources import Site
+from warpfront.wheels.store.checked_wheels import check_wheels
+from warpfront.wheels.store.toolbox import install_toolbox
+from warpfront.wheels.uv_program import uv_binary, uv_version
+
+Built = BuiltImage | Blocked | Failed
+# The containerd store has a tar of every layer and its unpacked form, gzipped by default.
+# The fastest zstd takes half of gzip's time, and writes less than no compression at all
+# (docs/performance.md). Docker's own manifests know no zstd; OCI's do.
+_OUTPUT = "type=image,oci-mediatypes=true,compression=zstd,compression-level=0"
+_OUTPUT_CLASSIC_STORE = "type=docker"
+_LAYOUTS = "layouts"
+
+
+def _output(engine: Engine) -> str:
+    """Return the exporter of the engine's store."""
+    if not engine.features().containerd_store:
+        return _OUTPUT_CLASSIC_STORE
+    if engine.builds_elsewhere:
+        return _OUTPUT.replace("type=image", _OUTPUT_CLASSIC_STORE)
+    return _OUTPUT
+
+
+def build_cells(
+    inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool = False
+) -> Mapping[str, Built]:
+    """Return an image, built or reused, or an error for each cell id; every cell has a lock.
+
+    `layers`: compose images from one layer per wheel, if the engine keeps layers.
+    """
+    cells, locks, material = inputs.cells, inputs.locks, inputs.material
+    engine, folders = tools.engine, tools.folders
+    results = dict[str, Built](unrunnable(cells, engine))
+    bases = _resolve_bases(
+        [cell for cell in cells if cell.id not in results], engine, folders.cache, watch
+    )
+    usable = _with_usable_base(cells, bases, results)
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
+    images = images_by_content(inputs.matrix.repositories, engine, created=fixed_moment())
+    to_build = []
+    for cell_id, item in prepare_cells(usable, locks, resolved, images, material).items():
+        if not isinstance(item, Prepared):
+            results[cell_id] = item
+        elif item.image is not None:
+            results[cell_id] = _reused(item, item.image, folders.store, engine)
+        else:
+            to_build.append(item)
+    if to_build:
+        results |= _Building(inputs, tools, watch, layers=layers).build(to_build)
+    by_id = {cell.id: cell for cell in cells}
+    for cell_id, result in results.items():
+        if isinstance(result, BuiltImage):
+            cell, lock = by_id[cell_id], locks[cell_id]
+            results[cell_id] = within_budget(cell, result, lock, folders.store, folders.wheelhouse)
+        folders.store.save(cell_id, "build", results[cell_id])
+    return results
+
+
+def _resolve_bases(
+    cells: Iterable[Cell], engine: Engine, cache: Path, watch: Watch
+) -> Mapping[str, ResolvedBase | Blocked | Failed]:
+    first = {cell.base.name: cell for cell in cells if cell.parent is None}
+    return {
+        name: attempt(
+            cell.id,
+            "build",
+            resolve_base,
+            cell.base,
+            engine,
+            registry_reachable=registry_reachable,
+            cache=cache,
+            on_line=watch.say,
+        )
+        for name, cell in first.items()
+    }
+
+
+def _with_usable_base(
+    cells: Iterable[Cell],
+    bases: Mapping[str, ResolvedBase | Blocked | Failed],
+    results: dict[str, Built],
+) -> tuple[Cell, ...]:
+    """The cells to go on with; why the others cannot is added to `results`."""
+    usable = []
+    for cell in cells:
+        if cell.id in results:
+            continue
+        base = results.get(cell.parent) if cell.parent else bases[cell.base.name]
+        if isinstance(base, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(base, cell_id=cell.id)
+        else:
+            usable.append(cell)
+    return tuple(usable)
+
+
+def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
+    """An existing image under the cell's own reference, which may have moved on in between."""
+    if item.cell.local_reference not in image.references:
+        engine.tag(image.id, item.cell.local_reference)
+    before = _built_before(item.cell, image, store)
+    return BuiltImage(
+        cell_id=item.cell.id,
+        reference=item.cell.local_reference,
+        image_id=image.id,
+        content_hash=item.content_hash,
+        # A listing counts packed blobs too, and each inspection costs the engine time.
+        size_bytes=before.size_bytes if before else (engine.image(image.id) or image).size_bytes,
+        base=item.base,
+        reused=True,
+        seconds=0.0,
+        log=None,
+        builder=before.builder if before else "",
+        invocation=before.invocation if before else "",
+    )
+
+
+def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | None:
+    """Return the record of the build that made this very image, or None."""
+    # A record that cannot be read is as good as none; this build writes a new one.
+    with contextlib.suppress(StoreError):
+        before = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+        if isinstance(before, BuiltImage) and before.image_id == image.id:
+            return before
+    return None
+
+
+class _Building:
+    """One bake: its files, its run and its results."""
+
+    def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
+        matrix, folders = inputs.matrix, tools.folders
+        self._layers = layers
+        self._cells = matrix.cells
+        self._requirements = inputs.material.requirements
+        self._project = matrix.project
+        self._references = {cell.id: cell.local_reference for cell in matrix.cells}
+        self._store = folders.store
+        self._cache = folders.cache
+        self._wheelhouse = folders.wheelhouse
+        self._engine = tools.engine
+        self._site = tools.site()
+        self._watch = watch
+        self._provenance = read_provenance(folders.root, run)
+        self._started = monotonic()
+        self._finished: dict[str, float] = {}
+        self._contexts_of: dict[str, str] = {}
+
+    def build(self, items: list[Prepared]) -> dict[str, Built]:
+        """Cell id -> what became of it."""
+        try:
+            return self._build(items)
+        finally:
+            remove_tree(self._store.folder / ".bake" / _LAYOUTS)
+
+    def _build(self, items: list[Prepared], *, again: bool = False) -> dict[str, Built]:
+        """Build once more what failed because of damaged files."""
+        failed: dict[str, Built] = {}
+        fetched = self._each(items, self._fetch_one, failed)
+        for item in fetched:
+            self._store.log_path(item.cell.id).unlink(missing_ok=True)
+        # Making a layer also measures the wheel, which the guard's manifest uses.
+        composed = self._composed(fetched) if fetched else {}
+        ready = self._each(fetched, self._seal_one, failed)
+        if not ready:
+            return failed
+        by_id = {item.cell.id: item for item in ready}
+        targets = [self._target(item, by_id, composed) for item in ready]
+        folder = self._store.folder / ".bake"
+        file = folder / "bake.json"
+        write_json(file, bake_file(targets))
+        answers = bake(self._request(file, ready), self._on_step)
+        self._bring_toolbox()
+        broken = [item for item in ready if answers[item.cell.id].error]
+        results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
+        if broken and not again and attempt("", "build", self._drop_damaged, broken) is True:
+            results |= self._build(broken, again=True)
+        return results
+
+    def _drop_damaged(self, items: list[Prepared]) -> bool:
+        """Return true if failed builds had damaged files: a disk may change bytes without size and
+        time, which identify files otherwise.
+        """
+        damaged: set[str] = set()
+        for item in items:
+            found = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
+            damaged |= {wheel.filename for wheel in found}
+        if remove_other(self._tools() / uv_binary().name, uv_binary()):
+            damaged.add("uv")
+        for name in sorted(damaged):
+            self._watch.say(f"{name} was damaged on this disk: it is brought again")
+        return bool(damaged)
+
+    def _bring_toolbox(self) -> None:
+        """Fetch what `verify` needs while the network serves the wheels. Images do not
+        depend on it.
+        """
+        try:
+            install_toolbox(
+                self._cache,
+                self._wheelhouse,
+                site=lambda: self._site,
+                on_progress=self._watch.advance,
+            )
+        except (WheelError, StoreError) as error:
+            self._watch.say(f"verify will not find its toolbox here: {error.message}")
+
+    def _each(
+        self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
+    ) -> list[Prepared]:
+        """The items that it can be done with; the others, and their children, go to `failed`."""
+        for item in items:
+            parent = failed.get(item.cell.parent or "")
+            if isinstance(parent, Blocked | Failed):
+                failed[item.cell.id] = dataclasses.replace(parent, cell_id=item.cell.id)
+                continue
+            result = attempt(item.cell.id, "build", act, item)
+            if isinstance(result, Blocked | Failed):
+                failed[item.cell.id] = result
+        return [item for item in items if item.cell.id not in failed]
+
+    def _fetch_one(self, item: Prepared) -> None:
+        wheels = item.rendered.wheels
+        self._wheelhouse.fetch(wheels, self._site, on_progress=self._watch.advance)
+        chain = with_parents([item.cell], self._cells)
+        check_wheels(chain, item.lock, self._requirements, self._wheelhouse)
+
+    def _seal_one(self, item: Prepared) -> None:
+        cell = item.cell
+        if is_sealed(cell, item.rendered):
+            self._watch.step(cell.id, "reads its wheels for the guard")
+            write_manifest(item.rendered, self._wheelhouse, self._sealed_folder(cell), cell=cell)
+
+    def _sealed_folder(self, cell: Cell) -> Path:
+        return self._store.cell_folder(cell.id) / "sealed"
+
+    def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
+        """The contexts of images that stand on layers, where the engine keeps layers."""
+        if not (self._layers and self._engine.features().containerd_store):
+            return {}
+        # Imported here: layers need the extra `layers`.
+        from warpfront.images.composing import Composer  # noqa: PLC0415
+        from warpfront.wheels.layers.layer_store import LayerStore  # noqa: PLC0415
+
+        return Composer(
+            store=self._store,
+            layers=LayerStore(self._cache / "layers", self._wheelhouse),
+            watch=self._watch,
+            contexts=lambda item: {
+                **self._base_contexts(item, {}),
+                TOOLS_CONTEXT: str(self._tools()),
+            },
+            secrets=self._secrets,
+            request=lambda file, targets, folder: dataclasses.replace(
+                self._request(file, items), targets=targets, leaves=targets, writable=(folder,)
+            ),
+            on_step=self._on_step,
+            adopt=self._engine.adopt,
+        ).composed(items)
+
+    def _secrets(self, item: Prepared) -> tuple[str, ...]:
+        needs_network = bool(item.cell.compiler and item.cell.compiler.apt)
+        return build_secrets(self._site) if needs_network else ()
+
+    def _target(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: Mapping[str, dict[str, str]],
+    ) -> BakeTarget:
+        cell = item.cell
+        self._store.write_context(cell.id, item.rendered.context)
+        self._store.save(cell.id, "render", item.rendered)
+        return BakeTarget(
+            name=cell.id,
+            context=str(self._store.context_folder(cell.id)),
+            contexts=self._contexts(item, building, composed.get(cell.id)),
+            tag=cell.local_reference,
+            labels=image_labels(
+                cell,
+                project=self._project,
+                lock=item.lock,
+                base=item.base,
+                content_hash=item.content_hash,
+                provenance=self._provenance,
+                uv=uv_version(),
+            ),
+            machine=cell.machine,
+            output=_output(self._engine),
+            secrets=self._secrets(item),
+            moment=self._provenance.created,
+        )
+
+    def _contexts(
+        self,
+        item: Prepared,
+        building: Mapping[str, Prepared],
+        composed: dict[str, str] | None,
+    ) -> dict[str, str]:
+        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
+        contexts = {**self._base_contexts(item, building), **(composed or {})}
+        if item.rendered.wheels:
+            contexts[WHEELS_CONTEXT] = str(self._wheels_view(item))
+            contexts[TOOLS_CONTEXT] = str(self._tools())
+        if is_sealed(item.cell, item.rendered):
+            contexts[SEALED_CONTEXT] = str(self._sealed_folder(item.cell))
+        return contexts
+
+    def _base_contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
+        cell = item.cell
+        contexts = {}
+        if cell.parent is None:
+            if item.base.source is BaseSource.BOOTSTRAP:
+                contexts[_familiar(cell.base.pinned)] = self._local(item.base.reference)
+        else:
+            reference = self._references[cell.parent]
+            contexts[reference] = (
+                f"target:{cell.parent}" if cell.parent in building else self._local(reference)
+            )
+        return contexts
+
+    def _local(self, reference: str) -> str:
+        """Return a context for an image of this engine."""
+        if reference not in self._contexts_of:
+            folder = self._store.folder / ".bake" / _LAYOUTS
+            self._contexts_of[reference] = local_context(self._engine, reference, folder)
+        return self._contexts_of[reference]
+
+    def _wheels_view(self, item: Prepared) -> Path:
+        return self._wheelhouse.view(item.rendered.wheels, self._view_folder(item))
+
+    def _view_folder(self, item: Prepared) -> Path:
+        return self._cache / "views" / item.rendered.digest[:24]
+
+    def _tools(self) -> Path:
+        """A folder with the one program that a build needs from outside."""
+        folder = self._cache / "tools" / f"uv-{uv_version()}"
+        return place_program(uv_binary(), folder)
+
+    def _request(self, file: Path, items: list[Prepared]) -> BakeRequest:
+        certificate = self._site.certificate
+        return BakeRequest(
+            buildx=self._engine.buildx,
+            environment={
+                **self._engine.build_environment,
+                PROXIES_VARIABLE: proxy_script(self._site.proxies),
+            },
+            file=file,
+            targets=tuple(item.cell.id for item in items),
+            leaves=tuple(cell.id for cell in leaves(item.cell for item in items)),
+            readable=(
+                self._store.folder.resolve(),
+                self._cache.resolve(),
+                *([Path(certificate)] if certificate else []),
+            ),
+            logs={item.cell.id: self._store.log_path(item.cell.id) for item in items},
+            references={item.cell.local_reference: item.cell.id for item in items},
+            cache=layer_cache(self._engine, environment()),
+        )
+
+    def _on_step(self, step: BuildStep) -> None:
+        if not step.target:
+            return
+        self._finished[step.target] = monotonic()
+        if step.total_bytes:
+            total = step.total_bytes if step.state != "failed" else 0
+            self._watch.advance(step.words, step.done_bytes, total)
+        if step.line:
+            self._watch.line(step.target, step.line)
+        elif step.state != "running":
+            self._watch.step(step.target, "")
+        elif not (step.is_internal or step.total_bytes):
+            self._watch.step(step.target, step.words)
+
+    def _result(self, item: Prepared, answers: Mapping[str, Baked]) -> Built:
+        cell, baked = item.cell, answers[item.cell.id]
+        if baked.engine_gone:
+            raise EngineError(
+                f"the engine went away while building {cell.id}",
+                hint="see `invoke doctor`; the next build reuses what was finished",
+            )
+        log = str(self._store.log_path(cell.id))
+        if baked.error:
+            hint = "free some space, or `invoke clean`" if baked.disk_full else f"see {log}"
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason="the disk is full" if baked.disk_full else baked.error,
+                hint=hint,
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+                kind=FailureKind.INFRASTRUCTURE if baked.disk_full or baked.cache_lost else None,
+            )
+        return self._built(item, log)
+
+    def _built(self, item: Prepared, log: str) -> Built:
+        cell = item.cell
+        image = self._engine.image(cell.local_reference)
+        if image is None or image.labels.get(CONTENT_HASH) != item.content_hash:
+            return Failed(
+                cell_id=cell.id,
+                step="build",
+                reason=f"{cell.local_reference} is not the image that was just built",
+                hint="another build moved the tag; build again",
+                log=log,
+                exit_code=BuildFailedError.exit_code,
+            )
+        job = read_invocation(environment())
+        return BuiltImage(
+            cell_id=cell.id,
+            reference=cell.local_reference,
+            image_id=image.id,
+            content_hash=item.content_hash,
+            size_bytes=image.size_bytes,
+            base=item.base,
+            reused=False,
+            seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
+            log=log,
+            builder=job.builder,
+            invocation=job.invocation,
+        )
+
+
+def layer_cache(engine: Engine, given: Mapping[str, str]) -> str:
+    """Return the repository of the layer cache, "" for none. BuildKit within Docker's own image
+    store refuses a cache in a registry, and the whole build with it.
+    """
+    cache = given.get(CACHE_VARIABLE, "")
+    able = cache and (engine.builds_elsewhere or engine.features().containerd_store)
+    return cache if able else ""
+
+
+def build_secrets(site: Site) -> tuple[str, ...]:
+    """Return the site's secrets that a build with network needs and no layer may contain."""
+    return (
+        *([f"id={CA_SECRET},src={site.certificate}"] if site.certificate else []),
+        *([f"type=env,id={PROXIES_SECRET},env={PROXIES_VARIABLE}"] if site.proxies else []),
+    )
+
+
+def _familiar(reference: str) -> str:
+    """The form under which BuildKit looks a `FROM` up among the named contexts: Docker's own."""
+    return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -1,0 +1,73 @@
+"""An image from its build context to its labels. Words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from warpfront.matrix.cell import BaseSource
+from warpfront.system.digests import digest_of
+from warpfront.system.tree_files import ImageFile
+from warpfront.wheels.lock.values import LockedWheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedImage:
+    """The build context of one cell: what was written for it, file name -> text, `Dockerfile` among
+    them, and the files of its folder as they are. Same cell and lock, same bytes and modes.
+
+    `wheels` are those this image itself installs (the parent's are already there).
+    """
+
+    cell_id: str
+    files: Mapping[str, str]
+    wheels: tuple[LockedWheel, ...]
+    assets: Mapping[str, ImageFile] = field(default_factory=dict)
+
+    @property
+    def context(self) -> dict[str, ImageFile]:
+        """Return all files by their path in the build context."""
+        written = {name: ImageFile(content=text.encode()) for name, text in self.files.items()}
+        return dict(sorted({**self.assets, **written}.items()))
+
+    @property
+    def digest(self) -> str:
+        return digest_of(
+            [
+                {name: file.identity for name, file in self.context.items()},
+                [[w.filename, w.sha256] for w in sorted(self.wheels)],
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedBase:
+    """A base as it will be used: `identity` is the registry digest or the imported image's id,
+    `recipe` the digest of what a bootstrap was made by.
+    """
+
+    name: str
+    source: BaseSource
+    reference: str
+    identity: str
+    recipe: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """An image in the engine. `content_hash` is what a verification is about. `seconds` run from
+    the start of the bake, which a chain of images shares, until this image was there. `builder` and
+    `invocation` are the addresses of the CI workflow and of its run, "" outside CI.
+    """
+
+    cell_id: str
+    reference: str
+    image_id: str
+    content_hash: str
+    size_bytes: int
+    base: ResolvedBase
+    reused: bool
+    seconds: float
+    log: str | None
+    builder: str = ""
+    invocation: str = ""

@@ -1,0 +1,177 @@
+"""Build contexts, bases and content hashes of cells, and the images that exist. Path."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpfront.errors import BlockedError, RenderError
+from warpfront.images.built import RenderedImage, ResolvedBase
+from warpfront.images.engine import Engine, StoredImage
+from warpfront.images.engine.bases import find_base
+from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.images.material import Material
+from warpfront.images.plan import content_hash
+from warpfront.images.protection import guard_files, guard_policy, relaxed_files
+from warpfront.images.registry_ping import registry_reachable
+from warpfront.images.render import ContextParts, context_parts, rendered_image
+from warpfront.images.template_process import Rendered, RenderRequest, render_templates
+from warpfront.matrix.cell import Cell
+from warpfront.step_results import Blocked, Failed, StepName
+from warpfront.system.attempt import attempt
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.uv_program import uv_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A cell ready to build: what it is made of, its content hash, and the image that
+    already has it.
+    """
+
+    cell: Cell
+    lock: WheelLock
+    rendered: RenderedImage
+    base: ResolvedBase
+    content_hash: str
+    image: StoredImage | None
+
+
+def render_cells(
+    cells: Iterable[Cell], locks: Mapping[str, WheelLock], material: Material
+) -> Mapping[str, RenderedImage | Blocked | Failed]:
+    """The build context of each cell (with its parents), in memory; errors become values."""
+    cells = tuple(cells)
+    by_id = {cell.id: cell for cell in cells}
+
+    def parts_of(cell: Cell) -> ContextParts:
+        parent = by_id[cell.parent] if cell.parent else None
+        parent_lock = locks[cell.parent] if cell.parent else None
+        lock = locks[cell.id]
+        guard = (
+            relaxed_files(lock, parent_lock)
+            if parent_lock
+            else guard_files(guard_policy(cell, lock, material.compat), material.guard)
+        )
+        return context_parts(cell, lock, parent=parent, parent_lock=parent_lock, guard=guard)
+
+    def finished(parts: ContextParts, text: Rendered) -> RenderedImage:
+        if isinstance(text, RenderError | BlockedError):
+            raise text
+        return rendered_image(parts, material.templates, text)
+
+    results: dict[str, ContextParts | Blocked | Failed] = {
+        cell.id: attempt(cell.id, "render", parts_of, cell) for cell in cells
+    }
+    ready = [one for one in results.values() if isinstance(one, ContextParts)]
+    texts = render_templates(material.templates.sources, [_request(one) for one in ready])
+    images = {
+        parts.cell.id: attempt(parts.cell.id, "render", finished, parts, text)
+        for parts, text in zip(ready, texts, strict=True)
+    }
+    return {
+        cell_id: images[cell_id] if isinstance(one, ContextParts) else one
+        for cell_id, one in results.items()
+    }
+
+
+def _request(parts: ContextParts) -> RenderRequest:
+    cell = parts.cell
+    return RenderRequest(
+        folder=cell.template, variables=parts.variables, label=f" (cell {cell.id})"
+    )
+
+
+def prepare_cells(
+    cells: Iterable[Cell],
+    locks: Mapping[str, WheelLock],
+    bases: Mapping[str, ResolvedBase],
+    images: Mapping[str, StoredImage],
+    material: Material,
+) -> Mapping[str, Prepared | Blocked | Failed]:
+    """Content hashes along the chain. `bases` by base name, `images` by content hash."""
+    cells = tuple(cells)
+    rendered = render_cells(cells, locks, material)
+    builder = f"uv {uv_version()}"
+    results: dict[str, Prepared | Blocked | Failed] = {}
+    for cell in cells:
+        image, parent = rendered[cell.id], results[cell.parent] if cell.parent else None
+        if not isinstance(image, RenderedImage):
+            results[cell.id] = image
+        elif isinstance(parent, Blocked | Failed):
+            results[cell.id] = dataclasses.replace(parent, cell_id=cell.id)
+        else:
+            identity = parent.content_hash if parent else bases[cell.base.name].identity
+            digest = content_hash(image, base_identity=identity, builder=builder)
+            results[cell.id] = Prepared(
+                cell=cell,
+                lock=locks[cell.id],
+                rendered=image,
+                base=parent.base if parent else bases[cell.base.name],
+                content_hash=digest,
+                image=images.get(digest),
+            )
+    return results
+
+
+def images_by_content(
+    repositories: Collection[str], engine: Engine, *, created: str = ""
+) -> Mapping[str, StoredImage]:
+    """Return every image of these repositories in the engine by content hash, with one call. With a
+    fixed moment, images of another moment are left out.
+
+    An image built `FROM` one of ours has its labels too, under another name.
+    """
+    return {
+        image.labels[CONTENT_HASH]: image
+        for image in engine.images(CONTENT_HASH)
+        if any(reference.rpartition(":")[0] in repositories for reference in image.references)
+        and (not created or image.labels.get(CREATED) == created)
+    }
+
+
+def unrunnable(
+    cells: Iterable[Cell], engine: Engine, *, step: StepName = "build"
+) -> dict[str, Blocked]:
+    """Return cells for another machine than the engine's. Emulation takes hours and proves nothing
+    of the machine.
+    """
+    machine = engine.machine
+    return {
+        cell.id: Blocked(
+            cell_id=cell.id,
+            step=step,
+            reason=f"it is for {cell.machine}, and the engine's machine is {machine}",
+            hint=f"DOCKER_HOST or `docker context use` names an engine on {cell.machine}",
+        )
+        for cell in cells
+        if machine and cell.machine != machine
+    }
+
+
+def find_bases(
+    cells: Iterable[Cell], engine: Engine, cache: Path
+) -> Mapping[str, ResolvedBase | Blocked | None]:
+    """Each base as it would be used, without pulling or making one; None = it
+    would be bootstrapped.
+    """
+    return {
+        cell.base.name: _found(cell, engine, cache)
+        for cell in {cell.base.name: cell for cell in cells if cell.parent is None}.values()
+    }
+
+
+def _found(cell: Cell, engine: Engine, cache: Path) -> ResolvedBase | Blocked | None:
+    result = attempt(
+        cell.id,
+        "build",
+        find_base,
+        cell.base,
+        engine,
+        registry_reachable=registry_reachable,
+        cache=cache,
+    )
+    assert not isinstance(result, Failed)
+    return result

@@ -1,0 +1,47 @@
+"""Arguments of a step: cells with their locks, and the tools to work on them. Path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from warpfront.images.engine import Engine
+from warpfront.images.material import Material
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.reading import Matrix
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.site import AskSite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellInputs:
+    """Selected cells, parents first, with the locks that exist, by cell id.
+
+    `matrix` has every cell of the project, `material` what its images are made from.
+    """
+
+    cells: tuple[Cell, ...]
+    locks: Mapping[str, WheelLock]
+    matrix: Matrix
+    material: Material
+
+    @property
+    def by_id(self) -> Mapping[str, Cell]:
+        """Return every cell by its id, parents included."""
+        return {cell.id: cell for cell in (*self.matrix.cells, *self.cells)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The engine, the folders of a project, and its package indexes, read at the first use."""
+
+    engine: Engine
+    folders: Folders
+    site: AskSite
+
+
+def targets_of(cell: Cell, target: str) -> Iterator[str]:
+    """Yield `target` if the cell serves it, else every target of the cell."""
+    targets: Iterable[str] = [target] if target in cell.targets else cell.targets
+    yield from targets

@@ -1,0 +1,359 @@
+"""A cell of the matrix and all that it is made of. Words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
+"""The interpreter of an image whose torch warpfront installed."""
+
+
+class BaseSource(StrEnum):
+    """Source of a base image's bytes; written into the image's labels."""
+
+    REGISTRY = "registry"
+    BOOTSTRAP = "bootstrap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bootstrap:
+    """Arguments of mmdebstrap for a base where no registry answers.
+
+    `updates` is true if the suite has updates and security fixes: releases do, unstable does
+    not. `release_may_be_old` accepts a suite whose Release file has expired, which only a
+    declared base may. `overlays` are incomplete suites, such as experimental:
+    packages come from one where `include` names it (`hipcc/experimental`).
+    """
+
+    suite: str
+    include: tuple[str, ...]
+    updates: bool = True
+    release_may_be_old: bool = False
+    overlays: tuple[str, ...] = ()
+
+    @property
+    def newest_suite(self) -> str:
+        """The suite that its compiler is from."""
+        return self.overlays[-1] if self.overlays else self.suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """An image that cells start from.
+
+    `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`);
+    `digest` is `sha256:` + 64 hex; `python` is the X.Y of its `interpreter`; `glibc` is its C
+    library (`2.36`), which limits the manylinux levels of wheels. `unpinned` is the reason for a
+    missing `digest`; such a base is not built on.
+    """
+
+    name: str
+    reference: str
+    digest: str
+    python: str
+    interpreter: str
+    glibc: str
+    bootstrap: Bootstrap | None = None
+    unpinned: str = ""
+
+    @property
+    def pinned(self) -> str:
+        """`registry/repository:tag@sha256:...`: what a Dockerfile or BuildKit is given."""
+        return f"{self.reference}@{self.digest}" if self.digest else self.reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """CUDA 13.0, ROCm 6.4, SynapseAI 1.22.1. Versions are strings, never numbers."""
+
+    name: Literal["cuda", "rocm", "synapseai"]
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelIndex:
+    """The package index a cell's torch stack comes from: `name` (`pypi`, `cpu`, `cu130`, `rocm6.4`)
+    and PEP 503 URL.
+    """
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnIndex:
+    """A company's package index: `packages` are fnmatch patterns of normalized names that come
+    from there and from nowhere else.
+    """
+
+    name: str
+    url: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """A distribution of the torch stack at its full version (`torch`, `2.13.0+cpu`).
+
+    `str()` is the requirement: `==` with a local label, `===` without one, because `torch==2.15.0`
+    would also accept `2.15.0+cpu` (PEP 440). `extras` bring the device code of the cell's targets,
+    where that is in distributions of its own.
+    """
+
+    name: str
+    version: str
+    extras: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        return f"{self.name}{extras}{'==' if '+' in self.version else '==='}{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiler:
+    """Additions of a `devel` image: wheels (requirement strings), Debian packages, environment, and
+    the folder of its programs if it is not on PATH. `libraries` is a folder of versioned libraries
+    (`libcudart.so.13`), which linkers find by their plain names, there and as `lib64`.
+    """
+
+    requirements: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    programs: str = ""
+    libraries: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerBase:
+    """A compiler without torch: a bootstrapped base with the vendor's packages.
+
+    It serves `targets` without a built `devel` image. `toolkit` is the version in the suite or in
+    the vendor's wheels, which need not be any cell's.
+    """
+
+    name: str
+    vendor: str
+    toolkit: Toolkit | None
+    targets: tuple[str, ...]
+    python: str
+    bootstrap: Bootstrap
+    compiler: Compiler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTree:
+    """A source tree that an image is for: `path` is its folder below the project's. `sources` are
+    globs of what `compile` takes (none = the kernels it finds), `include` folders of the tree for
+    `-I`, `flags` further options of the compiler.
+    """
+
+    path: str
+    sources: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A build of a package against a cell's own torch, in a container of the cell's image:
+    `tools` are requirements of the build, `apt` Debian packages, `extensions` the modules
+    that have to import afterwards.
+    """
+
+    package: str
+    tools: tuple[str, ...]
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Patch:
+    """A change to a package, for one `version`. `file` is its path below the project, `sha256` the
+    digest of its bytes, `strip` the number of leading folders to remove from its paths. `upstream`
+    is its address there, `until` the versions that include it.
+    """
+
+    package: str
+    version: str
+    file: str
+    sha256: str
+    reason: str
+    strip: int = 1
+    upstream: str = ""
+    until: str = ""
+
+    def __str__(self) -> str:
+        where = f", {self.upstream}" if self.upstream else ""
+        return f"{self.file} sha256:{self.sha256} ({self.reason}{where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoke:
+    """A trial of a package in an image: a described one (`uses`), or modules and a command.
+    `needs` a device or none; `prints` is a pattern; `vendors` limits the images, none means
+    all; `starts` are .pth files that are meant to run code, `optional` patterns of compiled
+    files that need not load.
+    """
+
+    name: str
+    uses: str = ""
+    run: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    needs: Literal["device", "none"] = "none"
+    exit_code: int = 0
+    prints: str = ""
+    seconds: float = 120.0
+    vendors: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A requirement that no index has. `location` is a folder below the project, the address of a
+    git repository or of a wheel; `pin` is the sha256 of the folder's files or of the wheel, or a
+    commit. `name` is "" if only a build shows it.
+    """
+
+    kind: Literal["folder", "git", "wheel"]
+    location: str
+    name: str = ""
+    extras: tuple[str, ...] = ()
+    subdirectory: str = ""
+    pin: str = ""
+
+    def __str__(self) -> str:
+        """Return the location as a lock names it."""
+        if self.kind == "git":
+            below = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+            return f"git+{self.location}@{self.pin}{below}"
+        return self.location if self.kind == "wheel" else f"./{self.location}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePolicy:
+    """A rule on a variable of an image's environment: the value it should have, or must not match;
+    `effect` is the consequence. `toolkit` and `torch` are version ranges, empty for all.
+    """
+
+    name: str
+    value: str
+    level: Literal["set", "advise", "forbid"]
+    vendor: str
+    effect: str
+    source: str
+    dated: str
+    archs: tuple[str, ...] = ()
+    toolkit: str = ""
+    torch: str = ""
+
+
+Properties = tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
+"""Of wheel variants (PEP 825, a draft): namespace, its features, their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Variant:
+    """The variant of a wheel among several builds of one version: the label of its file name, and
+    its meaning. `schema` is the format of that, `namespaces` the order of preference.
+    """
+
+    label: str = ""
+    schema: str = ""
+    namespaces: tuple[str, ...] = ()
+    properties: Properties = ()
+
+
+NO_VARIANT = Variant()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantRule:
+    """Wheel variants that a cell accepts: of these `packages`, what each of its targets supports
+    (`supported`, one entry per target, best first). `namespace` is the vendor's, which a variant of
+    the stack has to have ("" for any), `toolkit` the version in its labels.
+    """
+
+    packages: tuple[str, ...]
+    supported: tuple[Properties, ...]
+    namespace: str = ""
+    toolkit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One image of one row of the matrix. `id` names its lock, folder, log, tag part and CI row.
+
+    `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
+    is the row's line in matrix.yaml. `machine` is the platform (`x86_64`, `aarch64`). `parent` is
+    the id of the cell whose image it extends. `torch` is the bare version; `stack` the exact pins
+    (empty if torch comes with the base). `relax` maps a package, whose demands on the torch stack
+    are waived, to the reason; `builds` are the packages built for it, `patches` changes to others,
+    `smoke` the trials of `verify`. `own_indexes`, `allow_builds` and `allow_variants` are the
+    matrix's. `tree` is the source tree it serves. `slim` are globs of files removed from its
+    wheels, `policies` are rules on its environment.
+    """
+
+    id: str
+    project: str
+    line: int
+    vendor: str
+    toolkit: Toolkit | None
+    targets: tuple[str, ...]
+    machine: str
+    python: str
+    torch: str
+    image: str
+    base: Base
+    index: WheelIndex | None
+    stack: tuple[Pin, ...]
+    requirements: tuple[str, ...]
+    requirements_file: str | None
+    compiler: Compiler | None
+    template: str
+    parent: str | None
+    tag: str
+    title: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    relax: Mapping[str, str] = field(default_factory=dict)
+    builds: tuple[Recipe, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    smoke: tuple[Smoke, ...] = ()
+    tree: SourceTree | None = None
+    own_indexes: tuple[OwnIndex, ...] = ()
+    allow_builds: tuple[str, ...] = ()
+    allow_variants: tuple[str, ...] = ()
+    budget_bytes: int | None = None
+    policies: tuple[RuntimePolicy, ...] = ()
+    slim: tuple[str, ...] = ()
+
+    @property
+    def repository(self) -> str:
+        """Return the local name of the image, without tag. `localhost/` keeps a missing image from
+        becoming a look-up in a public registry.
+        """
+        return f"localhost/{self.project}/{self.image}"
+
+    @property
+    def local_reference(self) -> str:
+        return f"{self.repository}:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options `--target --vendor --image --only`. Empty = everything.
+
+    `target` also accepts a vendor's name, meaning all of its targets (`--target cpu`).
+    """
+
+    target: str = ""
+    vendor: str = ""
+    image: str = ""
+    only: str = ""

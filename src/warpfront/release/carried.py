@@ -1,0 +1,106 @@
+"""Published images in a registry or folder, for promote, export and import. Path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Channel
+from warpfront.release.admission import Evidence
+from warpfront.release.evidence import (
+    DOCUMENT,
+    VERIFICATION_TYPE,
+    Publishable,
+    attached_evidence,
+)
+from warpfront.release.ledger import NOT_PUBLIC, Publication
+from warpfront.release.publication import Held, Referrer, held_image
+from warpfront.release.registry.attaching import attached_payload
+from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
+from warpfront.release.registry.copying import Repository, copy_attached, copy_image
+from warpfront.release.statements.predicates import predicate_of
+from warpfront.release.tags import expected_words, names_of
+from warpfront.step_results import Blocked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedImages:
+    """Where the images of cells are to be found: `place_of` a cell, in a `channel`'s names."""
+
+    place_of: Callable[[Cell], Repository]
+    channel: Channel
+
+    def find(self, cell: Cell) -> Publishable | Blocked:
+        """The image that the cell's names of the channel are on. Its names only lead to it: what it
+        is, and what was proven of it, is what its own bytes and what is attached say.
+        """
+        place = self.place_of(cell)
+        held = self.held(cell)
+        if held is None:
+            reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
+            hint = f"invoke publish --channel {self.channel.name} --only {cell.id}"
+            return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
+        return Publishable(
+            evidence=attached_evidence(place.registry, place.repository, cell, held),
+            image_id=held.digest,
+            content_hash=held.labels.get(CONTENT_HASH, ""),
+            size_bytes=held.size_bytes,
+            digest=held.digest,
+        )
+
+    def held(self, cell: Cell) -> Held | None:
+        place = self.place_of(cell)
+        names = names_of(cell, self.channel, expected_words(cell), project="")
+        for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
+            if tag.startswith(NOT_PUBLIC):
+                continue
+            held = _image(place, tag)
+            if held is not None and held.labels.get(CELL) == cell.id:
+                return held
+        return None
+
+    def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
+        """What is attached beside the verifications, and has a name of ours: as it is."""
+        place = self.place_of(evidence.cell)
+        return tuple(
+            _carried_document(place, one)
+            for one in place.registry.referrers(place.repository, publication.digest)
+            if DOCUMENT in one.annotations and one.artifact_type != VERIFICATION_TYPE
+        )
+
+    def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
+        """What gets an image from here into its publication's repository."""
+
+        def brought(publication: Publication) -> int:
+            source = self.place_of(cells[publication.cell_id])
+            path = publication.path
+            if (source.registry.host, source.repository) == (target.host, path):
+                return 0
+            place, digest = Repository(registry=target, repository=path), publication.digest
+            # With its signatures: what was proven elsewhere counts by them.
+            image = copy_image(source, place, digest)
+            return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
+
+        return brought
+
+
+def _carried_document(place: Repository, one: Descriptor) -> Referrer:
+    name, kind = one.annotations[DOCUMENT], one.artifact_type or ""
+    payload = attached_payload(place.registry, place.repository, one.digest)
+    return Referrer(
+        name=name,
+        artifact_type=kind,
+        payload=payload,
+        annotations=one.annotations,
+        predicate=predicate_of(name, kind, payload),
+    )
+
+
+def _image(place: Repository, tag: str) -> Held | None:
+    """The image under a tag; None for what is none."""
+    found = place.registry.head(place.repository, tag)
+    if found is None or found.media_type in INDEX_TYPES:
+        return None
+    return held_image(place.registry, place.repository, found.digest)

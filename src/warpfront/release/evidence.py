@@ -1,0 +1,169 @@
+"""Evidence of an image to publish, from this machine or from a registry. Path."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from warpfront.errors import MatrixError, Problem, StoreError
+from warpfront.images.built import BuiltImage
+from warpfront.images.engine import Engine
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.naming import verifying_job
+from warpfront.matrix.project_values import Channel
+from warpfront.release.admission import Admission, Evidence
+from warpfront.release.ledger import CHANNEL_ANNOTATION
+from warpfront.release.publication import Held, Referrer
+from warpfront.release.registry.attaching import attached_payload
+from warpfront.release.registry.contract import Registry
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.foreign import clean_json
+from warpfront.system.references import read_reference
+from warpfront.system.store import Store, as_json
+from warpfront.verify.containers import built_image
+from warpfront.verify.results import Verification
+
+VERIFICATION_TYPE = "application/vnd.warpfront.verification.v1+json"
+DOCUMENT = "dev.warpfront.document"
+"""The annotation with a document's name: what the signature calls it."""
+_SCHEMA = 1
+_VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishable:
+    """An image that is to be published. `digest` is its registry's, "" if it is in the engine."""
+
+    evidence: Evidence
+    image_id: str
+    content_hash: str
+    size_bytes: int
+    digest: str = ""
+
+
+def local_evidence(
+    cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
+) -> Publishable | Blocked | Failed:
+    """What build and verify left here of an image that the engine still has. `jobs` is how the
+    forge says that the verifying job of each target ended.
+    """
+    built = built_image(store, cell, engine)
+    if not isinstance(built, BuiltImage):
+        return dataclasses.replace(built, step="publish")
+    image = engine.image(built.image_id)
+    assert image is not None
+    verifications, unread = kept_verifications(cell, store)
+    evidence = Evidence(
+        cell=cell,
+        labels=image.labels,
+        identities=frozenset({built.image_id}),
+        verifications=verifications,
+        unread=unread,
+        jobs=jobs,
+    )
+    return Publishable(
+        evidence=evidence,
+        image_id=built.image_id,
+        content_hash=built.content_hash,
+        size_bytes=built.size_bytes,
+    )
+
+
+def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
+    """What verify left of a cell, by target, and why one of them cannot be read."""
+    found: dict[str, Verification] = {}
+    unread: dict[str, str] = {}
+    for target in cell.targets:
+        try:
+            one = store.load(cell.id, f"verify-{target}", (Verification,))
+        except StoreError as error:
+            unread[target] = error.message
+        else:
+            found |= {target: one} if one else {}
+    return found, unread
+
+
+def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """How the jobs that verify a cell ended, by target."""
+    if jobs is None:
+        return None
+    names = {target: verifying_job(cell.id, target) for target in cell.targets}
+    return {target: jobs[name] for target, name in names.items() if name in jobs}
+
+
+def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> Referrer:
+    """All verifications of an image as one document, with what the channel let pass."""
+    ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
+    payload = {
+        "schema": _SCHEMA,
+        "cell": evidence.cell.id,
+        "channel": verdict.channel,
+        "image": {"digest": held.digest, "config": held.config},
+        "targets": list(verdict.targets),
+        "noted": list(verdict.noted),
+        "verifications": as_json(ordered),
+    }
+    return Referrer(
+        name="verification",
+        artifact_type=VERIFICATION_TYPE,
+        payload=json.dumps(payload, sort_keys=True).encode(),
+        annotations={
+            DOCUMENT: "verification",
+            "dev.warpfront.cell": evidence.cell.id,
+            CHANNEL_ANNOTATION: verdict.channel,
+            "dev.warpfront.targets": ",".join(verdict.targets),
+            "dev.warpfront.noted": "; ".join(verdict.noted),
+            "dev.warpfront.seals": ",".join(one.seal for one in ordered),
+        },
+    )
+
+
+def attached_evidence(registry: Registry, repository: str, cell: Cell, held: Held) -> Evidence:
+    """What is attached to an image in a registry. Of several verifications of one target the last
+    counts; what cannot be read counts as nothing, since anybody who may push may attach it.
+    """
+    found: dict[str, tuple[Verification, str]] = {}
+    for one in registry.referrers(repository, held.digest):
+        if one.artifact_type == VERIFICATION_TYPE:
+            for verification in read_attached(registry, repository, one.digest):
+                standing = found.get(verification.target)
+                if standing is None or standing[0].ended < verification.ended:
+                    found[verification.target] = (verification, one.digest)
+    return Evidence(
+        cell=cell,
+        labels=held.labels,
+        identities=held.identities,
+        verifications={target: one for target, (one, _) in found.items()},
+        attached=tuple(dict.fromkeys(digest for _, digest in found.values())),
+    )
+
+
+def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
+    """The verifications of an attached document; none of one that cannot be read."""
+    payload = attached_payload(registry, repository, digest)
+    try:
+        document = clean_json(json.loads(payload))
+        assert isinstance(document, dict)
+        return _VERIFICATIONS.validate_python(document["verifications"])
+    except (ValueError, KeyError, TypeError, AssertionError, RecursionError, ValidationError):
+        return ()
+
+
+def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
+    """The channel of that name, published to another repository if one is given. Raises
+    `MatrixError` where matrix.yaml has none, `InputError` where that is no place for images.
+    """
+    if to:
+        read_reference(f"{to}/image")
+    found = next((one for one in channels if one.name == name), None)
+    if found is None:
+        names = ", ".join(one.name for one in channels) or "none"
+        message = f"there is no channel `{name}`; there are: {names}"
+        raise MatrixError(
+            (Problem(path="matrix.yaml", line=0, message=message, hint="docs/release.md"),)
+        )
+    return dataclasses.replace(found, repository=to or found.repository)

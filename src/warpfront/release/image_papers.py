@@ -1,0 +1,143 @@
+"""Documents of one image: SBOM, licences, provenance and verification. Path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from warpfront.errors import BlockedError
+from warpfront.images.built import BuiltImage
+from warpfront.images.labels import CREATED, REVISION, SOURCE, UV
+from warpfront.matrix.cell import Cell
+from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.licence_table import licence_document, licence_markdown
+from warpfront.release.sbom.parts import Bill, bill_of
+from warpfront.release.sbom.spdx import spdx_text
+from warpfront.release.statements.provenance_statement import making_of, provenance_text
+from warpfront.release.statements.statement import MEDIA_TYPE
+from warpfront.release.statements.verification_statement import Proof, on_target, proof_text
+from warpfront.verify.results import Verification
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.why_dependency import roots_of
+from warpfront.wheels.requirements import RequirementList
+from warpfront_checks.image_contents import Contents, ContentsError, contents_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """A document about an image: a file's name, what registries call its kind, and its text."""
+
+    name: str
+    media_type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What papers are written from: an image as `build` and `verify` left it. `chain` is its cell
+    with those it is built on, `labels` are the image's own.
+    """
+
+    cell: Cell
+    chain: tuple[Cell, ...]
+    requirements: Mapping[str, RequirementList]
+    lock: WheelLock
+    built: BuiltImage
+    labels: Mapping[str, str]
+    verifications: tuple[Verification, ...]
+
+
+def bill_for(known: Known) -> Bill:
+    """The bill of an image. Raises `BlockedError` where no verification says what lies in it."""
+    return bill_of(
+        known.cell,
+        known.lock,
+        _contents(known),
+        known.built.base,
+        roots=roots_of(known.chain, known.requirements, known.lock.wheels),
+        created=known.labels[CREATED],
+        source=known.labels.get(SOURCE, ""),
+    )
+
+
+def bill_papers(bill: Bill) -> tuple[Paper, ...]:
+    """What needs no digest."""
+    licences = json.dumps(licence_document(bill), indent=1, sort_keys=True) + "\n"
+    return (
+        Paper(
+            name="sbom.cdx.json",
+            media_type="application/vnd.cyclonedx+json",
+            text=cyclonedx_text(bill),
+        ),
+        Paper(name="sbom.spdx.json", media_type="application/spdx+json", text=spdx_text(bill)),
+        Paper(
+            name="licences.json",
+            media_type="application/vnd.warpfront.licences.v1+json",
+            text=licences,
+        ),
+        Paper(name="licences.md", media_type="text/markdown", text=licence_markdown(bill)),
+    )
+
+
+def statement_papers(
+    known: Known,
+    bill: Bill,
+    *,
+    name: str,
+    digest: str,
+    builder: str,
+    ended: Mapping[str, str],
+    noted: Iterable[str] = (),
+) -> tuple[Paper, ...]:
+    """What is said of the image `name` with `digest`. `builder` names who vouches for how it was
+    made, `ended` when each target's verification did, `noted` is what a channel let pass.
+    """
+    content_hash = known.built.content_hash
+    making = making_of(
+        known.cell,
+        known.lock,
+        bill,
+        builder=builder,
+        content_hash=content_hash,
+        revision=known.labels.get(REVISION, ""),
+        uv=known.labels.get(UV, ""),
+        invocation=known.built.invocation,
+    )
+    proof = Proof(
+        cell_id=known.cell.id,
+        content_hash=content_hash,
+        targets=tuple(on_target(one, at=ended[one.target]) for one in known.verifications),
+        relaxed=tuple(sorted(one.package for one in known.lock.relaxed)),
+        noted=tuple(noted),
+    )
+    return (
+        Paper(
+            name="provenance.json",
+            media_type=MEDIA_TYPE,
+            text=provenance_text(making, name=name, digest=digest),
+        ),
+        Paper(
+            name="verification.json",
+            media_type=MEDIA_TYPE,
+            text=proof_text(proof, name=name, digest=digest),
+        ),
+    )
+
+
+def _contents(known: Known) -> Contents:
+    """What `load` found, on whichever target: it is one image. Of another content, nothing."""
+    reasons = []
+    for one in known.verifications:
+        if one.content_hash != known.built.content_hash:
+            reasons.append(f"on {one.target}, another content was verified")
+            continue
+        try:
+            return contents_from(one.environment.get("contents"))
+        except ContentsError as error:
+            reasons.append(f"on {one.target}: {error}")
+    raise BlockedError(
+        f"{known.cell.id}: nobody says what lies in its image"
+        + "".join(f"; {reason}" for reason in reasons),
+        hint=f"invoke verify --only {known.cell.id}",
+    )

@@ -1,0 +1,137 @@
+"""The CI job that this process is, by its variables and by its OIDC token. Edge.
+
+Sources of the names:
+https://docs.github.com/en/actions/reference/workflows-and-actions/variables,
+https://docs.github.com/en/actions/reference/security/oidc,
+https://docs.gitlab.com/ci/variables/predefined_variables/
+and
+https://docs.gitlab.com/ci/secrets/id_token_authentication/.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import requests
+
+from warpfront.errors import InputError, keep_secret
+from warpfront.release.origin import Origin
+from warpfront.system.github import read_event
+
+_SECONDS = 30.0
+_AUDIENCE = "warpfront"
+_DOTS_OF_A_TOKEN = 2
+
+
+def read_origins(environment: Mapping[str, str]) -> tuple[Origin, ...]:
+    """Return each witness of this job. A process outside of CI has none."""
+    if environment.get("GITHUB_ACTIONS") == "true":
+        return tuple(_of_github(environment))
+    if environment.get("GITLAB_CI") == "true":
+        return tuple(_of_gitlab(environment))
+    return ()
+
+
+def _of_github(environment: Mapping[str, str]) -> Iterator[Origin]:
+    server = environment.get("GITHUB_SERVER_URL", "https://github.com").rstrip("/")
+    try:
+        event = read_event(environment.get("GITHUB_EVENT_PATH", ""))
+    except InputError as error:
+        yield Origin(forge="github", witness="variables", fault=error.message)
+        event = {}
+    project = event.get("repository") if isinstance(event, dict) else None
+    default = project.get("default_branch") if isinstance(project, dict) else None
+    yield Origin(
+        forge="github",
+        witness="variables",
+        event=environment.get("GITHUB_EVENT_NAME", ""),
+        repository=f"{server}/{environment.get('GITHUB_REPOSITORY', '')}",
+        ref=environment.get("GITHUB_REF", ""),
+        protected=environment.get("GITHUB_REF_PROTECTED") == "true",
+        default_branch=default if isinstance(default, str) else "",
+    )
+    if not environment.get("ACTIONS_ID_TOKEN_REQUEST_URL"):
+        return  # the job has no `id-token: write`
+    try:
+        claims = _claims(_github_token(environment))
+    except InputError as error:
+        yield Origin(forge="github", witness="token", fault=error.message)
+        return
+    yield Origin(
+        forge="github",
+        witness="token",
+        event=_text(claims, "event_name"),
+        repository=f"{server}/{_text(claims, 'repository')}",
+        ref=_text(claims, "ref"),
+        protected=_text(claims, "ref_protected") == "true",
+        workflow=_text(claims, "job_workflow_ref") or "a workflow that the token does not name",
+    )
+
+
+def _github_token(environment: Mapping[str, str]) -> str:
+    url = f"{environment['ACTIONS_ID_TOKEN_REQUEST_URL']}&audience={_AUDIENCE}"
+    key = environment.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "")
+    keep_secret(key)
+    try:
+        answer = requests.get(url, headers={"Authorization": f"bearer {key}"}, timeout=_SECONDS)
+        answer.raise_for_status()
+        found = answer.json()
+    except (requests.RequestException, ValueError) as error:
+        kind = type(error).__name__
+        raise InputError(f"the forge gives no token: {kind}", hint="try the job again") from None
+    return _text(found if isinstance(found, dict) else {}, "value")
+
+
+def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
+    branch, tag = environment.get("CI_COMMIT_BRANCH", ""), environment.get("CI_COMMIT_TAG", "")
+    ref = f"refs/tags/{tag}" if tag else f"refs/heads/{branch}" if branch else ""
+    yield Origin(
+        forge="gitlab",
+        witness="variables",
+        event=environment.get("CI_PIPELINE_SOURCE", ""),
+        repository=environment.get("CI_PROJECT_URL", ""),
+        ref=ref,
+        protected=environment.get("CI_COMMIT_REF_PROTECTED") == "true",
+        default_branch=environment.get("CI_DEFAULT_BRANCH", ""),
+    )
+    token = environment.get("SIGSTORE_ID_TOKEN", "")
+    if not token:
+        return
+    keep_secret(token)
+    try:
+        claims = _claims(token)
+    except InputError as error:
+        yield Origin(forge="gitlab", witness="token", fault=error.message)
+        return
+    server = environment.get("CI_SERVER_URL", "").rstrip("/")
+    yield Origin(
+        forge="gitlab",
+        witness="token",
+        event=_text(claims, "pipeline_source"),
+        repository=f"{server}/{_text(claims, 'project_path')}",
+        ref=_text(claims, "ref_path"),
+        protected=_text(claims, "ref_protected") == "true",
+        workflow=_text(claims, "ci_config_ref_uri"),
+    )
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """Return the claims of a token that the forge handed to this job itself, whose signature is for
+    others to check. Raises `InputError`.
+    """
+    payload = token.split(".")[1] if token.count(".") == _DOTS_OF_A_TOKEN else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, RecursionError):
+        raise InputError("the OIDC token is not a JSON Web Token") from None
+    if not isinstance(claims, dict):
+        raise InputError("the OIDC token has no claims")
+    return claims
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    found = claims.get(name)
+    return found if isinstance(found, str) else ""

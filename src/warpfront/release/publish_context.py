@@ -1,0 +1,542 @@
+"""Publishing: all names are checked first; a cell is published whole or not at all. Path."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from warpfront.errors import (
+    EngineError,
+    InputError,
+    NotPublishableError,
+    SignatureError,
+    TagConflictError,
+)
+from warpfront.images.engine import Engine
+from warpfront.images.labels import CREATED, REVISION
+from warpfront.matrix.cell import Cell
+from warpfront.matrix.project_values import Channel, Project
+from warpfront.matrix.selection import with_parents
+from warpfront.release.admission import Admission, Evidence, admission
+from warpfront.release.evidence import Publishable, verification_payload
+from warpfront.release.history import is_yanked
+from warpfront.release.indexes import Indexing
+from warpfront.release.ledger import (
+    CANDIDATE_PREFIX,
+    LEDGER_FOLDER,
+    IndexTagging,
+    Ledger,
+    Publication,
+    Tagging,
+    Unpublished,
+)
+from warpfront.release.origin import Origin
+from warpfront.release.publication import Held, Referrer, attached_as, held_image, taken
+from warpfront.release.publishers import keyless_identity, publishing_refusals
+from warpfront.release.publishing import (
+    Attester,
+    Bring,
+    Meter,
+    Tagger,
+    Uploader,
+    publish_image,
+)
+from warpfront.release.registry.contract import Registry
+from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
+from warpfront.release.tag_contents_of import leave_page
+from warpfront.release.tags import (
+    Names,
+    SharedTemplates,
+    clashes,
+    clashes_of_matrix,
+    names_of,
+    shared_in_matrix,
+    tag_words,
+)
+from warpfront.step_results import Blocked, Failed
+from warpfront.system import provenance
+from warpfront.system.attempt import attempt, failed_by
+from warpfront.system.process import environment, run
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+
+Published = Publication | Blocked | Failed
+Find = Callable[[Cell], Publishable | Blocked | Failed]
+"""The image of a cell that is to be published, and what is known of it."""
+Papers = Callable[[Publication, Evidence], tuple[Referrer, ...]]
+"""What writes the documents that go with an image, whose digest the publication has."""
+_HINT = "docs/release.md says what a channel demands; `invoke verify` proves it"
+_TRUST = "--trust names the public key of who proved it"
+_PUBLISHERS = (
+    "docs/release.md, Who may publish: the default branch and release tags, both protected"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishContext:
+    """Dependencies of one publish run. `documents` makes what goes with an image beside its
+    verification; `bring` gets an image to the registry that is not in the engine. Verifications
+    that came from a registry count if `trusted`, else the signer, finds them signed.
+    """
+
+    project: str
+    registry: Registry
+    engine: Engine | None
+    signer: Signer | None
+    store: Store
+    now: str
+    run: str
+    watch: Watch
+    documents: Papers = lambda _publication, _evidence: ()
+    bring: Bring | None = None
+    action: str = "publish"
+    trusted: Signer | None = None
+    meter: Meter | None = None
+    pause: Callable[[float], None] = time.sleep
+
+
+@dataclass(kw_only=True)
+class LedgerWriter:
+    """The ledger of a run, on disk after every step of it."""
+
+    store: Store
+    ledger: Ledger
+    entries: dict[str, Publication] = field(default_factory=dict)
+
+    def record(self, publication: Publication) -> None:
+        self.entries[publication.cell_id] = publication
+        self.ledger = dataclasses.replace(self.ledger, publications=tuple(self.entries.values()))
+        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
+
+    def refuse(self, cell_id: str, reason: str) -> None:
+        refusal = Unpublished(cell_id=cell_id, reasons=(reason,))
+        refusals = (*self.ledger.refusals, refusal)
+        self.ledger = dataclasses.replace(self.ledger, refusals=refusals)
+        self.store.save(LEDGER_FOLDER, self.ledger.run, self.ledger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """An image that may be published, and under which names. `mount_from` is where those are that
+    it is built on.
+    """
+
+    found: Publishable
+    verdict: Admission
+    names: Names
+    mount_from: tuple[str, ...]
+
+
+def publish_cells(
+    cells: Iterable[Cell],
+    every: Iterable[Cell],
+    channel: Channel,
+    context: PublishContext,
+    *,
+    find: Find,
+    dry_run: bool,
+) -> Mapping[str, Published]:
+    """`every` are the matrix's cells: who is not selected still has its names."""
+    cells, every = tuple(cells), tuple(every)
+    claimed = clashes_of_matrix(every, channel, project=context.project)
+    shared = shared_in_matrix(every, channel, project=context.project)
+    planned = {
+        cell.id: _plan(
+            cell,
+            channel,
+            claimed.get(cell.id, ()),
+            context,
+            find,
+            every=every,
+            shared=shared.get(cell.id, {}),
+        )
+        for cell in cells
+    }
+    found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
+    results: dict[str, Published] = {}
+    ledger = Ledger(
+        run=context.run, channel=channel.name, action=context.action, started=context.now
+    )
+    writer = LedgerWriter(store=context.store, ledger=ledger)
+    for cell_id, plan in planned.items():
+        if not isinstance(plan, _Planned):
+            results[cell_id] = plan
+        elif mine := _of(plan.names, found):
+            results[cell_id] = _conflict(cell_id, mine)
+        elif dry_run:
+            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
+        else:
+            results[cell_id] = _published(plan, channel, context, writer)
+        result = results[cell_id]
+        if not dry_run:
+            context.store.save(cell_id, "publish", result)
+            if not isinstance(result, Publication):
+                writer.refuse(cell_id, result.reason)
+    return results if dry_run else results | _indexed(results, every, context, writer)
+
+
+def _indexed(
+    results: Mapping[str, Published],
+    every: Iterable[Cell],
+    context: PublishContext,
+    writer: LedgerWriter,
+) -> dict[str, Published]:
+    """What was published that is a part of indexes: all of it is staged before any index is put, so
+    that what was published together waits for nothing.
+    """
+    machines = {cell.id: cell.machine for cell in every}
+    indexing = Indexing(
+        created=CREATED,
+        revision=REVISION,
+        registry=context.registry,
+        signer=context.signer,
+        record=writer.record,
+    )
+
+    def stage(publication: Publication) -> Publication:
+        return indexing.stage(publication, machines[publication.cell_id])
+
+    found: dict[str, Published] = {
+        cell_id: one
+        for cell_id, one in results.items()
+        if isinstance(one, Publication) and one.indexes
+    }
+    for step in (stage, indexing.put):
+        for cell_id, one in found.items():
+            if isinstance(one, Publication):
+                found[cell_id] = _tried(cell_id, step, one)
+    for cell_id, one in found.items():
+        if not isinstance(one, Publication):
+            reason = f"its own names are set; {one.reason}"
+            found[cell_id] = dataclasses.replace(one, reason=reason)
+            writer.refuse(cell_id, reason)
+        context.store.save(cell_id, "publish", found[cell_id])
+    return found
+
+
+def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Published:
+    try:
+        return attempt(cell_id, "publish", act, *words)
+    except (EngineError, InputError) as error:
+        return failed_by(error, cell_id, "publish")
+
+
+def _plan(
+    cell: Cell,
+    channel: Channel,
+    claimed: tuple[str, ...],
+    context: PublishContext,
+    find: Find,
+    *,
+    every: tuple[Cell, ...],
+    shared: SharedTemplates,
+) -> _Planned | Blocked | Failed:
+    if claimed:
+        return _conflict(cell.id, claimed)
+    found = attempt(cell.id, "publish", find, cell)
+    if not isinstance(found, Publishable):
+        return found
+    evidence = found.evidence
+    verdict = with_signature(
+        admission(evidence, channel, now=context.now), channel, signer=context.signer
+    )
+    words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
+    names = names_of(cell, channel, words, project=context.project, shared=shared)
+    if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
+        error = NotPublishableError("; ".join(against), hint=_HINT)
+        return failed_by(error, cell.id, "publish")
+    parents = with_parents((cell,), every)[:-1]
+    mount_from = tuple(path_of(channel, context.project, one) for one in parents)
+    return _Planned(found=found, verdict=verdict, names=names, mount_from=mount_from)
+
+
+def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
+    """The verdict, with what it means that nobody signs."""
+    if signer is not None:
+        return verdict
+    text = "there is no key to sign it with"
+    if "unsigned" in channel.allow:
+        return dataclasses.replace(verdict, noted=(*verdict.noted, text))
+    return dataclasses.replace(verdict, against=(*verdict.against, text))
+
+
+def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in found if text.partition(" ")[0] in names.references)
+
+
+def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
+    hint = "give the alias a `where:`, or the template a word that tells them apart"
+    return failed_by(TagConflictError("; ".join(found), hint=hint), cell_id, "publish")
+
+
+def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
+    tags = [Tagging(tag=tag, moves=False) for tag in plan.names.tags]
+    tags += [Tagging(tag=alias, moves=True) for alias in plan.names.aliases]
+    return Publication(
+        cell_id=plan.found.evidence.cell.id,
+        channel=channel.name,
+        run=context.run,
+        repository=plan.names.repository,
+        image_id=plan.found.image_id,
+        content_hash=plan.found.content_hash,
+        targets=plan.verdict.targets,
+        noted=plan.verdict.noted,
+        tags=tuple(tags),
+        indexes=tuple(
+            IndexTagging(tag=one.tag, moves=one.moves, machines=one.machines)
+            for one in plan.names.shared
+        ),
+        candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
+        present_bytes=plan.found.size_bytes,
+        digest=plan.found.digest,
+    )
+
+
+def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
+    """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
+    refuse for that is refused here.
+    """
+    publication = _publication(plan, channel, context)
+    path, image_id = publication.path, publication.image_id
+    tags, digest = [], image_id
+    for one in publication.tags:
+        standing = held_image(context.registry, path, one.tag)
+        if standing and image_id in standing.identities:
+            digest = standing.digest
+            publication = dataclasses.replace(publication, digest=digest, present_bytes=0)
+        elif standing and not one.moves:
+            raise taken(publication, one.tag, standing.digest, standing.labels)
+        before = standing.digest if standing else ""
+        tags.append(dataclasses.replace(one, before=before))
+    heads = {one.tag: context.registry.head(path, one.tag) for one in publication.indexes}
+    indexes = tuple(
+        dataclasses.replace(one, before=head.digest if (head := heads[one.tag]) else "")
+        for one in publication.indexes
+    )
+    publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
+    evidence = plan.found.evidence
+    against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
+    # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
+    there = evidence.attached and context.registry.head(path, digest)
+    reference = f"{publication.repository}@{digest}"
+    _refuse(against, _unsigned(evidence, reference, context) if there else ())
+    return publication
+
+
+def _published(
+    plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
+) -> Published:
+    began = time.monotonic()
+    uploader = Uploader(
+        registry=context.registry,
+        engine=context.engine,
+        watch=context.watch,
+        meter=context.meter or Meter(context.watch),
+        pause=context.pause,
+        bring=context.bring,
+        mount_from=plan.mount_from,
+    )
+    proves = _prover(plan, channel, context)
+    attester = Attester(registry=context.registry, signer=context.signer, prove=proves)
+    tagger = Tagger(registry=context.registry, record=writer.record)
+    planned = _publication(plan, channel, context)
+    cell_id = planned.cell_id
+
+    def act() -> Publication:
+        return publish_image(
+            planned, uploader, attester, tagger, record=writer.record, watch=context.watch
+        )
+
+    try:
+        writer.record(planned)
+        result = _tried(cell_id, act)
+    finally:
+        context.watch.step(cell_id, "")
+    if isinstance(result, Publication):
+        result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
+        writer.record(result)
+        leave_page(
+            result,
+            context.registry,
+            context.store,
+            context.watch,
+            context.trusted or context.signer,
+        )
+    return result
+
+
+def _prover(
+    plan: _Planned, channel: Channel, context: PublishContext
+) -> Callable[[Publication, Held], tuple[Referrer, ...]]:
+    """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
+    which the verifications have to name.
+    """
+
+    def prove(publication: Publication, held: Held) -> tuple[Referrer, ...]:
+        evidence = dataclasses.replace(
+            plan.found.evidence, labels=held.labels, identities=held.identities
+        )
+        verdict = admission(evidence, channel, now=context.now)
+        path = publication.path
+        against = (
+            *verdict.against,
+            *not_to_be_named(context.registry, path, publication.tags, held.digest, held.labels),
+        )
+        reference = f"{publication.repository}@{held.digest}"
+        _refuse(against, [*_unsigned(evidence, reference, context)])
+        proof = verification_payload(
+            evidence, with_signature(verdict, channel, signer=context.signer), held
+        )
+        documents = context.documents(publication, evidence)
+        if evidence.attached:
+            documents = tuple(
+                one for one in documents if _is_vouched_for(one, held, reference, context)
+            )
+        return (proof, *documents)
+
+    return prove
+
+
+def _is_vouched_for(
+    document: Referrer, held: Held, reference: str, context: PublishContext
+) -> bool:
+    """Return whether a document from a registry is in a signature of a trusted key. Anyone with
+    push rights can attach one, and our attestation would make it true.
+    """
+    trusted = context.trusted or context.signer
+    digest = attached_as(held.manifest.descriptor, document).digest
+    return trusted is None or trusted.is_signed(
+        reference, {f"dev.warpfront.{document.name}": digest}
+    )
+
+
+def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
+    """Raises `NotPublishableError` for what is against it, and for what nobody has signed."""
+    against, unsigned = list(against), list(unsigned)
+    if reasons := [*against, *unsigned]:
+        raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
+
+
+def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
+    """What nobody whom we trust has signed together with the image: a seal can be made by whoever
+    may push. Without any key, the channel has allowed that (`with_signature`).
+    """
+    trusted = context.trusted or context.signer
+    for digest in evidence.attached:
+        if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
+            yield f"the attached verification {digest} is in no signature of a trusted key"
+
+
+def not_to_be_named(
+    registry: Registry,
+    path: str,
+    tags: Iterable[Tagging],
+    digest: str,
+    labels: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
+    on a newer image, which only a rollback may move it from.
+    """
+    wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
+    for one in tags:
+        standing = registry.head(path, one.tag) if one.moves else None
+        if standing is None or standing.digest == digest:
+            continue
+        other = held_image(registry, path, standing.digest)
+        if other is not None and other.labels.get(CREATED, "") > labels.get(CREATED, ""):
+            wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
+    return tuple(wrong)
+
+
+def run_name(now: str) -> str:
+    """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
+    digits = now.partition("+")[0].replace("-", "").replace(":", "")
+    return f"{digits}-{uuid.uuid4().hex[:6]}"
+
+
+@contextmanager
+def open_publish_context(
+    channel: Channel,
+    project: Project,
+    store: Store,
+    watch: Watch,
+    *,
+    engine: Engine | None,
+    key: str,
+    dry_run: bool,
+    trust: str = "",
+) -> Iterator[PublishContext]:
+    """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
+    that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
+    """
+    # Its HTTP takes longer to load than a plan to make.
+    from warpfront.release.origin_claims import read_origins  # noqa: PLC0415
+    from warpfront.release.registry import client  # noqa: PLC0415
+
+    here, now = environment(), provenance.now()
+    origins = read_origins(here)
+    if not dry_run:
+        require_publisher(origins, project)
+    key = key or here.get("COSIGN_KEY", "")
+    signer = _signer(key, here, project, store, origins) if key else None
+    if signer is None and "unsigned" not in channel.allow and not dry_run:
+        raise SignatureError(
+            f"the channel {channel.name} publishes signed images, and there is no key",
+            hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
+            "CI vouch for it; `allow: [unsigned]` in the channel does without",
+        )
+    trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    host = host_of(channel, project.repository)
+    meter = Meter(watch)
+    with client.connect(host, here, run, on_bytes=meter) as registry:
+        yield PublishContext(
+            meter=meter,
+            trusted=trusted,
+            project=project.repository,
+            registry=registry,
+            engine=engine,
+            signer=signer,
+            store=store,
+            now=now,
+            run=run_name(now),
+            watch=watch,
+        )
+
+
+def require_publisher(origins: Iterable[Origin], project: Project) -> None:
+    """Raise `NotPublishableError` where this is a CI job that may not publish."""
+    if reasons := publishing_refusals(origins, project):
+        raise NotPublishableError("; ".join(reasons), hint=_PUBLISHERS)
+
+
+def _signer(
+    key: str,
+    here: Mapping[str, str],
+    project: Project,
+    store: Store,
+    origins: tuple[Origin, ...],
+) -> Signer:
+    identity = None
+    for one in origins if key == KEYLESS else ():
+        identity = keyless_identity(project, one.forge)
+        if (one.forge, one.witness, one.workflow) == ("gitlab", "token", ""):
+            raise SignatureError(
+                "keyless: GitLab names no configuration file in the token of a child pipeline",
+                hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",
+            )
+    folder = store.folder / LEDGER_FOLDER
+    return Signer(run=run, cosign=find_cosign(run, key, here, folder, identity=identity))
+
+
+def host_of(channel: Channel, project: str) -> str:
+    """The registry that a channel is published to."""
+    return (channel.repository or project).partition("/")[0]
+
+
+def path_of(channel: Channel, project: str, cell: Cell) -> str:
+    """The repository of a cell's image, without the registry's host."""
+    return f"{channel.repository or project}/{cell.image}".partition("/")[2]

@@ -1,0 +1,87 @@
+"""Contents of published tags, and the page of each tag. Path."""
+
+from __future__ import annotations
+
+from warpfront.errors import InputError
+from warpfront.images.labels import CREATED
+from warpfront.release.evidence import DOCUMENT
+from warpfront.release.history import target_before
+from warpfront.release.ledger import Publication
+from warpfront.release.publication import held_image
+from warpfront.release.registry.attaching import attached_payload
+from warpfront.release.registry.contract import Registry
+from warpfront.release.signing import Signer
+from warpfront.release.tag_contents import TagContents, TagPage, contents_by_sbom
+from warpfront.release.tag_page import tag_page
+from warpfront.system.attempt import attempt
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store, write_text
+
+PAGE = "tag-page"
+"""How a cell's folder calls the page of its last publication."""
+_SBOM = "cyclonedx"
+
+
+def read_tag_contents(
+    registry: Registry, path: str, reference: str, *, signer: Signer | None = None
+) -> TagContents:
+    """Return the contents of an image. With a `signer`, only an SBOM counts that is signed together
+    with the image. Raises `InputError` where there is no such image.
+    """
+    held = held_image(registry, path, reference)
+    name = f"{registry.host}/{path}{'@' if reference.startswith('sha256:') else ':'}{reference}"
+    if held is None:
+        raise InputError(f"there is no {name}", hint="`invoke release` lists what there is")
+    created = held.labels.get(CREATED, "")
+    pinned = f"{registry.host}/{path}@{held.digest}"
+    listed = [
+        one
+        for one in registry.referrers(path, held.digest)
+        if one.annotations.get(DOCUMENT) == _SBOM
+        and (signer is None or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": one.digest}))
+    ]
+    texts = {attached_payload(registry, path, one.digest) for one in listed}
+    if len(texts) != 1:
+        signed = "signed " if signer else ""
+        reason = f"{len(texts)} different {signed}SBOMs are" if texts else f"no {signed}SBOM is"
+        return TagContents(
+            reference=name,
+            digest=held.digest,
+            created=created,
+            size_bytes=held.size_bytes,
+            unread=(f"{reason} attached to {name}",),
+        )
+    return contents_by_sbom(
+        texts.pop(),
+        reference=name,
+        digest=held.digest,
+        created=created,
+        size_bytes=held.size_bytes,
+    )
+
+
+def leave_page(
+    publication: Publication, registry: Registry, store: Store, watch: Watch, signer: Signer | None
+) -> None:
+    """Write build/<cell>/tag.md and what `report` makes its own page of. Without them the image is
+    published all the same.
+    """
+    page = attempt(publication.cell_id, "publish", _page, publication, registry, signer)
+    if isinstance(page, TagPage):
+        store.save(publication.cell_id, PAGE, page)
+        write_text(store.cell_folder(publication.cell_id) / "tag.md", tag_page(page))
+    else:
+        watch.say(f"warning: {publication.cell_id}: no page of its tag: {page.reason}")
+
+
+def _page(publication: Publication, registry: Registry, signer: Signer | None) -> TagPage:
+    path, digest = publication.path, publication.digest
+    befores = (
+        target_before(registry, path, one.tag, digest) for one in publication.tags if one.moves
+    )
+    before = next((one for one in befores if one), "")
+    return TagPage(
+        tags=tuple(one.tag for one in publication.tags),
+        now=read_tag_contents(registry, path, digest, signer=signer),
+        before=read_tag_contents(registry, path, before, signer=signer) if before else None,
+    )

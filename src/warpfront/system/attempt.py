@@ -1,0 +1,57 @@
+"""Errors of one cell as values, so that other cells go on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from warpfront.errors import (
+    BlockedError,
+    CommandFailedError,
+    LockError,
+    NotPublishableError,
+    RegistryError,
+    RenderError,
+    SignatureError,
+    TagConflictError,
+    WarpfrontError,
+    WheelError,
+)
+from warpfront.step_results import Blocked, Failed, StepName
+
+_OF_THIS_CELL = (
+    CommandFailedError,
+    LockError,
+    NotPublishableError,
+    RegistryError,
+    RenderError,
+    SignatureError,
+    TagConflictError,
+    WheelError,
+)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def attempt(
+    cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | Blocked | Failed:
+    """Run one cell's step. What is wrong with this cell only becomes a value; the others go on."""
+    try:
+        return act(*args, **kwargs)
+    except BlockedError as error:
+        reason = error.message.removeprefix(f"{cell_id}: ")
+        return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
+    except _OF_THIS_CELL as error:
+        return failed_by(error, cell_id, step)
+
+
+def failed_by(error: WarpfrontError, cell_id: str, step: StepName) -> Failed:
+    """The failure of one cell that an error is."""
+    return Failed(
+        cell_id=cell_id,
+        step=step,
+        reason=error.message.removeprefix(f"{cell_id}: "),
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )

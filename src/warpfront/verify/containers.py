@@ -1,0 +1,109 @@
+"""Containers of `verify` and `compile`: their image, output and ending. Path."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from warpfront.errors import FailureKind, NotVerifiedError, StoreError
+from warpfront.images.built import BuiltImage
+from warpfront.images.engine import Engine, RunRequest, RunResult
+from warpfront.images.labels import CONTENT_HASH
+from warpfront.matrix.cell import Cell
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.foreign import read_json
+from warpfront.system.progress import Watch
+from warpfront.system.store import Store
+from warpfront.verify.verdict import Unreadable
+from warpfront_checks.results import PROGRESS
+
+MEMORY_BYTES = 8 * 2**30
+OUTPUT_LIMIT_CHARACTERS = 8 * 2**20
+
+
+def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocked | Failed:
+    """Return the image of `build`, if the engine has that very content."""
+    hint = f"invoke build --only {cell.id}"
+    try:
+        built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
+    except StoreError as error:
+        return Blocked(cell_id=cell.id, step="verify", reason=error.message, hint=hint)
+    if not isinstance(built, BuiltImage):
+        reason = "not built" if built is None else f"not built: {built.reason}"
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+    image = engine.image(built.image_id)
+    if image is None:
+        reason = f"the engine holds no image {built.image_id}"
+        return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
+    if image.labels.get(CONTENT_HASH) != built.content_hash:
+        return not_verified(cell, f"{built.image_id} has another content hash than was built", hint)
+    return built
+
+
+def not_verified(cell: Cell, reason: str, hint: str, kind: FailureKind | None = None) -> Failed:
+    return Failed(
+        cell_id=cell.id,
+        step="verify",
+        reason=reason,
+        hint=hint,
+        exit_code=NotVerifiedError.exit_code,
+        kind=kind,
+    )
+
+
+def result_in(path: Path) -> object | None:
+    """Return the JSON value that a container wrote, or why it cannot count."""
+    try:
+        return read_json(path)
+    except StoreError as error:
+        return Unreadable(reason=error.message)
+
+
+class Output:
+    """The last of what a container printed, however much it was."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque()
+        self._kept = 0
+        self._dropped = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append(line)
+        self._kept += len(line) + 1
+        while self._kept > OUTPUT_LIMIT_CHARACTERS:
+            self._kept -= len(self._lines.popleft()) + 1
+            self._dropped += 1
+
+    @property
+    def text(self) -> str:
+        head = [f"({self._dropped} lines before these were not kept)"] if self._dropped else []
+        return "\n".join([*head, *self._lines]) + "\n"
+
+
+def run_told(
+    engine: Engine, request: RunRequest, watch: Watch, cell_id: str
+) -> tuple[RunResult, Output]:
+    """Run a container to its end, with each line and the last counts of its checks to `watch`.
+    Return how it ended, and what it printed.
+    """
+    output, counts = Output(), ""
+
+    def heard(line: str) -> None:
+        nonlocal counts
+        output.add(line)
+        if line.startswith(PROGRESS):
+            counts = f"{line.removeprefix(PROGRESS)}; "
+        watch.line(cell_id, counts + line.removeprefix(PROGRESS))
+
+    return engine.run(request, on_line=heard), output
+
+
+def ending_of(result: RunResult, *, limit_seconds: float) -> str:
+    """Return how the container ended, if not by itself; part of the reason of
+    each missing result.
+    """
+    if result.oom_killed:
+        return f"the container ran out of its {MEMORY_BYTES // 2**30} GiB of memory"
+    if result.timed_out:
+        return f"the container was stopped after {limit_seconds:g} s"
+    return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"

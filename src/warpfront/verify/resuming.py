@@ -1,0 +1,157 @@
+"""Sessions of an interrupted verification that count in the next one. Path."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from warpfront.errors import StoreError
+from warpfront.system.digests import digest_of
+from warpfront.system.foreign import read_json, read_regular, remove_tree
+from warpfront.system.store import read_tree, storing, write_json
+from warpfront.system.tree_files import ImageFile
+from warpfront.verify.results import Outcome
+from warpfront.verify.verdict import read_session, worst_of
+from warpfront_checks.check_options import CHECK_SESSIONS, CheckOptions
+
+_RECORD = "attempt.json"
+_PROVEN = "proven"
+# Short, and it finds anew what all others rely on: that the image is the sealed one.
+_ALWAYS_RUN = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A verification that has begun and did not come to its end. `key` is the digest of all that
+    its sessions depend on, `effort` has the seeds, `proven` is session -> time and sha256 of its
+    results in the folder `proven`.
+    """
+
+    key: str
+    effort: CheckOptions
+    proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
+    """Return the digest of `parts` and of the packages that are mounted into the image."""
+    code = {
+        f"{package.name}/{name}": file.identity if isinstance(file, ImageFile) else file.reason
+        for package in packages
+        for name, file in read_tree(package).items()
+        if "__pycache__" not in name
+    }
+    return digest_of({**parts, "code": code})
+
+
+def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) -> Attempt:
+    """Begin an attempt, and take over what an earlier one of the same key has proven.
+
+    Results move out of the folder that the container can write, and count by their digest. Without
+    a run of its own choice, `effort` becomes the earlier one's, so that all seeds are of one run.
+    """
+    before = _read(folder)
+    chosen = effort.chosen and (before is None or effort.run != before.effort.run)
+    if before is None or before.key != key or chosen:
+        discard(folder)
+        attempt = Attempt(key=key, effort=effort)
+    else:
+        attempt = replace(before, proven={**before.proven, **_keep_passed(folder, target)})
+    _write(folder, attempt)
+    return attempt
+
+
+def discard(folder: Path) -> None:
+    """Forget an attempt: it came to its end, or nothing of it counts."""
+    with storing(folder):
+        (folder / _RECORD).unlink(missing_ok=True)
+    remove_tree(folder / _PROVEN)
+
+
+def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[str, object]:
+    """Return the results of those of `sessions` that were proven, unless edited since then."""
+    found: dict[str, object] = {}
+    for session in sessions:
+        _, sha256 = attempt.proven.get(session, ("", ""))
+        path = folder / _PROVEN / f"{session}.json"
+        try:
+            if sha256 and hashlib.sha256(read_regular(path)).hexdigest() == sha256:
+                found[session] = read_json(path)
+        except (FileNotFoundError, StoreError):
+            continue
+    return found
+
+
+def finish(folder: Path, sessions: Iterable[str]) -> None:
+    """End an attempt: move results of the proven `sessions` to those of the last run."""
+    for session in sessions:
+        for path in _left_by(session, folder / _PROVEN):
+            copy = folder / "results" / path.name
+            if not os.path.lexists(copy):
+                with storing(copy):
+                    copy.write_bytes(read_regular(path))
+    discard(folder)
+
+
+def _left_by(session: str, folder: Path) -> list[Path]:
+    """Return the results of a session, and files named after it."""
+    return sorted(
+        path
+        for path in folder.glob(f"{session}*")
+        if path.name.removeprefix(session)[:1] in {".", "-", "_"} and path.is_file()
+    )
+
+
+def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
+    """Move the results of each session that ended and passed every check that it had planned."""
+    kept = {}
+    proven = folder / _PROVEN
+    with storing(proven):
+        proven.mkdir(exist_ok=True)
+    for path in sorted((folder / "results").glob("*.json")):
+        session, copy = path.stem, proven / path.name
+        if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
+            continue
+        try:
+            ended = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            for one in _left_by(session, path.parent):
+                (proven / one.name).write_bytes(read_regular(one))
+            content = read_regular(copy)
+            checks = read_session(read_json(copy), session=session, target=target)
+        except (OSError, StoreError):
+            continue
+        if worst_of(check.outcome for check in checks) is Outcome.PASSED:
+            kept[session] = (ended, hashlib.sha256(content).hexdigest())
+    return kept
+
+
+def _read(folder: Path) -> Attempt | None:
+    """Return the attempt that did not come to its end; None where none can be read."""
+    try:
+        document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        effort = document["effort"]
+        return Attempt(
+            key=document["key"],
+            effort=CheckOptions(
+                quick=effort["quick"],
+                profile=effort["profile"],
+                seeds=tuple(effort["drawn"]),
+                run=effort["run"],
+                chosen=effort["chosen"],
+            ),
+            proven={name: (at, sha256) for name, (at, sha256) in document["proven"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write(folder: Path, attempt: Attempt) -> None:
+    effort = {**attempt.effort.document(), "chosen": attempt.effort.chosen}
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    document = {"key": attempt.key, "effort": effort, "proven": dict(attempt.proven)}
+    write_json(folder / _RECORD, document)

@@ -1,0 +1,1 @@
+"""Locks: every wheel of a cell by hash. Words."""

@@ -1,0 +1,642 @@
+"""Locks: the inputs of a cell's wheels, and the PEP 751 file that pins them. Pure.
+
+A lock names wheels by index, file name, hash and size, never by a machine's
+path or mirror, so it is the same file on every machine. `path` of every
+wheel is its bare file name: a folder with the lock and the wheels can be
+installed from (https://packaging.python.org/specifications/pylock-toml/).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import tomli_w
+from packaging.pylock import (
+    Package,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+    is_valid_pylock_path,
+)
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from warpfront.errors import LockError
+from warpfront.matrix.cell import NO_VARIANT, Cell, Patch, Source, Variant, VariantRule
+from warpfront.matrix.vendors import VENDORS
+from warpfront.wheels.lock.values import (
+    LockedWheel,
+    LockInputs,
+    PatchedWheel,
+    Relaxed,
+    WheelBuild,
+    WheelLock,
+)
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.index_rules import misplaced
+from warpfront.wheels.resolve.variants import (
+    MACHINES,
+    split_label,
+    supports,
+    variant_document,
+    variants_of,
+)
+
+SCHEMA = 1
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def lock_inputs(
+    cell: Cell,
+    asked: RequirementList | None,
+    parent: WheelLock | None,
+    *,
+    folders: Mapping[str, str] | None = None,
+    unfit: tuple[str, ...] = (),
+) -> LockInputs:
+    """Return everything that `cell`'s lock depends on.
+
+    The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
+    requirements and those of its file (`asked`) come from PyPI. `parent` is the lock of the parent
+    image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
+    that differ from the matrix.
+    """
+    asked = asked or RequirementList()
+    compiler = cell.compiler.requirements if cell.compiler else ()
+    vendor = VENDORS[cell.vendor]
+    inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}
+    return LockInputs(
+        cell_id=cell.id,
+        python=cell.python,
+        machine=cell.machine,
+        glibc=cell.base.glibc,
+        index=cell.index,
+        stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
+        requirements=tuple(sorted({*compiler, *cell.requirements, *asked.requirements})),
+        parent=_pins(parent) if parent else (),
+        relax=tuple(sorted({**inherited, **cell.relax}.items())),
+        sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
+        builds=cell.builds,
+        patches=cell.patches,
+        unfit=unfit,
+        targets=tuple(sorted(cell.targets)) if vendor.has_device_wheels(cell.toolkit) else (),
+        toolkit=vendor.toolkit or "cpu",
+        protected=vendor.protected,
+        libraries=vendor.libraries,
+        own_indexes=cell.own_indexes,
+        allow_builds=cell.allow_builds,
+        variants=variant_rule(cell),
+    )
+
+
+def variant_rule(cell: Cell) -> VariantRule | None:
+    """Return the wheel variants that `cell` accepts; None if matrix.yaml allows none."""
+    if not cell.allow_variants:
+        return None
+    vendor = VENDORS[cell.vendor]
+    of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
+    named = [namespace for one in of_device for namespace, _ in one]
+    return VariantRule(
+        packages=cell.allow_variants,
+        supported=tuple((*one, *MACHINES.get(cell.machine, ())) for one in of_device),
+        namespace=named[0] if named else "",
+        toolkit=cell.toolkit.version if cell.toolkit else "",
+    )
+
+
+def dump_lock(lock: WheelLock) -> str:
+    """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    patched = {one.package for one in lock.patched}
+    document = Pylock(
+        lock_version=Version("1.0"),
+        requires_python=SpecifierSet(f"=={lock.python}.*"),
+        created_by="warpfront",
+        packages=[_package(wheel, patched=wheel.name in patched) for wheel in sorted(lock.wheels)],
+        tool={"warpfront": _own_document(lock)},
+    ).to_dict()
+    try:
+        Pylock.from_dict(document)  # errors are reported before it is written
+    except PylockValidationError as error:
+        raise LockError(f"{lock.cell_id}: the lock would not be valid: {error}") from error
+    variants = {wheel.name: wheel for wheel in lock.wheels if wheel.variant.label}
+    for package in document["packages"]:
+        if package["name"] in variants:  # PEP 825, which `packaging` does not know
+            wheel = variants[package["name"]]
+            package["wheels"][0]["path"] = wheel.filename
+            package["variants-json"] = variant_document(wheel.variant)
+    return tomli_w.dumps(document)
+
+
+def read_lock(text: str, *, path: str) -> WheelLock:
+    """The lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
+
+    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder,
+    more than one wheel of a package.
+    """
+    _refuse_name(path)
+    try:
+        raw = tomllib.loads(text)
+        document = Pylock.from_dict(_without_labels(raw))
+    except (
+        ValueError,  # what is no TOML, and a number of 5,000 digits
+        RecursionError,
+        PylockValidationError,
+        PylockUnsupportedVersionError,
+    ) as error:
+        raise LockError(f"{path}: {error}", hint=_RELOCK) from error
+    own = _own_table(document, path)
+    return WheelLock(
+        cell_id=_text(own, "cell", path),
+        python=_read_python(document, path),
+        inputs_digest=_text(own, "inputs", path),
+        wheels=tuple(
+            sorted(
+                _read_wheel(package, path, table)
+                for package, table in zip(document.packages, raw["packages"], strict=True)
+            )
+        ),
+        relaxed=tuple(_read_relaxed(own, path)),
+        builds=tuple(_read_builds(own, path)),
+        patched=tuple(_read_patched(own, path)),
+    )
+
+
+def read_written_lock(text: str, *, path: str) -> WheelLock:
+    """Return the result of `read_lock`, over ten times as fast for the form that `dump_lock`
+    writes; other forms go to `read_lock`.
+
+    For commands that read every lock and build from none. Nothing is cached: a cache could be stale
+    or poisoned, and call a lock fresh that is not.
+    """
+    _refuse_name(path)
+    head, tail = _HEAD.match(text), _TAIL.search(text)
+    if head is None or tail is None:
+        return read_lock(text, path=path)
+    wheels, end = [], head.end()
+    while (one := _WHEEL.match(text, end)) and (wheel := _written_wheel(one)):
+        wheels.append(wheel)
+        end = one.end()
+    if end != tail.start():
+        return read_lock(text, path=path)
+    return WheelLock(
+        cell_id=tail["cell"],
+        python=head["python"],
+        inputs_digest=tail["inputs"],
+        wheels=tuple(sorted(wheels)),
+    )
+
+
+def staleness(lock: WheelLock, inputs: LockInputs) -> str:
+    """Why `lock` no longer answers `inputs`, in words; empty when it does."""
+    foreign = foreign_wheel(lock.wheels, inputs.machine)
+    if foreign:
+        return f"it has {foreign}"
+    if inputs.unfit:
+        return inputs.unfit[0]
+    if unwanted := unwanted_variant(lock.wheels, inputs):
+        return f"it has {unwanted}"
+    if lock.inputs_digest == inputs.digest:
+        wrong = misplaced(lock.wheels, inputs)
+        return f"it claims {wrong}" if wrong else ""
+    if lock.python != inputs.python:
+        return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
+    return (
+        _pinned_otherwise(lock, inputs)
+        or _made_otherwise(lock, inputs)
+        or _sources_otherwise(lock, inputs)
+        or _patched_otherwise(lock, inputs)
+        or _relaxed_otherwise(lock, inputs)
+        or f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
+    )
+
+
+def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
+    """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
+    for wheel in wheels:
+        # The ending is one of the pieces too, and no platform.
+        platforms = wheel.kept_as.rpartition("-")[2].split(".")
+        if not any(one == "any" or one.endswith(f"_{machine}") for one in platforms):
+            return f"{wheel.filename}, which is not for {machine}"
+    return ""
+
+
+def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
+    """The first wheel that is a variant which the cell does not take, in words; "" for none."""
+    rule = inputs.variants
+    for wheel in wheels:
+        if not wheel.variant.label:
+            continue
+        if rule is None or wheel.name not in rule.packages:
+            return f"{wheel.filename}, and `allow_variants` does not name {wheel.name}"
+        if not supports(rule, wheel.variant):
+            return f"{wheel.filename}, which is not for this cell's targets"
+    return ""
+
+
+def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
+    """Return the names with a lower version than before, in words."""
+    versions = {wheel.name: wheel.version for wheel in before.wheels}
+    return tuple(
+        f"{wheel.name} {versions[wheel.name]} -> {wheel.version}"
+        for wheel in after.wheels
+        if Version(wheel.version) < Version(versions.get(wheel.name, wheel.version))
+    )
+
+
+def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
+    """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
+    own = {wheel.name: wheel for wheel in lock.wheels}
+    for theirs in parent.wheels:
+        ours = own.get(theirs.name)
+        if ours is None or (ours.filename, ours.sha256) != (theirs.filename, theirs.sha256):
+            found = f"{ours.filename} ({ours.sha256[:12]})" if ours else "nothing"
+            raise LockError(
+                f"{lock.cell_id}: {theirs.name} is {theirs.filename} ({theirs.sha256[:12]}) in its "
+                f"parent {parent.cell_id}, and {found} here",
+                hint=f"lock {parent.cell_id} first, then {lock.cell_id}",
+            )
+    inherited = {wheel.name for wheel in parent.wheels}
+    return tuple(sorted(wheel for wheel in lock.wheels if wheel.name not in inherited))
+
+
+def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.name: wheel.version for wheel in lock.wheels}
+    for text in (*inputs.stack_requirements, *inputs.parent):
+        wanted = Requirement(text)
+        version = locked.get(canonicalize_name(wanted.name))
+        if version is None:
+            return f"it has no {wanted.name}, the matrix asks for {text}"
+        if not wanted.specifier.contains(version, prereleases=True):
+            return f"it has {wanted.name} {version}, the matrix asks for {text}"
+    for text in inputs.requirements:
+        if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
+            return f"it has no {Requirement(text).name}, which is now required"
+    return ""
+
+
+def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    reasons = dict(inputs.relax)
+    for one in lock.relaxed:
+        if one.package not in reasons:
+            return f"it relaxes {one.package}, the matrix no longer does"
+        if one.reason != reasons[one.package]:
+            return f"it relaxes {one.package} for another reason than the matrix gives"
+    return ""
+
+
+def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    for wheel in lock.wheels:
+        if wheel.targets and set(wheel.targets) != set(inputs.targets):
+            wanted = " ".join(inputs.targets) or "none of its own"
+            return f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {wanted}"
+    return ""
+
+
+def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    locked = {wheel.source: wheel for wheel in lock.wheels if wheel.source}
+    for source in inputs.sources:
+        wheel = locked.get(str(source))
+        if wheel is None:
+            return f"it has nothing from {source}, which is now required"
+        if source.kind == "folder" and wheel.sdist_sha256 != source.pin:
+            return f"{source} has changed since"
+    return ""
+
+
+def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
+    """Return differences of the packages that this image patches; parents patch the others."""
+    locked = {patch for one in lock.patched for patch in one.patches}
+    for patch in inputs.patches:
+        if patch not in locked:
+            return f"its {patch.package} is without {patch.file} as the matrix has it"
+    return ""
+
+
+def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
+    if source.kind != "folder":
+        return source
+    return dataclasses.replace(source, pin=folders.get(source.location, ""))
+
+
+_RELOCK = "make it again: invoke lock --only <cell>"
+
+
+def _pins(lock: WheelLock) -> tuple[str, ...]:
+    return tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(lock.wheels))
+
+
+def _applies(requirement: str) -> bool:
+    """Return true without a marker; a wheel with a marker may be absent from a lock."""
+    return Requirement(requirement).marker is None
+
+
+def _package(wheel: LockedWheel, *, patched: bool) -> Package:
+    """A patched wheel is of another version than its sources, which PEP 751 has no word for."""
+    sdist = (
+        PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
+        if wheel.sdist and not wheel.source and not patched
+        else None
+    )
+    return Package(
+        name=canonicalize_name(wheel.name),
+        version=Version(wheel.version),
+        index=wheel.index or None,
+        sdist=sdist,
+        wheels=[
+            PackageWheel(path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256})
+        ],
+        tool={"warpfront": made} if (made := _made_document(wheel, patched=patched)) else None,
+    )
+
+
+def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
+    """Return the origin of a wheel that no index has, and its targets. Our archives of sources
+    are no sdists of PEP 751, which have a version before they are built.
+    """
+    document = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
+    if wheel.source:
+        document["source"] = wheel.source
+    if wheel.sdist and (wheel.source or patched):
+        document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
+    return document
+
+
+def _own_document(lock: WheelLock) -> dict[str, Any]:
+    """`[tool.warpfront]`: what PEP 751 has no field for."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": lock.cell_id,
+        "inputs": lock.inputs_digest,
+    }
+    if lock.relaxed:
+        document["relaxed"] = {
+            one.package: {"version": one.version, "reason": one.reason, "unmet": list(one.unmet)}
+            for one in sorted(lock.relaxed)
+        }
+    if lock.builds:
+        document["builds"] = {one.package: _build_document(one) for one in sorted(lock.builds)}
+    if lock.patched:
+        document["patched"] = {one.package: _patched_document(one) for one in sorted(lock.patched)}
+    return document
+
+
+def _build_document(build: WheelBuild) -> dict[str, Any]:
+    every = {
+        "tools": list(build.tools),
+        "apt": list(build.apt),
+        "environment": dict(build.environment),
+        "extensions": list(build.extensions),
+    }
+    return {key: value for key, value in every.items() if value}
+
+
+def _patched_document(one: PatchedWheel) -> dict[str, Any]:
+    """Its patches in the order in which they were applied, and the wheel they were applied to."""
+    original = one.original
+    patches = [
+        {key: value for key, value in dataclasses.asdict(patch).items() if value != ""}
+        for patch in one.patches
+    ]
+    if original is None:
+        return {"patches": patches}
+    wheel = {
+        "file": original.filename,
+        "size": original.size_bytes,
+        "index": original.index,
+        "sha256": original.sha256,
+    }
+    return {"patches": patches, "original": wheel}
+
+
+# What `dump_lock` writes of a lock whose wheels all come from an index, character by character:
+# strings without escapes, names and numbers in their normal form. What else a lock may hold
+# (sources, relaxed packages, builds) is left to `read_lock`.
+_STRING = r'[^"\\\x00-\x1f\x7f]+'
+_HEAD = re.compile(
+    r'lock-version = "1\.0"\nrequires-python = "==(?P<python>[0-9]+\.[0-9]+)\.\*"\n'
+    r'created-by = "warpfront"\n\n'
+)
+_WHEEL = re.compile(
+    r'\[\[packages\]\]\nname = "(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)"\n'
+    rf'version = "(?P<version>{_STRING})"\nindex = "(?P<index>{_STRING})"\n\n'
+    rf'\[\[packages\.wheels\]\]\npath = "(?P<filename>{_STRING})"\n'
+    r"size = (?P<size>0|[1-9][0-9]{0,17})\n\n"
+    r'\[packages\.wheels\.hashes\]\nsha256 = "(?P<sha256>[0-9a-f]{64})"\n\n'
+)
+_TAIL = re.compile(
+    rf"\[tool\.warpfront\]\nschema = {SCHEMA}\n"
+    rf'cell = "(?P<cell>{_STRING})"\ninputs = "(?P<inputs>{_STRING})"\n\Z'
+)
+
+
+def _written_wheel(one: re.Match[str]) -> LockedWheel | None:
+    """Return the wheel of a table; None if its file name has another name or version."""
+    if _said_by_filename(one["filename"]) != (one["name"], one["version"]):
+        return None
+    return LockedWheel(
+        name=one["name"],
+        version=one["version"],
+        filename=one["filename"],
+        sha256=one["sha256"],
+        size_bytes=int(one["size"]),
+        index=one["index"],
+    )
+
+
+@functools.cache
+def _said_by_filename(filename: str) -> tuple[str, str] | None:
+    """Name and version, in their normal form. The same wheels are in many locks."""
+    if "/" in filename:
+        return None
+    try:
+        name, version, _, _ = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return None
+    return name, str(version)
+
+
+def _refuse_name(path: str) -> None:
+    if not is_valid_pylock_path(PurePath(path)):  # type: ignore[arg-type]  # only `.name` is read
+        raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
+
+
+def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
+    own = (document.tool or {}).get("warpfront")
+    if not isinstance(own, Mapping):
+        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
+    if own.get("schema") != SCHEMA:
+        raise LockError(
+            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+        )
+    return own
+
+
+def _text(table: Mapping[str, Any], key: str, path: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
+    return value
+
+
+def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
+    tables = own.get("relaxed", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        unmet = table.get("unmet") if isinstance(table, Mapping) else None
+        if not isinstance(unmet, list) or not all(isinstance(one, str) for one in unmet):
+            raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
+        yield Relaxed(
+            package=package,
+            version=_text(table, "version", path),
+            reason=_text(table, "reason", path),
+            unmet=tuple(unmet),
+        )
+
+
+def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+    tables = own.get("builds", {})
+    if not isinstance(tables, Mapping):
+        raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
+    for package, table in sorted(tables.items()):
+        yield WheelBuild(
+            package=package,
+            tools=_texts(table, "tools", path),
+            apt=_texts(table, "apt", path),
+            environment=tuple(sorted(dict(table.get("environment", {})).items())),
+            extensions=_texts(table, "extensions", path),
+        )
+
+
+def _read_patched(own: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
+    for package, table in sorted(dict(own.get("patched", {})).items()):
+        where = f"{path}: patched.{package}"
+        try:
+            patches = tuple(Patch(**one) for one in table["patches"])
+            original = table.get("original")
+            yield PatchedWheel(
+                package=package,
+                patches=patches,
+                original=_read_original(package, original, where) if original else None,
+            )
+        except (TypeError, KeyError, AttributeError) as error:
+            raise LockError(f"{where}: {error!r}", hint=_RELOCK) from error
+
+
+def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> LockedWheel:
+    filename, size = wheel["file"], wheel["size"]
+    if "/" in filename or not isinstance(size, int):
+        raise LockError(f"{where}: {filename!r} is no wheel's name with its size", hint=_RELOCK)
+    return LockedWheel(
+        name=package,
+        version=_read_version(filename, where),
+        filename=filename,
+        sha256=_read_sha256(wheel, where),
+        size_bytes=size,
+        index=wheel["index"],
+    )
+
+
+def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    values = table.get(key, [])
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
+    return tuple(values)
+
+
+def _read_python(document: Pylock, path: str) -> str:
+    found = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
+    if found is None:
+        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
+    return found[1]
+
+
+def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with the names that `packaging` knows: the labels of variants are read apart."""
+    packages = raw.get("packages")
+    if not isinstance(packages, list):
+        return dict(raw)
+    return {**raw, "packages": [_without_label(package) for package in packages]}
+
+
+def _without_label(package: Any) -> Any:
+    try:
+        wheels = [{**one, "path": split_label(one["path"])[0]} for one in package["wheels"]]
+    except (KeyError, TypeError):  # of another shape, which is reported
+        return package
+    return {**package, "wheels": wheels}
+
+
+def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWheel:
+    where = f"{path}: {package.name}"
+    if package.wheels is None or len(package.wheels) != 1:
+        raise LockError(f"{where}: not exactly one wheel", hint=_RELOCK)
+    wheel = package.wheels[0]
+    if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
+        raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
+    own = _read_own(package, where)
+    source = own.get("source", "")
+    if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
+        raise LockError(f"{where}: no size or no index", hint=_RELOCK)
+    sdist = package.sdist
+    filename = str(raw["wheels"][0]["path"])
+    return LockedWheel(
+        name=package.name,
+        version=_read_version(wheel.path, where),
+        filename=filename,
+        sha256=_read_sha256(wheel.hashes, where),
+        size_bytes=wheel.size,
+        index=package.index or "",
+        sdist=sdist.filename if sdist else own.get("archive", ""),
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
+        if sdist or "archive" in own
+        else "",
+        source=source,
+        targets=tuple(own.get("targets", "").split()),
+        variant=_read_variant(filename, raw.get("variants-json"), where),
+    )
+
+
+def _read_variant(filename: str, variants: object, where: str) -> Variant:
+    """Return the variant of its file name, if the table explains that label."""
+    _, label = split_label(filename)
+    if not label and variants is None:
+        return NO_VARIANT
+    table = variants_of(variants, f"{where}: variants-json")
+    if set(table.variants) != {label}:
+        raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)
+    return table.variant(label)
+
+
+def _read_version(filename: str, where: str) -> str:
+    try:
+        return str(parse_wheel_filename(filename)[1])
+    except InvalidWheelFilename as error:
+        raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
+
+
+def _read_own(package: Package, where: str) -> Mapping[str, str]:
+    own = (package.tool or {}).get("warpfront", {})
+    if not isinstance(own, Mapping) or not all(isinstance(one, str) for one in own.values()):
+        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
+    archive = own.get("archive", "")
+    if "/" in archive or "\\" in archive:
+        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
+    return own
+
+
+def _read_sha256(hashes: Mapping[str, str], where: str) -> str:
+    sha256 = hashes.get("sha256", "")
+    if not _SHA256.fullmatch(sha256):
+        raise LockError(f"{where}: no sha256", hint=_RELOCK)
+    return sha256

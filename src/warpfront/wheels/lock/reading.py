@@ -1,0 +1,110 @@
+"""States of locks, read without resolving or writing. Path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from warpfront.errors import LockError, StoreError
+from warpfront.matrix.cell import Cell, Patch
+from warpfront.matrix.selection import with_parents
+from warpfront.step_results import Blocked, Failed
+from warpfront.system.attempt import attempt
+from warpfront.system.confinement import inside_root
+from warpfront.system.store import read_text
+from warpfront.wheels.lock.pylock import lock_inputs, read_written_lock, staleness
+from warpfront.wheels.lock.state import NEVER_BUILT, LockState
+from warpfront.wheels.lock.values import LockInputs, WheelLock
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.store.archives import folder_sha256
+from warpfront.wheels.store.wheelhouse import sha256_of
+
+
+def read_locks(
+    cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
+) -> Mapping[str, LockState]:
+    """The state of each cell's lock (parents first). `requirements` by file, as in a workspace."""
+    states: dict[str, LockState] = {}
+    for cell in cells:
+        parent = states[cell.parent] if cell.parent else None
+        if parent is not None and (parent.lock is None or parent.reason):
+            reason = f"its parent {cell.parent} has no fresh lock"
+            states[cell.id] = LockState(lock=None, reason=reason)
+            continue
+        inputs = inputs_of(cell, parent.lock if parent else None, requirements, folders)
+        state = attempt(cell.id, "lock", read_state, inputs, folders, read=read_written_lock)
+        if isinstance(state, Blocked | Failed):
+            state = LockState(lock=None, reason=f"unreadable: {state.reason}")
+        states[cell.id] = state
+    return states
+
+
+def read_state(
+    inputs: LockInputs, folders: Folders, *, read: Callable[..., WheelLock]
+) -> LockState:
+    """The committed lock of a cell and whether it still fits what the matrix asks for."""
+    path = folders.lock_path(inputs.cell_id)
+    if not inside_root(path, folders.root):
+        raise LockError(
+            f"{path.relative_to(folders.root)}: a link that leads out of the project",
+            hint=f"remove it, then: invoke lock --only {inputs.cell_id}",
+        )
+    try:
+        text = read_text(path, missing_ok=True)
+    except StoreError as error:  # of this cell alone
+        raise LockError(error.message, hint=error.hint) from error
+    if text is None:
+        return LockState(lock=None, reason=NEVER_BUILT)
+    lock = read(text, path=str(path.relative_to(folders.root)))
+    return LockState(lock=lock, reason=staleness(lock, inputs))
+
+
+def inputs_of(
+    cell: Cell,
+    parent: WheelLock | None,
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+) -> LockInputs:
+    """Return everything that the cell's lock depends on; reads its source folders."""
+    file = cell.requirements_file
+    asked = requirements[file] if file else RequirementList()
+    sources = {
+        source.location: folder_sha256(folders.root / source.location)
+        for source in asked.sources
+        if source.kind == "folder"
+    }
+    unfit = tuple(text for one in cell.patches if (text := _unfit(folders.root, one)))
+    return lock_inputs(cell, asked, parent, folders=sources, unfit=unfit)
+
+
+def _unfit(root: Path, patch: Patch) -> str:
+    """Why the file of a patch is not the one that the matrix names; "" where it is."""
+    path = root / patch.file
+    if not inside_root(path, root):
+        return f"{patch.file}: a link that leads out of the project"
+    if not path.is_file():
+        return f"{patch.file}: no such file"
+    found = sha256_of(path)
+    if found == patch.sha256:
+        return ""
+    return f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}"
+
+
+def fresh_locks(
+    cells: Iterable[Cell],
+    every: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    folders: Folders,
+) -> dict[str, WheelLock]:
+    """The locks that fit of some of all cells, and of those that they are built on."""
+    return usable_locks(read_locks(with_parents(cells, every), requirements, folders))
+
+
+def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:
+    """The locks that fit, by cell id."""
+    return {
+        cell_id: state.lock
+        for cell_id, state in states.items()
+        if state.lock is not None and not state.reason
+    }

@@ -1,0 +1,20 @@
+"""Whether a cell has a lock that is fresh. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warpfront.wheels.lock.values import WheelLock
+
+NEVER_BUILT = "never built: it has no lock yet"
+"""What a lock's absence says, for locks are committed: nobody has resolved the cell from a real
+index.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """The state of a cell's lock before resolving. `reason` is why it is not usable, else ""."""
+
+    lock: WheelLock | None
+    reason: str

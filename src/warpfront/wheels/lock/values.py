@@ -1,0 +1,208 @@
+"""A lock: what it was resolved from, and every wheel by hash. Words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import asdict, dataclass
+
+from warpfront.matrix.cell import (
+    NO_VARIANT,
+    OwnIndex,
+    Patch,
+    Recipe,
+    Source,
+    Variant,
+    VariantRule,
+    WheelIndex,
+)
+from warpfront.system.digests import digest_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockInputs:
+    """Everything that a lock depends on. A lock is stale if its `digest` changes.
+
+    `stack_requirements` come from `index` only, matches of an own index's patterns from that;
+    `requirements` from PyPI. `allow_builds` are distributions that may be built from their index's
+    source archive if it has no wheel, `variants` the accepted wheel variants. `parent` are the
+    exact pins (`name==version`) of the parent's lock, which a child may extend and never change.
+    `machine` is the cell's; `glibc` is the base's C library, e.g. `2.36`. `relax` are (package,
+    reason) of this image and of its parents. `sources` are its requirements that no index has,
+    `builds` the recipes of packages, `patches` the changes to packages. `targets` are the cell's if
+    each has wheels of its own, else none. `unfit` are the files that differ from the matrix.
+
+    From the vendor come `toolkit` (`cuda`, `rocm`, `synapseai`, `cpu`) and two sets of fnmatch
+    patterns of normalized names: `protected`, which only `index` provides, and `libraries`, which
+    torch loads and whose versions go with it.
+    """
+
+    cell_id: str
+    python: str
+    machine: str
+    glibc: str
+    index: WheelIndex | None
+    stack_requirements: tuple[str, ...]
+    requirements: tuple[str, ...]
+    parent: tuple[str, ...] = ()
+    relax: tuple[tuple[str, str], ...] = ()
+    sources: tuple[Source, ...] = ()
+    builds: tuple[Recipe, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    targets: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
+    toolkit: str = "cpu"
+    protected: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    own_indexes: tuple[OwnIndex, ...] = ()
+    allow_builds: tuple[str, ...] = ()
+    variants: VariantRule | None = None
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the canonical JSON of the inputs, without the cell's name and what follows
+        from the vendor.
+        """
+        return digest_of(
+            {
+                "python": self.python,
+                "machine": self.machine,
+                "glibc": self.glibc,
+                "index": [self.index.name, self.index.url] if self.index else None,
+                "stack": sorted(self.stack_requirements),
+                "requirements": sorted(self.requirements),
+                "parent": sorted(self.parent),
+                **({"relax": sorted(self.relax)} if self.relax else {}),
+                **({"sources": _texts(self.sources)} if self.sources else {}),
+                **({"builds": _texts(self.builds)} if self.builds else {}),
+                # In their order: a second patch may stand on the first.
+                **({"patches": [asdict(one) for one in self.patches]} if self.patches else {}),
+                **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
+                **({"targets": sorted(self.targets)} if self.targets else {}),
+                **({"variants": asdict(self.variants)} if self.variants else {}),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """A resolved distribution with the `Requires-Dist` of its metadata, unparsed."""
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class UnmetDemand:
+    """A demand on the torch stack that does not hold in a cell.
+
+    `chain` are the packages from the image's own requirement to the one that demands
+    (`vllm 0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it.
+    `asker` is the name of the last. `wanted` is the demand, `instead` the state of the
+    cell (`holds torch 2.13.0+cpu`).
+    """
+
+    asker: str
+    wanted: str
+    instead: str
+    chain: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' -> '.join((*self.chain, self.wanted))}, but this cell {self.instead}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Relaxed:
+    """A package of a lock whose demands on the torch stack the matrix waives. `unmet` are those
+    demands (`torch==2.8.0`), `reason` the matrix's.
+    """
+
+    package: str
+    version: str
+    reason: str
+    unmet: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class LockedWheel:
+    """A wheel by index, file name and hash, independent of the machine. `sha256` is bare hex.
+
+    `sdist` and `sdist_sha256` name the source archive of a wheel that its index does not have and
+    that we build once (AMD's `rocm`); empty for all others. `source` is the origin of that archive,
+    or of a wheel by its address, if no index has it (`index` is then ""). `targets` are the targets
+    of a wheel made from an archive that serves more. `variant` is the variant in its file name.
+    """
+
+    name: str
+    version: str
+    filename: str
+    sha256: str
+    size_bytes: int
+    index: str
+    sdist: str = ""
+    sdist_sha256: str = ""
+    source: str = ""
+    targets: tuple[str, ...] = ()
+    variant: Variant = NO_VARIANT
+
+    @property
+    def kept_as(self) -> str:
+        """Return the file name without a variant's label, which pip does not read."""
+        label = self.variant.label
+        return f"{self.filename.removesuffix(f'-{label}.whl')}.whl" if label else self.filename
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class WheelBuild:
+    """The build of a wheel of a lock in a container, with exactly these `tools` and its recipe."""
+
+    package: str
+    tools: tuple[str, ...]
+    apt: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PatchedWheel:
+    """A wheel of a lock changed by `patches`, in their order: from the `original` wheel, or, if
+    that is None, from the sources that the wheel names.
+    """
+
+    package: str
+    patches: tuple[Patch, ...]
+    original: LockedWheel | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelLock:
+    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
+    the time of locking. `relaxed` are the packages with waived demands on the torch stack,
+    `builds` those built against it, `patched` those that differ from their authors'; those
+    of the parents included.
+    """
+
+    cell_id: str
+    python: str
+    inputs_digest: str
+    wheels: tuple[LockedWheel, ...]
+    relaxed: tuple[Relaxed, ...] = ()
+    builds: tuple[WheelBuild, ...] = ()
+    patched: tuple[PatchedWheel, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """sha256 over (file name, hash) of every wheel: equal for equal contents, whatever
+        cell they serve.
+        """
+        return digest_of([[wheel.filename, wheel.sha256] for wheel in sorted(self.wheels)])
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(wheel.size_bytes for wheel in self.wheels)
+
+
+def _texts(values: tuple[Recipe | Source | OwnIndex, ...]) -> list[str]:
+    """Values as texts that sort."""
+    return sorted(json.dumps(dataclasses.asdict(one), sort_keys=True) for one in values)

@@ -1,0 +1,138 @@
+"""Who asked for each wheel of a lock: the image's own requirements, and what the metadata of what
+they brought demands. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.matrix.cell import Cell
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.resolve.demands import marker_environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """`requires`: normalized name -> its `Requires-Dist`; `roots`: what the image asks for."""
+
+    requires: Mapping[str, tuple[str, ...]]
+    roots: tuple[str, ...]
+    python: str
+    machine: str
+
+
+def asked_for(asking: Asking) -> tuple[tuple[str, str, str], ...]:
+    """(asker or "" for the image, wanted, the requirement as it stands), by what applies on the
+    cell's Python and machine; extras count from where somebody asked for them.
+    """
+    environment = marker_environment(asking.python, asking.machine)
+    found: dict[tuple[str, str, str], None] = {}
+    pending = deque(("", "", text) for text in asking.roots)
+    seen: set[tuple[str, str]] = set()
+    while pending:
+        asker, extra, text = pending.popleft()
+        requirement = readable_requirement(text)
+        if requirement is None or not _applies(requirement, environment, extra):
+            continue
+        wanted = canonicalize_name(requirement.name)
+        found[(asker, wanted, _plain(requirement))] = None
+        for one in ("", *sorted(requirement.extras)):
+            if (wanted, one) not in seen:
+                seen.add((wanted, one))
+                pending.extend((wanted, one, line) for line in asking.requires.get(wanted, ()))
+    return tuple(sorted(found))
+
+
+def requirers_of(
+    name: str, asked: tuple[tuple[str, str, str], ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(the shortest chain from the image to who asks, the requirement) for each asker of `name`;
+    an empty chain is the image itself.
+    """
+    for asker, wanted, requirement in asked:
+        if wanted == name:
+            yield _chain(asker, asked), requirement
+
+
+def asking_line(name: str, asked: tuple[tuple[str, str, str], ...]) -> str:
+    """`numpy: asked for by torch (numpy>=1.22)`, by the shortest chains."""
+    requirers = [
+        f"asked for by {' -> '.join(chain) or 'the image itself'}"
+        + (f" ({text})" if text not in ("", name) else "")
+        for chain, text in requirers_of(name, asked)
+    ]
+    return f"{name}: {'; '.join(requirers) or 'nobody asked for it'}"
+
+
+def _chain(name: str, asked: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
+    before = {name: ""}
+    pending = deque([name] if name else [])
+    while pending:
+        one = pending.popleft()
+        requirers = [asker for asker, wanted, _ in asked if wanted == one]
+        if "" in requirers:
+            return _followed(one, before)
+        for asker in requirers:
+            if asker not in before:
+                before[asker] = one
+                pending.append(asker)
+    return (name,) if name else ()
+
+
+def _followed(first: str, before: Mapping[str, str]) -> tuple[str, ...]:
+    chain = [first]
+    while before[chain[-1]]:
+        chain.append(before[chain[-1]])
+    return tuple(chain)
+
+
+def _applies(requirement: Requirement, environment: Mapping[str, str], extra: str) -> bool:
+    """Whether its marker holds; for an extra, only what that adds."""
+    if requirement.marker is None:
+        return not extra
+    plain = marker_holds(requirement.marker, {**environment, "extra": ""})
+    if not extra:
+        return plain
+    return not plain and marker_holds(requirement.marker, {**environment, "extra": extra})
+
+
+def _plain(requirement: Requirement) -> str:
+    """Without its marker, which holds, and without an address, which may be a secret's place."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
+def roots_of(
+    chain: Iterable[Cell],
+    requirements: Mapping[str, RequirementList],
+    wheels: Iterable[LockedWheel],
+) -> tuple[str, ...]:
+    """Return what an image and those it is built on ask for themselves; `requirements` by file. A
+    source without a name has that of the one of `wheels` which is made of it.
+    """
+    made = {wheel.source: wheel.name for wheel in wheels if wheel.source}
+    asked: dict[str, None] = {}
+    for cell in chain:
+        file = requirements[cell.requirements_file] if cell.requirements_file else None
+        tools = cell.compiler.requirements if cell.compiler else ()
+        sources = file.sources if file else ()
+        named = [
+            _with_extras(name, source.extras)
+            for source in sources
+            if (name := source.name or made.get(str(source), ""))
+        ]
+        texts = file.requirements if file else ()
+        asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
+        asked.update(dict.fromkeys((*tools, *texts, *named)))
+    return tuple(asked)
+
+
+def _with_extras(name: str, extras: tuple[str, ...]) -> str:
+    return f"{name}[{','.join(extras)}]" if extras else name

@@ -1,0 +1,297 @@
+"""Demands of packages on a cell's torch stack, and those that do not hold. Pure.
+
+Every demand of a distribution's metadata on the stack is compared with the cell's version, and the
+packages that lead to it are named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.matrix.cell import Pin
+from warpfront.wheels.lock.values import Distribution, LockInputs, Relaxed, UnmetDemand
+from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
+from warpfront_checks.guard.constraints import sentinel
+from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
+
+_IN_BASE = "the.base.has.its.own"
+_Node = tuple[str, str]
+"""A distribution and one of its extras; "" stands for what it demands without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """The versions of a distribution that the stack accepts, and the names that demand them."""
+
+    specifier: SpecifierSet
+    requirers: tuple[str, ...]
+
+    def accepts_some(self, specifier: SpecifierSet) -> bool:
+        """Return true if a version may exist that meets both."""
+        return not self.specifier.is_disjoint(specifier)
+
+    def text(self, name: str) -> str:
+        verb = "need" if self.requirers[1:] else "needs"
+        return f"{' and '.join(self.requirers)} {verb} {name}{self.specifier}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A cell's torch stack: `held` name -> version, `answered` name -> version of the shim in
+    its place, forbidden names -> reason, and `needs` of the stack on other distributions.
+    """
+
+    held: Mapping[str, str]
+    answered: Mapping[str, str]
+    foreign: Mapping[str, str]
+    needs: Mapping[str, Need] = field(default_factory=dict)
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Return requirements that only the stack's versions meet."""
+        return tuple(
+            str(Pin(name=name, version=version)) for name, version in sorted(self.held.items())
+        )
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Return constraints: forbidden names at a version that does not exist, names of
+        shims at theirs.
+        """
+        return (
+            *(sentinel(name, why) for name, why in sorted(self.foreign.items())),
+            *(f"{pin.name}=={pin.version}" for pin in self.shims),
+        )
+
+    @property
+    def shims(self) -> tuple[Pin, ...]:
+        """Return the names of the shims at their versions."""
+        return tuple(
+            Pin(name=name, version=Version(one).public)
+            for name, one in sorted(self.answered.items())
+        )
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Return the names that a resolution leaves out so that the stack does not change."""
+        return tuple(sorted({*self.foreign, *self.answered}))
+
+
+def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
+    """Return the stack of `pins` (name -> version), which are the matrix's and its vendor's. A
+    stack that comes with the base is unknown, so that no other may be added.
+    """
+    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    patterns = (*inputs.protected, *inputs.libraries)
+    held = {
+        name: version
+        for name, version in pins.items()
+        if name in asked or any(fnmatch(name, pattern) for pattern in patterns)
+    }
+    answered = {shim.name: shim.version for shim in triton_shims(held)}
+    in_base = {} if inputs.index else dict.fromkeys(inputs.protected, _IN_BASE)
+    return Stack(
+        held=held,
+        answered=answered,
+        foreign={
+            name: why
+            for name, why in {**sentinels(inputs.toolkit, held), **in_base}.items()
+            if "*" not in name and name not in answered
+        },
+    )
+
+
+def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names`, beyond the matrix's, that belong to a torch stack: this
+    cell's or another's.
+    """
+    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
+    return frozenset(
+        name
+        for name in names
+        if name not in asked and any(fnmatch(name, pattern) for pattern in patterns)
+    )
+
+
+def unmet_demands(
+    distributions: Iterable[Distribution],
+    requirements: Iterable[str],
+    stack: Stack,
+    *,
+    python: str,
+    machine: str,
+    has_shims: bool = True,
+) -> tuple[UnmetDemand, ...]:
+    """Return the demands on `stack` that do not hold, each once per package, with the shortest
+    chain from `requirements`, the image's own. Without shims, as outside of a guarded image, a
+    demand on their names is unmet.
+    """
+    if not has_shims:
+        others = dict.fromkeys(stack.answered, "this torch has another build of it")
+        stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **others})
+    walk = _Walk(
+        {one.name: one for one in distributions}, stack, marker_environment(python, machine)
+    )
+    return tuple(dict.fromkeys(walk.from_requirements(requirements)))
+
+
+def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
+    """Return what a build of a torch release demands, without the libraries of its own vendor."""
+    patterns = [one for toolkit in ("cuda", "rocm", "xpu") for one in stack_patterns(toolkit)]
+    wanted = filter(None, map(readable_requirement, requires))
+    return tuple(
+        str(one)
+        for one in wanted
+        if not any(fnmatch(canonicalize_name(one.name), pattern) for pattern in patterns)
+    )
+
+
+def needs_of(
+    distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
+) -> Mapping[str, Need]:
+    """Return the demands of these distributions, without extras, on others than the stack's."""
+    own = {*stack.held, *stack.answered, *stack.foreign}
+    environment = {**marker_environment(python, machine), "extra": ""}
+    found: dict[str, Need] = {}
+    for one in distributions:
+        for requirement in filter(None, map(readable_requirement, one.requires)):
+            name = canonicalize_name(requirement.name)
+            marker = requirement.marker
+            if name in own or (marker and not marker_holds(marker, environment)):
+                continue
+            before = found.get(name, Need(specifier=SpecifierSet(), requirers=()))
+            found[name] = Need(
+                specifier=before.specifier & requirement.specifier,
+                requirers=tuple(dict.fromkeys((*before.requirers, one.name))),
+            )
+    return found
+
+
+def relaxed_of(
+    demands: Iterable[UnmetDemand],
+    distributions: Iterable[Distribution],
+    reasons: Mapping[str, str],
+) -> tuple[Relaxed, ...]:
+    """The packages that `reasons` lets go unmet, with what they demand in vain."""
+    versions = {one.name: one.version for one in distributions}
+    unmet: dict[str, list[str]] = {}
+    for demand in demands:
+        if demand.asker in reasons:
+            unmet.setdefault(demand.asker, []).append(demand.wanted)
+    return tuple(
+        Relaxed(
+            package=name,
+            version=versions[name],
+            reason=reasons[name],
+            unmet=tuple(sorted(set(unmet[name]))),
+        )
+        for name in sorted(unmet)
+    )
+
+
+class _Walk:
+    """Breadth first over who asks for whom, so that the first chain found is a shortest one."""
+
+    def __init__(
+        self,
+        distributions: Mapping[str, Distribution],
+        stack: Stack,
+        environment: Mapping[str, str],
+    ) -> None:
+        self._distributions = distributions
+        self._stack = stack
+        self._environment = environment
+        self._came_from: dict[_Node, _Node | None] = {}
+        self._waiting: deque[_Node] = deque()
+
+    def from_requirements(self, requirements: Iterable[str]) -> Iterator[UnmetDemand]:
+        for text in sorted(requirements):
+            yield from self._follow(text, None)
+        while self._waiting:
+            node = self._waiting.popleft()
+            for text in self._distributions[node[0]].requires:
+                yield from self._follow(text, node)
+
+    def _follow(self, text: str, asker: _Node | None) -> Iterator[UnmetDemand]:
+        """Return what a demand of `asker` leads to: an unmet demand, another node, or nothing."""
+        requirement = readable_requirement(text)
+        if requirement is None or not self._applies(requirement, asker):
+            return
+        name = canonicalize_name(requirement.name)
+        if self._is_unmet(name, requirement):
+            yield self._unmet(name, requirement, asker)
+        elif name in self._distributions and not self._is_of_stack(name):
+            for node in ((name, ""), *((name, extra) for extra in sorted(requirement.extras))):
+                if node not in self._came_from:
+                    self._came_from[node] = asker
+                    self._waiting.append(node)
+
+    def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
+        """Return true if its marker holds: for an extra's node because of the extra,
+        else without one.
+        """
+        if requirement.marker is None:
+            return asker is None or asker[1] == ""
+        extra = asker[1] if asker else ""
+        applies = marker_holds(requirement.marker, {**self._environment, "extra": extra})
+        plain = marker_holds(requirement.marker, {**self._environment, "extra": ""})
+        return applies and (not extra or not plain)
+
+    def _is_of_stack(self, name: str) -> bool:
+        return name in self._stack.held or name in self._stack.answered
+
+    def _is_unmet(self, name: str, requirement: Requirement) -> bool:
+        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        if need := self._stack.needs.get(name):
+            return not need.accepts_some(requirement.specifier)
+        if held is None:
+            return name in self._stack.foreign
+        return bool(requirement.url) or not requirement.specifier.contains(held, prereleases=True)
+
+    def _unmet(self, name: str, requirement: Requirement, asker: _Node | None) -> UnmetDemand:
+        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        why = self._stack.foreign.get(name, "").replace(".", " ")
+        need = self._stack.needs.get(name)
+        lacks = f"has {need.text(name)}" if need else f"must not hold it ({why})"
+        return UnmetDemand(
+            asker=asker[0] if asker else "",
+            wanted=str(requirement).partition(";")[0].strip(),
+            instead=f"holds {name} {held}" if held else lacks,
+            chain=self._chain(asker),
+        )
+
+    def _chain(self, node: _Node | None) -> tuple[str, ...]:
+        names: list[str] = []
+        while node is not None:
+            name, extra = node
+            version = self._distributions[name].version
+            names.append(f"{name}[{extra}] {version}" if extra else f"{name} {version}")
+            node = self._came_from[node]
+        return tuple(dict.fromkeys(reversed(names)))
+
+
+def marker_environment(python: str, machine: str) -> Mapping[str, str]:
+    """Return the environment of markers: CPython `python` (X.Y) on Linux."""
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{python}.0",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }

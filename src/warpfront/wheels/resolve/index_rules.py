@@ -1,0 +1,105 @@
+"""The index of each distribution: the rule of a resolution and of reading a lock. Words.
+
+An index is a level of trust. Any publisher on one of them could publish any name there, so a name
+of one index is never taken from another, whatever version that has: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from warpfront.wheels.lock.values import LockedWheel, LockInputs
+
+PYPI = "https://pypi.org/simple"
+# Names that AMD reserves on PyPI by empty packages (0.0.1.dev0 and 0.1.0, read 2026-11-27): the
+# real ones are on AMD's and pytorch.org's indexes.
+RESERVED_ON_PYPI = (
+    *("rocm", "rocm-sdk", "rocm-sdk-*", "rocm-kpack", "rocm-profiler"),
+    *("amd-*-device", "amd-*-device-*"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRule:
+    """The index that a name belongs to. `alone` = it comes from there or not at all; else the
+    site's indexes may have it where this one does not know the name.
+    """
+
+    url: str
+    alone: bool
+
+
+def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
+    """Return the index of a distribution; None if any of the site's indexes will do."""
+    if inputs.index is not None and (
+        name in _stack_names(inputs) or _matches(name, inputs.protected)
+    ):
+        return IndexRule(url=inputs.index.url, alone=True)
+    for own in inputs.own_indexes:
+        if _matches(name, own.packages):
+            return IndexRule(url=own.url, alone=True)
+    if inputs.index is not None and _matches(name, inputs.libraries):
+        return IndexRule(url=inputs.index.url, alone=False)
+    return None
+
+
+def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
+    """Return true if the matrix pins it."""
+    return name in _stack_names(inputs)
+
+
+def known_names(inputs: LockInputs) -> tuple[str, ...]:
+    """Return names of one index that are known before resolving."""
+    patterns = (*inputs.protected, *(one for own in inputs.own_indexes for one in own.packages))
+    names = {*_stack_names(inputs), *(one for one in patterns if "*" not in one)}
+    return tuple(sorted(one for one in names if index_rule(one, inputs)))
+
+
+def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
+    """Return the first wheel of a lock from another index than its own, in words; "" for none.
+    Sources that the project names have no index.
+    """
+    for wheel in wheels:
+        if wheel.source:
+            continue
+        if inputs.index is None and _matches(wheel.name, inputs.protected):
+            return f"{wheel.name} from {wheel.index}, and the base has its own"
+        allowed = _indexes_for(wheel.name, inputs)
+        if wheel.index not in allowed:
+            return f"{wheel.name} from {wheel.index}, which belongs to {' or '.join(allowed)}"
+    return ""
+
+
+def placeholder(wheels: Iterable[LockedWheel]) -> str:
+    """Return the first empty package of PyPI under a name of AMD's, in words; "" for none."""
+    for wheel in wheels:
+        if wheel.index == PYPI and _matches(wheel.name, RESERVED_ON_PYPI):
+            return f"{wheel.name} {wheel.version} of PyPI, an empty package with AMD's name"
+    return ""
+
+
+def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
+    """The indexes that a lock may name for a distribution."""
+    found = index_rule(name, inputs)
+    if found is not None and found.alone:
+        return (found.url,)
+    return tuple(dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI)))
+
+
+def _stack_names(inputs: LockInputs) -> frozenset[str]:
+    return frozenset(map(_name_of, inputs.stack_requirements))
+
+
+@functools.cache  # called for every wheel of every lock, with a handful of requirements
+def _name_of(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

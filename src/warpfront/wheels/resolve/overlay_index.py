@@ -1,0 +1,271 @@
+"""Pages of the names that belong to one index, which uv reads before any other source. Edge.
+
+uv takes a name from the first index with a page for it. So an overlaid name comes from the files on
+its page, and an empty page forbids it. Overlaid stubs demand nothing. If the site's first source
+has a name without the version of a parent image, its page lists the one file of the parent's lock,
+from any source: its hash identifies it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from warpfront.errors import BlockedError, LockError, without_secrets
+from warpfront.matrix.cell import Pin
+from warpfront.wheels.lock.values import LockedWheel, LockInputs
+from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
+from warpfront.wheels.resolve.reach import Reach
+from warpfront.wheels.resolve.resolution import Resolution
+from warpfront.wheels.resolve.variant_pages import VariantPages, write_stand_in
+from warpfront.wheels.sources import (
+    ABSENT,
+    Link,
+    NoAnswer,
+    Site,
+    links,
+    local_path,
+    page_of,
+)
+from warpfront.wheels.store.wheelhouse import sha256_of
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+class OverlayIndex:
+    """The shelf of one cell. `put` asks the indexes; the rest is memory."""
+
+    def __init__(
+        self,
+        inputs: LockInputs,
+        site: Site,
+        reach: Reach,
+        variants: VariantPages,
+        held: Iterable[LockedWheel] = (),
+    ) -> None:
+        self._inputs = inputs
+        self._site = site
+        self._reach = reach
+        self.variants = variants
+        self._held = {
+            one.name: one
+            for one in held
+            if one.index and not (index_rule(one.name, inputs) or variants.allows(one.name))
+        }
+        self._files: dict[str, tuple[Link, ...] | None] = {}
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes whose files are on it, for who has to know their credentials."""
+        own = [one.url for one in self._inputs.own_indexes]
+        stack = [self._inputs.index.url] if self._inputs.index else []
+        return tuple(dict.fromkeys((*stack, *own)))
+
+    def versions(self, name: str) -> frozenset[Version]:
+        """The versions of a name whose wheels its index lists."""
+        found = set()
+        for link in self._files.get(name) or ():
+            with contextlib.suppress(InvalidWheelFilename):
+                found.add(parse_wheel_filename(link.filename)[1])
+        return frozenset(found)
+
+    def holds(self, name: str) -> bool:
+        """Return true if its index has the name."""
+        return bool(self._files.get(name))
+
+    def missing(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of `names` that belong to one index and have no page yet."""
+        canonical = {str(canonicalize_name(name)) for name in names}
+        return tuple(
+            sorted(
+                name
+                for name in canonical
+                if name not in self._files
+                and (index_rule(name, self._inputs) or self.variants.allows(name))
+            )
+        )
+
+    def missing_of(self, text: str) -> tuple[str, ...]:
+        """Return the same for the names of uv's explanation; with all of a parent image's names
+        if it has one of them.
+        """
+        said = {canonicalize_name(name) for name in _NAME.findall(text)}
+        held = self._held.keys() - self._files.keys()
+        return (*self.missing(said), *(sorted(held) if held & said else ()))
+
+    def put(self, names: Iterable[str]) -> None:
+        """Put what the index of each of `names` offers of it here."""
+        with self._site.transport() as transport:
+            for name in self.missing(names):
+                where = index_rule(name, self._inputs)
+                files = self._offered(name, where, transport)
+                if files and self.variants.allows(name):
+                    files = self.variants.page(name, files, transport)
+                self._files[name] = files
+            held = [self._held[one] for one in names if one in self._held]
+            with ThreadPoolExecutor(8) as pool:
+                for wheel, same in zip(
+                    held, pool.map(partial(self._same, transport), held), strict=True
+                ):
+                    self._files[wheel.name] = same
+
+    def read_variants(self, found: Resolution) -> bool:
+        """Read what the variants demand that a resolution took; whether any was not known."""
+        with self._site.transport() as transport:
+            return self.variants.read(found.versions, transport)
+
+    def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
+        """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
+        folder.mkdir()
+        stubs = {one.name: (_stub(one, folder),) for one in answered}
+        for name, files in {**self._files, **stubs}.items():
+            if files is not None:
+                (folder / name).mkdir(parents=True)
+                page = page_of(self._stood_in(one, folder) for one in files)
+                (folder / name / "index.html").write_text(page, "utf-8")
+        return folder
+
+    def _stood_in(self, link: Link, folder: Path) -> Link:
+        """The link, to a stand-in where it is to a variant."""
+        taken = self.variants.stood_for(link.filename)
+        if taken is None:
+            return link
+        path = write_stand_in(taken.plain, folder, requires=taken.requires or ())
+        return replace(link, url=path.as_uri(), sha256="")
+
+    def lacking(self, text: str) -> tuple[str, ...]:
+        """Lines about the names in an explanation of uv's that their index does not have."""
+        said = {str(canonicalize_name(name)) for name in _NAME.findall(text)}
+        unfit = [line for name in sorted(said) for line in self.variants.why_not(name)]
+        absent = sorted(name for name in said if self._files.get(name) == ())
+        found = {name: index_rule(name, self._inputs) for name in absent}
+        none = [
+            f"{name} comes from {where.url} only, which has none"
+            for name, where in found.items()
+            if where
+        ]
+        return (*none, *unfit)
+
+    def check(self, found: Resolution) -> None:
+        """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
+        for package in found.pylock.packages:
+            files = self._files.get(package.name)
+            if files is None or package.directory or package.archive:
+                continue
+            known = {link.filename for link in files}
+            archives = [one.filename for one in (package.sdist,) if one]
+            taken = {*archives, *(one.filename for one in package.wheels or ())}
+            if not taken <= known:
+                raise LockError(
+                    f"{self._inputs.cell_id}: {', '.join(sorted(taken - known))} came from "
+                    "elsewhere than its index",
+                    hint="this uv orders indexes otherwise: use the version that came with "
+                    "warpfront",
+                )
+
+    def _offered(
+        self, name: str, where: IndexRule | None, transport: Transport
+    ) -> tuple[Link, ...] | None:
+        """Return the files of a name in its index, or in the index's local mirrors together;
+        none; or None if the site's other indexes may have it. A name that belongs to no index is
+        overlaid for its variants: then the first index of the site that has it counts.
+        """
+        unanswered: list[NoAnswer] = []
+        for sources in self._groups(where):
+            files: list[Link] = []
+            for source, flat in sources:
+                found = links(source, name, transport, flat=flat)
+                if not isinstance(found, NoAnswer):
+                    files += [one for one in found if _names(one.filename, name)]
+                elif found.status not in ABSENT and local_path(source) is None:
+                    unanswered.append(found)
+            if files:
+                return tuple(map(_hashed, files))
+        if unanswered:
+            raise BlockedError(
+                f"{self._inputs.cell_id}: {name}: {without_secrets(str(unanswered[0]))}",
+                hint="only this index may have it; try again",
+            )
+        return () if where is not None and where.alone else None
+
+    def _groups(self, where: IndexRule | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
+        """Return groups of sources that are read together, in order, each with whether it is
+        flat. An index is read if it is in reach.
+        """
+        if where is not None:
+            reached = not self._site.no_index and where.url not in (self._reach.silent or {})
+            return ((where.url, False),) if reached else (), self._mirrors(where)
+        return (
+            *(((one, True),) for one in self._site.find_links),
+            *(((one, False),) for one in self._reach.site),
+        )
+
+    def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
+        """The file of the image below, where one of the site's sources has it; else its sources go
+        by their order, as ever.
+        """
+        for source, flat in chain.from_iterable(self._groups(None)):
+            found = links(source, wheel.name, transport, flat=flat)
+            for link in () if isinstance(found, NoAnswer) else found:
+                if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
+                    return (replace(link, sha256=wheel.sha256),)
+        return None
+
+    def _mirrors(self, where: IndexRule) -> tuple[tuple[str, bool], ...]:
+        """Return this machine's mirrors of the cell's index: folders of pip's find-links; for
+        PyPI also pip's `index-url` and extra indexes that are folders. An index to which
+        matrix.yaml gives names has no mirror.
+        """
+        site = self._site
+        if self._inputs.index is None or where.url != self._inputs.index.url:
+            return ()
+        folders = tuple((one, True) for one in site.find_links if local_path(one) is not None)
+        if where.url != PYPI:
+            return folders
+        stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
+        return (*folders, *((one, False) for one in stands))
+
+
+def _hashed(link: Link) -> Link:
+    """Return the link with the hash of its local file: without one, uv would unpack the whole
+    wheel in its cache for every overlay to compute it.
+    """
+    path = None if link.sha256 else local_path(link.url)
+    if path is None or not path.is_file():
+        return link
+    found = path.stat()
+    return replace(link, sha256=_sha256(path, found.st_size, found.st_mtime_ns))
+
+
+@cache
+def _sha256(path: Path, _size: int, _written_ns: int) -> str:
+    return sha256_of(path)
+
+
+def _stub(pin: Pin, folder: Path) -> Link:
+    """Return a wheel without demands and content."""
+    filename = f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl"
+    path = write_stand_in(filename, folder)
+    return Link(url=path.as_uri(), filename=path.name)
+
+
+def _names(filename: str, name: str) -> bool:
+    """Return true if a file is one of the distribution `name`: folders have those of others too."""
+    if filename.endswith("-variants.json"):
+        return canonicalize_name(filename.removesuffix("-variants.json").rpartition("-")[0]) == name
+    stem = filename.removesuffix(".whl").removesuffix(".tar.gz").removesuffix(".zip")
+    said = stem.split("-")[0] if filename.endswith(".whl") else stem.rpartition("-")[0]
+    return canonicalize_name(said) == name

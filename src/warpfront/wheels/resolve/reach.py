@@ -1,0 +1,104 @@
+"""Indexes that answer, and whether they have a cell's stack. Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from warpfront.errors import without_secrets
+from warpfront.matrix.cell import Pin, WheelIndex
+from warpfront.system.progress import Line
+from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, probe
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The indexes to use, best first (mirrors, then PyPI), the cell's own if it answers, and why
+    others do not.
+    """
+
+    site: tuple[str, ...]
+    stack: str | None
+    silent: Mapping[str, str] | None = None
+
+
+def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
+    """Ask every index first, briefly: uv would give up at the first that does not answer."""
+    names = [Requirement(text).name for text in (*inputs.requirements, *inputs.stack_requirements)]
+    silent: dict[str, str] = {}
+    for url in site.indexes:
+        if names and (reason := why_not(site, url, names[0])) and not says_no_such(reason):
+            silent[url] = reason
+    stack = inputs.index.url if inputs.index and inputs.stack_requirements else None
+    if stack is not None and inputs.stack_requirements:
+        reason = why_not(site, stack, Requirement(inputs.stack_requirements[0]).name)
+        if reason:
+            silent[stack] = reason
+    for url, reason in silent.items():
+        on_line(without_secrets(f"{inputs.cell_id}: {url}: {reason}; going on without it"))
+    return Reach(
+        site=tuple(url for url in site.indexes if url not in silent),
+        stack=None if stack in silent else stack,
+        silent=silent,
+    )
+
+
+def answering(site: Site) -> tuple[str, ...]:
+    """The site's indexes without those that do not answer."""
+    reasons = {url: why_not(site, url, "pip") for url in site.indexes}
+    return tuple(url for url, why in reasons.items() if not why or says_no_such(why))
+
+
+def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str:
+    """Why the stack cannot be had from here, with the URL; "" when its index answers or the
+    site has it.
+    """
+    pins = tuple(stack)
+    if not pins:
+        return ""
+    reason = why_not(site, index.url, pins[0].name)
+    if not reason:
+        return ""
+    with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
+        lacking = [str(pin) for pin in pins if not _site_offers(pin, site, transport)]
+    if not lacking:
+        return ""
+    return without_secrets(f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}")
+
+
+def why_not(site: Site, url: str, name: str) -> str:
+    return "pip's no-index is set" if site.no_index else probe(site, url, name)
+
+
+def says_no_such(reason: str) -> bool:
+    """A mirror that lacks one distribution still serves others."""
+    return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
+
+
+def _site_offers(pin: Pin, site: Site, transport: Transport) -> bool:
+    sources = [(source, True) for source in site.find_links]
+    sources += [(source, False) for source in site.indexes]
+    return any(
+        _has_version(links(source, pin.name, transport, flat=flat), pin) for source, flat in sources
+    )
+
+
+def _has_version(offered: tuple[Link, ...] | NoAnswer, pin: Pin) -> bool:
+    if isinstance(offered, NoAnswer):
+        return False
+    for link in offered:
+        try:
+            name, version, _, _ = parse_wheel_filename(link.filename)
+        except InvalidWheelFilename:
+            continue
+        if name == canonicalize_name(pin.name) and str(version) == pin.version:
+            return True
+    return False

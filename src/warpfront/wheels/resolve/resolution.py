@@ -1,0 +1,143 @@
+"""Types of resolving: terms, results, reasons, and the resolver. Words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from packaging.pylock import Pylock
+
+from warpfront.matrix.cell import Patch, Pin, Recipe, Source
+from warpfront.wheels.lock.values import Distribution, LockedWheel, WheelBuild
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Terms of a resolution beyond the requirements: `overrides` replace every demand on their
+    names, `excludes` are names left out wherever they are demanded, `constraints` limit what is
+    demanded anyway. `unread` are source archives whose demands only a build would show. `answered`
+    are pins of names that a shim of the image answers for: no index is read for them, and they are
+    in no lock.
+    """
+
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    answered: tuple[Pin, ...] = ()
+
+
+NO_TERMS = Terms()
+
+BUILD_TOOLS = ("setuptools==80.9.0", "wheel==0.45.1")
+"""What a source archive is built with where nothing else is said: fixed, or two machines would
+build wheels with two hashes.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """uv found no solution; its explanation."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absences:
+    """Why names of a contradiction have no candidate, and what to do about it."""
+
+    lines: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """Distributions that uv resolved, by normalized name, each with its version."""
+
+    pylock: Pylock
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {package.name: str(package.version) for package in self.pylock.packages}
+
+    @property
+    def unbuilt(self) -> tuple[str, ...]:
+        """The names that were found as source archives only."""
+        found = self.pylock.packages
+        return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
+
+    def only(self, name: str) -> Resolution:
+        kept = [package for package in self.pylock.packages if package.name == name]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+
+    def without(self, names: Iterable[str]) -> Resolution:
+        names = frozenset(names)
+        kept = [package for package in self.pylock.packages if package.name not in names]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sdist:
+    """A source archive in the wheelhouse. `index` is the public one to name, `source` where it
+    comes from if from none.
+    """
+
+    path: Path
+    sha256: str
+    index: str = ""
+    source: str = ""
+
+
+class Resolver(Protocol):
+    """A resolver of one cell's distributions. Raises `BlockedError` if their source is out of
+    reach and no other has them.
+    """
+
+    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
+        """Take this wheel wherever its name is demanded; the requirement that asks for it."""
+
+    def given_for(self, requirement: str) -> str:
+        """The requirement, asking for the wheel that was given under its name if one was."""
+
+    def sdist(self, resolution: Resolution, name: str) -> Sdist:
+        """The source archive of a distribution, verified, in the wheelhouse."""
+
+    def wheel_at(self, source: Source) -> LockedWheel:
+        """The wheel at a source's address, verified, in the wheelhouse."""
+
+    def resolution(
+        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
+    ) -> Resolution | Contradiction:
+        """The distributions that meet `requirements` on `terms`."""
+
+    def distributions(
+        self, resolution: Resolution, *, without: Collection[str] = ()
+    ) -> tuple[Distribution, ...]:
+        """Return the resolved distributions with their metadata, except the names in `without`."""
+
+    def absences(self, found: Contradiction) -> Absences:
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
+        """
+
+    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
+        """Return one wheel per distribution, the best for the base's Python and C library."""
+
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
+        """Return the wheel of one distribution."""
+
+
+class Crafting(Protocol):
+    """Makes wheels that no index has, for one cell."""
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
+        """The wheel of a folder or a commit, and how it was built if in a container."""
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
+        """The wheel of an index's source archive, built in a container."""
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        """The wheel with patches in it, which no index has."""

@@ -1,0 +1,441 @@
+"""Resolution: from what a cell asks for to the exact wheels, by uv, from what this site
+can reach. Edge.
+
+Nothing of a site but the bytes' hashes ends in a lock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import tomli_w
+from packaging.pylock import Pylock, PylockValidationError
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
+from warpfront.matrix.cell import Source
+from warpfront.system.process import DISK_FULL, Completed, Run
+from warpfront.system.progress import Line
+from warpfront.system.store import storing
+from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
+from warpfront.wheels.resolve.absences import explain_absences
+from warpfront.wheels.resolve.choice import WheelChoice, supported_tags, wheel_of
+from warpfront.wheels.resolve.index_rules import known_names, misplaced, placeholder
+from warpfront.wheels.resolve.overlay_index import OverlayIndex
+from warpfront.wheels.resolve.reach import reach_of
+from warpfront.wheels.resolve.resolution import (
+    NO_TERMS,
+    Absences,
+    Contradiction,
+    Resolution,
+    Sdist,
+    Terms,
+)
+from warpfront.wheels.resolve.stack_metadata import write_environment
+from warpfront.wheels.resolve.variant_pages import VariantPages
+from warpfront.wheels.rocm import ROCM, rocm_wheel
+from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, Site
+from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront.wheels.uv_program import option_file, uv_command
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+_PROJECT = "this-cell"
+_TORCH = "torch"
+_EXPLANATION_CHARACTERS = 1500
+_INSTALLS = re.compile(r"^ \+ ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+_PLATFORM_MINORS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+# uv's advice to take a name from whichever index has the highest version: docs/security.md.
+_OTHER_STRATEGY = re.compile(r"^hint: .*--index-strategy.*$", re.MULTILINE)
+_NETWORK_WORDS = re.compile(
+    r"failed to fetch|error sending request|http status|error decoding response|timed out|"
+    r"request failed after|network|error reading a body|failed to read metadata",
+    re.IGNORECASE,
+)
+
+
+class UvResolver:
+    """A `Resolver` of one cell's requirements, by uv, from what this site can reach."""
+
+    def __init__(
+        self,
+        inputs: LockInputs,
+        site: Site,
+        *,
+        run: Run,
+        on_line: Line,
+        wheelhouse: Wheelhouse | None = None,
+        held: tuple[LockedWheel, ...] = (),
+    ) -> None:
+        self._inputs = inputs
+        self._site = site
+        self._run = run
+        self._on_line = on_line
+        self._wheelhouse = wheelhouse or Wheelhouse()
+        self._reach = reach_of(inputs, site, on_line)
+        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        variants = VariantPages(inputs, tags, self._wheelhouse)
+        self._shelf = OverlayIndex(inputs, site, self._reach, variants, held)
+        self._given: dict[str, LockedWheel] = {}
+
+    def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
+        """Take this wheel, which the wheelhouse has, wherever its name is demanded; the requirement
+        that asks for it.
+        """
+        self._given[canonicalize_name(wheel.name)] = wheel
+        asked = f"[{','.join(extras)}]" if extras else ""
+        return f"{wheel.name}{asked} @ {self._wheelhouse.path(wheel).as_uri()}"
+
+    def given_for(self, requirement: str) -> str:
+        """The requirement, asking for the wheel that was given under its name if one was."""
+        wheel = self._given.get(canonicalize_name(Requirement(requirement).name))
+        return requirement if wheel is None else self.give(wheel)
+
+    def sdist(self, resolution: Resolution, name: str) -> Sdist:
+        """The source archive of a distribution, verified, in the wheelhouse."""
+        package = next(one for one in resolution.pylock.packages if one.name == name)
+        if package.sdist is None:
+            raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
+        with self._site.transport() as transport:
+            return self._choice(transport).sdist(package, package.sdist)
+
+    def wheel_at(self, source: Source) -> LockedWheel:
+        """The wheel at a source's address, verified, in the wheelhouse."""
+        filename = unquote(source.location.rpartition("/")[2])
+        with self._site.transport() as transport:
+            link = Link(url=source.location, filename=filename)
+            kept, sha256 = self._choice(transport).kept(source.name, link)
+        if sha256 != source.pin:
+            raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
+        return wheel_of(kept, sha256, source=str(source))
+
+    def resolution(
+        self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
+    ) -> Resolution | Contradiction:
+        """Return the distributions that meet `requirements` on `terms`.
+
+        Raises `BlockedError` if the index or PyPI is out of reach and no other source has them.
+        """
+        inputs, reach = self._inputs, self._reach
+        found = self._compiled(requirements, terms)
+        if isinstance(found, Resolution):
+            return found
+        silent = reach.silent or {}
+        if inputs.index is not None and silent.get(inputs.index.url) == FLAT_PAGE:
+            raise LockError(f"{inputs.cell_id}: {inputs.index.url}: {FLAT_PAGE}", hint=FLAT_WAY_OUT)
+        stack_is_silent = inputs.index is not None and inputs.index.url in silent
+        pypi_is_silent = self._site.index_url in silent
+        if stack_is_silent and not pypi_is_silent:
+            alone = self._compiled(inputs.stack_requirements, NO_TERMS)
+            stack_is_silent = isinstance(alone, Contradiction)
+        if stack_is_silent or pypi_is_silent:
+            raise BlockedError(
+                f"{inputs.cell_id}: out of reach: "
+                + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
+                hint=f"nothing else here has it: {found.explanation}",
+            )
+        return found
+
+    def distributions(
+        self, resolution: Resolution, *, without: Collection[str] = ()
+    ) -> tuple[Distribution, ...]:
+        """Return the resolved distributions with their metadata, except the names in `without`."""
+        asked = [one for one in resolution.pylock.packages if one.name not in without]
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
+            return tuple(pool.map(self._choice(transport).distribution, asked))
+
+    def absences(self, found: Contradiction) -> Absences:
+        """Return the names of a contradiction that no source has, or only one
+        that another hides.
+        """
+        inputs = self._inputs
+        tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
+
+    def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
+        """Return one wheel per distribution, the best for the base's Python and C library."""
+        with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
+            found = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
+            wheels = tuple(sorted(found))
+        _check_stack(self._inputs, wheels)
+        for wheel in wheels:
+            for line in self._shelf.variants.why_not(wheel.name):
+                if line.startswith(f"{wheel.name} {wheel.version}:"):
+                    self._on_line(f"{self._inputs.cell_id}: {line}")
+        if newer := self._newer_torch(wheels):
+            self._on_line(f"{self._inputs.cell_id}: its index also has {newer}")
+        size_bytes = sum(wheel.size_bytes for wheel in wheels)
+        self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        for target in self._inputs.targets:
+            of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
+            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
+        return wheels
+
+    def _newer_torch(self, wheels: Iterable[LockedWheel]) -> str:
+        """The newest final torch of the cell's index that is newer than the locked one and has its
+        local version; "" for none.
+        """
+        locked = next((Version(one.version) for one in wheels if one.name == _TORCH), None)
+        newest = max(
+            (
+                one
+                for one in self._shelf.versions(_TORCH)
+                if locked and one > locked and one.local == locked.local and not one.is_prerelease
+            ),
+            default=None,
+        )
+        return f"{_TORCH} {newest}" if newest else ""
+
+    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
+        """Return the wheel of one distribution."""
+        (package,) = resolution.only(name).pylock.packages
+        with self._site.transport() as transport:
+            return self._choice(transport).wheel(package)
+
+    def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Resolution | Contradiction:
+        """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
+        made of its archive.
+        """
+        found = self._from_shelf(requirements, terms)
+        if ROCM in self._given or not (
+            isinstance(found, Contradiction) and re.search(rf"\b{ROCM}\b", found.explanation)
+        ):
+            return found
+        unread = dataclasses.replace(terms, unread=(*terms.unread, ROCM))
+        undecided = self._from_shelf(requirements, unread)
+        if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
+            return found
+        self.give(self._rocm_wheel(undecided))
+        return self._from_shelf(requirements, terms)
+
+    def _rocm_wheel(self, found: Resolution) -> LockedWheel:
+        sdist, targets = self.sdist(found, ROCM), self._inputs.targets
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            made = rocm_wheel(sdist.path, Path(folder), targets)
+            kept, sha256 = self._wheelhouse.keep(made)
+        return dataclasses.replace(wheel_of(kept, sha256, sdist=sdist), targets=targets)
+
+    def _from_shelf(
+        self, requirements: tuple[str, ...], terms: Terms
+    ) -> Resolution | Contradiction:
+        """uv's resolution, again until every name that belongs to one index came from there:
+        which names a resolution meets is not known before.
+        """
+        self._shelf.put(known_names(self._inputs))
+        archives: tuple[str, ...] = ()
+        while True:
+            unread = tuple(sorted({*terms.unread, *archives}))
+            found = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            if isinstance(found, Resolution):
+                new = self._shelf.missing(found.versions)
+                unknown = not new and self._shelf.read_variants(found)
+            else:
+                new, unknown = self._shelf.missing_of(found.explanation), False
+            more = () if new else self._allowed(found, without=unread)
+            if not (new or more or unknown):
+                break
+            self._shelf.put(new)
+            archives += more
+        if isinstance(found, Resolution):
+            self._shelf.check(found.without(one.name for one in terms.answered))
+            return found
+        lines = (found.explanation, *self._shelf.lacking(found.explanation))
+        return Contradiction(explanation="\n    ".join(lines))
+
+    def _allowed(
+        self, found: Resolution | Contradiction, *, without: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return archives that may be missing ones: uv gets only their name and version,
+        because their demands would need their code to run.
+        """
+        if isinstance(found, Resolution):
+            return ()
+        return tuple(
+            name
+            for name in self._inputs.allow_builds
+            if name not in {*without, *self._given, ROCM}
+            and re.search(rf"\b{name}\b", found.explanation)
+        )
+
+    def _compiled_once(
+        self, requirements: tuple[str, ...], terms: Terms
+    ) -> Resolution | Contradiction:
+        inputs = self._inputs
+        with (
+            storing(Path(tempfile.gettempdir())),
+            tempfile.TemporaryDirectory(prefix="warpfront-") as name,
+        ):
+            folder = Path(name)
+            if ROCM in self._given and ROCM not in terms.unread:
+                requirements = (*requirements, self.given_for(ROCM))
+            (folder / "pyproject.toml").write_text(_project(inputs, requirements), "utf-8")
+            arguments = (
+                *("pip", "compile", "pyproject.toml", "--format", "pylock.toml"),
+                *("--quiet", "--output-file", "pylock.toml", "--python", sys.executable),
+                *("--python-version", inputs.python, "--python-platform", _platform(inputs)),
+                *("--only-binary", ":all:"),
+                *(word for one in terms.unread for word in ("--no-binary", one)),
+                *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
+                *option_file(folder, "excludes", terms.excludes),
+                *option_file(folder, "constraints", terms.constraints),
+            )
+            command = uv_command(
+                arguments,
+                site=self._site,
+                indexes=self._reach.site,
+                folder=folder,
+                shelf=self._shelf,
+                unread=terms.unread,
+                answered=terms.answered,
+            )
+            completed = self._run(command)
+            if completed.returncode != 0:
+                return _read_failure(inputs, completed)
+            text = (folder / "pylock.toml").read_text("utf-8")
+            return Resolution(pylock=_read_pylock(text, inputs.cell_id))
+
+    def _choice(self, transport: Transport) -> WheelChoice:
+        inputs = self._inputs
+        return WheelChoice(
+            inputs=inputs,
+            tags=supported_tags(inputs.python, inputs.machine, inputs.glibc),
+            transport=transport,
+            wheelhouse=self._wheelhouse,
+            given=self._given,
+            shelf=self._shelf,
+        )
+
+
+def rehearsed(
+    requirements: tuple[str, ...],
+    installed: Iterable[Distribution],
+    terms: Terms,
+    *,
+    inputs: LockInputs,
+    index_url: str,
+    cache: Path,
+    run: Run,
+) -> Mapping[str, str] | Contradiction:
+    """Return what uv would install (name -> version) where `installed` are there, by its own dry
+    run, from one index of wheels on this machine. Only metadata is read. Of `terms`, excludes and
+    constraints count. `cache` is a folder for uv's own cache.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        folder = Path(name)
+        write_environment(folder / "environment", installed)
+        (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
+        arguments = (
+            *("pip", "install", "--dry-run", "--target", "environment"),
+            *("--python", sys.executable, "--python-version", inputs.python),
+            *("--python-platform", _platform(inputs), "--only-binary", ":all:"),
+            *("--cache-dir", str(cache), "--requirements", "requirements.in"),
+            *option_file(folder, "excludes", terms.excludes),
+            *option_file(folder, "constraints", terms.constraints),
+        )
+        site, extra = Site(index_url=index_url), {"NO_PROXY": "127.0.0.1"}
+        command = uv_command(arguments, site=site, indexes=(index_url,), folder=folder, extra=extra)
+        completed = run(command)
+    if completed.returncode != 0:
+        return _read_failure(inputs, completed)
+    lines = _INSTALLS.findall(completed.stdout + completed.stderr)
+    return {canonicalize_name(name): version for name, version in lines}
+
+
+def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
+    """A project that asks for `requirements`."""
+    document = {
+        "project": {
+            "name": _PROJECT,
+            "version": "0",
+            "requires-python": f"=={inputs.python}.*",
+            "dependencies": list(requirements),
+        }
+    }
+    return tomli_w.dumps(document)
+
+
+def _platform(inputs: LockInputs) -> str:
+    """uv's name for the newest manylinux level that the base's C library can load."""
+    minor = int(inputs.glibc.split(".")[1])
+    level = next((one for one in _PLATFORM_MINORS if one <= minor), None)
+    if level is None:
+        raise LockError(f"{inputs.cell_id}: glibc {inputs.glibc} is older than any manylinux level")
+    return f"{inputs.machine}-manylinux_2_{level}"
+
+
+def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
+    """uv's refusal: a contradiction is a value, anything else an error of its own kind."""
+    text = without_secrets(completed.stderr or completed.stdout).replace(_PROJECT, inputs.cell_id)
+    if DISK_FULL in text.lower():
+        raise StoreError(
+            f"{inputs.cell_id}: the disk is full, so uv could not resolve it\n{_explanation(text)}",
+            hint="free some space, or `invoke clean`",
+        )
+    if "No solution found" in text:
+        return Contradiction(explanation=_explanation(text))
+    if _NETWORK_WORDS.search(text):
+        raise BlockedError(
+            f"{inputs.cell_id}: an index stopped answering while resolving\n{_explanation(text)}",
+            hint="try again; uv names the URL and the reason above",
+        )
+    raise LockError(f"{inputs.cell_id}: uv could not resolve it\n{_explanation(text)}")
+
+
+def _explanation(text: str) -> str:
+    """The reasons uv gives, without its headings and hints about its own options."""
+    text = _OTHER_STRATEGY.sub("", text)
+    lines = [
+        re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)
+        for line in text.splitlines()
+    ]
+    kept = [line.strip() for line in lines if line.strip() and "No solution found" not in line]
+    return "\n".join(f"    {line}" for line in kept)[:_EXPLANATION_CHARACTERS]
+
+
+def _read_pylock(text: str, cell_id: str) -> Pylock:
+    try:
+        return Pylock.from_dict(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, PylockValidationError) as error:
+        raise LockError(f"{cell_id}: uv wrote a lock that is not valid: {error}") from error
+
+
+def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
+    """Check that the stack is the requested one, and that a cell with its base's torch
+    gets no second.
+    """
+    versions = {wheel.name: wheel.version for wheel in wheels}
+    for text in inputs.stack_requirements:
+        wanted = Requirement(text)
+        found = versions.get(canonicalize_name(wanted.name), "nothing")
+        if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
+            raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
+        # An extra that a wheel does not have is a warning to uv, and nothing of it is installed.
+        lacking = [one for one in wanted.extras if f"amd-{wanted.name}-{one}" not in versions]
+        if lacking:
+            raise LockError(
+                f"{inputs.cell_id}: {wanted.name} {found} has no extra {', '.join(sorted(lacking))}"
+                " on its index: no device code for that target",
+                hint="leave the target out of the row, or name another `torch:` or `index:`",
+            )
+    if found := placeholder(wheels):
+        raise LockError(
+            f"{inputs.cell_id}: its requirements bring {found}",
+            hint="leave the requirement out, or lock it in a row of `vendor: amd`",
+        )
+    if inputs.index is None and (wrong := misplaced(wheels, inputs)):
+        raise LockError(
+            f"{inputs.cell_id}: its requirements bring {wrong}",
+            hint="drop the requirement that needs it, or install it without dependencies",
+        )

@@ -1,0 +1,489 @@
+"""A cell's lock: resolved against the cell's own torch, or refused with the packages that
+demand another. Pure.
+
+uv reports that requirements contradict each other, not always which one began. So requirements that
+would move torch are resolved again with the stack fixed, and the metadata of the result shows whose
+demands do not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from warpfront.errors import LockError
+from warpfront.matrix.cell import Patch, Recipe
+from warpfront.system.progress import Line
+from warpfront.wheels.lock.pylock import foreign_wheel
+from warpfront.wheels.lock.values import (
+    Distribution,
+    LockedWheel,
+    LockInputs,
+    PatchedWheel,
+    Relaxed,
+    UnmetDemand,
+    WheelBuild,
+    WheelLock,
+)
+from warpfront.wheels.resolve.demands import (
+    Stack,
+    belonging_to_a_stack,
+    relaxed_of,
+    stack_of,
+    unmet_demands,
+)
+from warpfront.wheels.resolve.missing_wheel_errors import refusal, way_out, wheelless
+from warpfront.wheels.resolve.resolution import (
+    BUILD_TOOLS,
+    NO_TERMS,
+    Contradiction,
+    Crafting,
+    Resolution,
+    Resolver,
+    Terms,
+)
+
+_PATCH = "read the patch, then write its sha256 into matrix.yaml"
+_TOGETHER = "its requirements cannot be met together"
+_STACK = "the stack's versions are fixed by matrix.yaml: change the requirement, or the row"
+_EACH_OTHER = "these requirements exclude each other: change one of them"
+# How often a package that is not relaxed may give way to another of its versions.
+_ROUNDS = 12
+_RELAX = (
+    "say `relax: {package: reason}` for the image in matrix.yaml to install it beside this torch "
+    "as it is"
+)
+
+
+def resolve(
+    inputs: LockInputs,
+    resolver: Resolver,
+    *,
+    on_line: Line,
+    parent: WheelLock | None = None,
+    crafting: Crafting | None = None,
+) -> WheelLock:
+    """Return the lock for `inputs`: one wheel per distribution, the best for the base's Python
+    and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
+    as a wheel.
+
+    Raises `LockError` if the requirements contradict each other or the torch stack, with
+    the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
+    source has them.
+    """
+    if inputs.unfit:
+        raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
+    for wheel in _built_wheels(parent):
+        resolver.give(wheel)
+    resolving = _Resolving(
+        inputs=inputs,
+        resolver=resolver,
+        on_line=on_line,
+        given=(),
+        builds=parent.builds if parent else (),
+        patched=parent.patched if parent else (),
+    )
+    if crafting is not None:
+        resolving = resolving.with_sources(crafting).with_builds(crafting)
+        resolving = resolving.with_patches(crafting).with_allowed_builds(crafting)
+    return resolving.lock()
+
+
+def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
+    """Return the wheels of a lock that no index has."""
+    if lock is None:
+        return ()
+    built = {one.package for one in lock.builds}
+    return tuple(wheel for wheel in lock.wheels if wheel.source or wheel.name in built)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A resolution with the stack fixed, and demands that do not hold."""
+
+    resolution: Resolution
+    distributions: tuple[Distribution, ...]
+    demands: tuple[UnmetDemand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolving:
+    """The resolution of one cell."""
+
+    inputs: LockInputs
+    resolver: Resolver
+    on_line: Line
+    given: tuple[str, ...]
+    builds: tuple[WheelBuild, ...]
+    patched: tuple[PatchedWheel, ...]
+
+    def with_sources(self, crafting: Crafting) -> _Resolving:
+        """Add the wheels of its folders, commits and addresses."""
+        given, builds = list(self.given), list(self.builds)
+        for source in self.inputs.sources:
+            if source.kind == "wheel":
+                wheel, build = self.resolver.wheel_at(source), None
+            else:
+                wheel, build = crafting.from_source(source)
+            if source.name and source.name != wheel.name:
+                raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
+            given.append(self.resolver.give(wheel, source.extras))
+            builds += [build] if build else []
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def with_builds(self, crafting: Crafting) -> _Resolving:
+        """Add the wheels built of an index's source archives, at versions that the rest allows."""
+        built = {one.package for one in self.builds}
+        recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
+        if not recipes:
+            return self
+        found = self._undecided(tuple(recipes))
+        absent = sorted(set(recipes) - set(found.versions))
+        if absent:
+            raise LockError(
+                f"{self.inputs.cell_id}: `builds` names {', '.join(absent)}, which nothing here "
+                "asks for",
+                hint="remove the entry, or correct its name",
+            )
+        given, builds = list(self.given), list(self.builds)
+        for name, recipe in recipes.items():
+            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            given.append(self.resolver.give(wheel))
+            builds.append(build)
+        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+
+    def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
+        """Resolve everything with the stack fixed, whichever package demands another."""
+        stack = self._stack()
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=unread)
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        if isinstance(found, Contradiction):
+            raise self._contradiction(found)
+        return found
+
+    def with_patches(self, crafting: Crafting) -> _Resolving:
+        """Add the wheels that this image changes, and builds of patched sources."""
+        if not self.inputs.patches:
+            return self
+        self._check_patchable()
+        found = self._undecided()
+        given, patched = list(self.given), list(self.patched)
+        built = {one.package for one in self.builds} | {one.name for one in self.inputs.sources}
+        for name, patches in self._patches().items():
+            if name not in found.versions:
+                raise LockError(
+                    f"{self.inputs.cell_id}: `patches` names {name}, which nothing here asks for",
+                    hint="remove the entry, or correct its name",
+                )
+            original = None
+            if name not in built:
+                original = self.resolver.wheel(found, name)
+                wheel = crafting.from_wheel(original, patches)
+                given.append(self.resolver.give(wheel))
+            patched.append(PatchedWheel(package=name, patches=patches, original=original))
+        return dataclasses.replace(self, given=tuple(given), patched=tuple(patched))
+
+    def _patches(self) -> dict[str, tuple[Patch, ...]]:
+        """Return patches by package, in the order of the matrix."""
+        names = dict.fromkeys(one.package for one in self.inputs.patches)
+        return {
+            name: tuple(one for one in self.inputs.patches if one.package == name) for name in names
+        }
+
+    def _check_patchable(self) -> None:
+        """Neither what the guard vouches for is patched, nor what the parent's image brought."""
+        inputs = self.inputs
+        theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
+        for name in self._patches():
+            if any(fnmatchcase(name, one) for one in (*inputs.protected, *inputs.libraries)):
+                raise LockError(
+                    f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
+                    hint="a patched torch is another torch: build it, and give it an index",
+                )
+            if name in theirs:
+                raise LockError(
+                    f"{inputs.cell_id}: {name} is of the image that this one is built on",
+                    hint="patch it in `patches:` of that image",
+                )
+
+    def with_allowed_builds(self, crafting: Crafting) -> _Resolving:
+        """Add the wheels that their index has as a source archive only and that matrix.yaml
+        allows to build. Their demands are known once they are built, and may add more of them.
+        """
+        if not self.inputs.allow_builds:
+            return self
+        found = self._resolution()
+        if isinstance(found, Contradiction):
+            return self
+        unbuilt = [one for one in found.unbuilt if one in self.inputs.allow_builds]
+        if not unbuilt:
+            return self
+        given, builds = list(self.given), list(self.builds)
+        for name in unbuilt:
+            recipe = Recipe(package=name, tools=BUILD_TOOLS)
+            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            given.append(self.resolver.give(wheel))
+            builds.append(build)
+        more = dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+        return more.with_allowed_builds(crafting)
+
+    def lock(self) -> WheelLock:
+        if self.inputs.relax:
+            return self._relaxed_lock(self._stack())
+        found = self._resolution()
+        if isinstance(found, Contradiction):
+            return self._lock_or_refusal(found, self._stack())
+        if not belonging_to_a_stack(self.inputs, found.versions):
+            return self._lock(found)
+        stack = self._stack()
+        if not set(found.versions) & set(stack.excluded):
+            return self._lock(found)
+        found = self._resolution(_constrained(stack))
+        if isinstance(found, Contradiction):
+            return self._lock_or_refusal(found, stack)
+        return self._lock(found.without(stack.answered))
+
+    def _resolution(self, terms: Terms = NO_TERMS) -> Resolution | Contradiction:
+        return self.resolver.resolution(self._everything, terms)
+
+    @property
+    def _everything(self) -> tuple[str, ...]:
+        inputs = self.inputs
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
+
+    def _stack(self) -> Stack:
+        """The stack as it is when nothing else asks: its parent's, or what its own pins bring."""
+        inputs = self.inputs
+        if inputs.parent:
+            pins = [Requirement(text) for text in inputs.parent]
+            return stack_of(
+                inputs, {canonicalize_name(pin.name): _version(pin.specifier) for pin in pins}
+            )
+        if not inputs.stack_requirements:
+            return stack_of(inputs, {})
+        built = [one.package for one in self.builds if one.package in inputs.allow_builds]
+        own = (self.resolver.given_for(name) for name in built)
+        alone = self.resolver.resolution((*inputs.stack_requirements, *own))
+        if isinstance(alone, Contradiction):
+            raise self._contradiction(alone)
+        return stack_of(inputs, alone.versions)
+
+    def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
+        """Resolve the requirements with the stack fixed, whichever package demands another."""
+        terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
+        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        return found if isinstance(found, Contradiction) else self._judge(found, stack)
+
+    def _judge(self, found: Resolution, stack: Stack) -> _Judged:
+        distributions = self.resolver.distributions(found, without=stack.held)
+        demands = unmet_demands(
+            distributions,
+            (*self.inputs.requirements, *self.given, *self.inputs.parent),
+            stack,
+            python=self.inputs.python,
+            machine=self.inputs.machine,
+        )
+        return _Judged(resolution=found, distributions=distributions, demands=demands)
+
+    def _relaxed_lock(self, stack: Stack) -> WheelLock:
+        """Resolve with the stack fixed: demands of relaxed packages are waived, others take
+        another of their versions.
+        """
+        reasons: dict[str, str] = {
+            canonicalize_name(name): reason for name, reason in self.inputs.relax
+        }
+        judged = self._held(stack)
+        if isinstance(judged, Contradiction):
+            raise self._contradiction(judged)
+        first = judged
+        refused = unmet = _without(judged.demands, reasons)
+        constraints: tuple[str, ...] = ()
+        for _ in range(_ROUNDS):
+            if not unmet:
+                return self._checked_relaxed(judged, reasons)
+            requirers = sorted({one.asker for one in unmet})
+            if not all(requirers):  # the image's own requirement has no other version
+                break
+            versions = judged.resolution.versions
+            constraints += tuple(f"{name}!={versions[name]}" for name in requirers)
+            following = self._held(stack, constraints)
+            if isinstance(following, Contradiction):  # no other version is left
+                break
+            judged, unmet = following, _without(following.demands, reasons)
+        raise self._refused(refused, stack, first.distributions)
+
+    def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
+        absent = sorted(set(reasons) - set(judged.resolution.versions))
+        if absent:
+            raise LockError(
+                f"{self.inputs.cell_id}: `relax` names {', '.join(absent)}, which this image does "
+                "not hold",
+                hint="remove the entry, or correct its name",
+            )
+        relaxed = relaxed_of(judged.demands, judged.distributions, reasons)
+        needless = sorted(set(reasons) - {one.package for one in relaxed})
+        for name in needless:
+            version = judged.resolution.versions[name]
+            self.on_line(
+                f"{self.inputs.cell_id}: `relax` of {name} is not needed here: {name} {version} "
+                "takes this cell's torch stack as it is"
+            )
+        return self._lock(judged.resolution, relaxed=relaxed)
+
+    def _lock(self, found: Resolution, relaxed: tuple[Relaxed, ...] = ()) -> WheelLock:
+        inputs = self.inputs
+        wheels = self.resolver.wheels(found)
+        foreign = foreign_wheel(wheels, inputs.machine)
+        if foreign:
+            raise LockError(
+                f"{inputs.cell_id}: its requirements bring {foreign}",
+                hint=f"name the wheel for {inputs.machine}, or a version that has one",
+            )
+        return WheelLock(
+            cell_id=inputs.cell_id,
+            python=inputs.python,
+            inputs_digest=inputs.digest,
+            wheels=wheels,
+            relaxed=relaxed,
+            builds=tuple(sorted(self.builds)),
+            patched=tuple(sorted(self.patched)),
+        )
+
+    def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
+        """Return the lock, or the packages that demand another torch stack, if that
+        is the contradiction.
+        """
+        judged = self._held(stack)
+        if isinstance(judged, Contradiction):  # something else contradicts too
+            raise self._contradiction(found)
+        if judged.demands:
+            raise self._refused(judged.demands, stack, judged.distributions)
+        return self._lock(judged.resolution)
+
+    def _contradiction(self, found: Contradiction) -> LockError:
+        if name := wheelless(found.explanation):
+            return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
+        absences = self.resolver.absences(found)
+        lines = "".join(f"\n    {line}" for line in absences.lines)
+        what = "something that it requires is not to be had" if lines else _TOGETHER
+        hint = absences.hint or (_STACK if self._is_about_the_stack(found) else _EACH_OTHER)
+        return LockError(
+            f"{self.inputs.cell_id}: {what}\n{found.explanation}{lines}",
+            hint=hint,
+        )
+
+    def _is_about_the_stack(self, found: Contradiction) -> bool:
+        """Return true if the explanation names a distribution that matrix.yaml pins."""
+        inputs = self.inputs
+        names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
+        text = found.explanation.replace(inputs.cell_id, "")
+        return any(re.search(rf"\b{re.escape(one)}\b", text) for one in names)
+
+    def _refused(
+        self,
+        demands: tuple[UnmetDemand, ...],
+        stack: Stack,
+        distributions: tuple[Distribution, ...],
+    ) -> LockError:
+        lines = "".join(f"\n    {demand}" for demand in demands)
+        return LockError(
+            f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}",
+            hint=self._way_out(demands, stack, distributions),
+        )
+
+    def _way_out(
+        self,
+        demands: tuple[UnmetDemand, ...],
+        stack: Stack,
+        distributions: tuple[Distribution, ...],
+    ) -> str:
+        requirers = sorted({one.asker for one in demands if one.asker})
+        if not all(one.asker for one in demands):
+            return "change the requirement, or choose another torch for the row in matrix.yaml"
+        fitting = self._fitting_extras(distributions, stack)
+        fitting = fitting or self._fitting_versions(demands, stack)
+        if fitting:
+            return f"{fitting} would leave the stack as it is; or {_RELAX}"
+        return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
+
+    def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
+        """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`
+        for `jax[cuda12]`) that would leave the stack as it is; "" where there is none.
+        """
+        requires = {one.name: " ".join(one.requires) for one in distributions}
+        for text in self.inputs.requirements:
+            asked = Requirement(text)
+            for extra in sorted(asked.extras):
+                for other in _alike(extra, requires.get(canonicalize_name(asked.name), "")):
+                    changed = Requirement(text)
+                    changed.extras = {*asked.extras, other} - {extra}
+                    given = str(changed)
+                    if self._resolves((given,), without=text, stack=stack):
+                        return given
+        return ""
+
+    def _resolves(self, given: tuple[str, ...], *, without: str, stack: Stack) -> bool:
+        inputs = self.inputs
+        others = tuple(one for one in inputs.requirements if one != without)
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        everything = (*inputs.stack_requirements, *others, *given, *self.given, *parent)
+        found = self.resolver.resolution(everything, _constrained(stack))
+        return not isinstance(found, Contradiction)
+
+    def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
+        """Return versions of the image's own requirements that fit the stack, if uv finds some
+        when theirs are open; else "".
+        """
+        inputs = self.inputs
+        roots = {canonicalize_name(_READ_NAME.split(one.chain[0])[0]) for one in demands}
+        opened = tuple(_opened(text, roots) for text in inputs.requirements)
+        if opened == inputs.requirements:
+            return ""
+        parent = (self.resolver.given_for(text) for text in inputs.parent)
+        everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
+        found = self.resolver.resolution(everything, _constrained(stack))
+        if isinstance(found, Contradiction) or not roots <= set(found.versions):
+            return ""
+        return " with ".join(f"{name} {found.versions[name]}" for name in sorted(roots))
+
+
+def _alike(extra: str, requires: str) -> list[str]:
+    """The extras that demands name and that differ from `extra` in their digits alone."""
+    named = set(re.findall(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requires)) - {extra}
+    if not any(one.isdigit() for one in extra):
+        return []
+    shape = re.sub(r"\d+", "#", extra)
+    return sorted((one for one in named if re.sub(r"\d+", "#", one) == shape), reverse=True)
+
+
+def _constrained(stack: Stack) -> Terms:
+    return Terms(constraints=stack.constraints, answered=stack.shims)
+
+
+_READ_NAME = re.compile(r"[\[ ]")
+
+
+def _opened(text: str, names: Collection[str]) -> str:
+    """The requirement without its versions, if it is one of `names`."""
+    requirement = Requirement(text)
+    if canonicalize_name(requirement.name) in names:
+        requirement.specifier = SpecifierSet()
+    return str(requirement)
+
+
+def _version(specifier: SpecifierSet) -> str:
+    """The one version that a parent's pin allows."""
+    (one,) = specifier
+    return one.version
+
+
+def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:
+    return tuple(one for one in demands if one.asker not in names)

@@ -1,0 +1,149 @@
+"""The metadata of a torch stack: of its locked wheels, or of their release on an index. Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from warpfront.errors import WheelError
+from warpfront.wheels.lock.values import Distribution, LockedWheel
+from warpfront.wheels.metadata import read_remote_requires
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, probe
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMetadata:
+    """A distribution with its metadata. `is_exact` is unset where that is another build's of the
+    release, which has other libraries and the same needs.
+    """
+
+    distribution: Distribution
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFiles:
+    """Sources of a torch stack's metadata: the wheelhouse, the stack's own index, the site's
+    sources. Offline, only files of this machine are read. Results are cached for all stacks.
+    """
+
+    site: Site
+    wheelhouse: Wheelhouse
+    offline: bool = False
+    pages: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict)
+    known: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+
+    def read(
+        self, pins: Mapping[str, str], wheels: tuple[LockedWheel, ...], index_url: str
+    ) -> tuple[FoundMetadata, ...]:
+        """Return those of `pins` (name -> version) whose metadata was found. `wheels` are the
+        locked ones; `index_url` is the stack's index, "" for none.
+        """
+        locked = {one.name: one for one in wheels}
+        with self.site.transport() as transport:
+            found = [
+                self._found(name, version, locked.get(name), index_url, transport)
+                for name, version in pins.items()
+            ]
+        return tuple(one for one in found if one is not None)
+
+    def _found(
+        self,
+        name: str,
+        version: str,
+        wheel: LockedWheel | None,
+        index_url: str,
+        transport: Transport,
+    ) -> FoundMetadata | None:
+        offered = self._offered(name, version, index_url, transport)
+        return next(
+            (
+                FoundMetadata(
+                    distribution=Distribution(name=name, version=version, requires=requires),
+                    is_exact=of == version,
+                )
+                for of, requires in chain(((version, self._locked(wheel)),), offered)
+                if requires is not None
+            ),
+            None,
+        )
+
+    def _locked(self, wheel: LockedWheel | None) -> tuple[str, ...] | None:
+        path = self.wheelhouse.path(wheel) if wheel is not None else None
+        return _read(path) if path is not None and path.is_file() else None
+
+    def _offered(
+        self, name: str, version: str, index_url: str, transport: Transport
+    ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+        """The version itself, then its release, each with what its wheels demand."""
+        offered = tuple(self._links(name, index_url, transport))
+        release = Version(version)
+        for wanted in dict.fromkeys((version, release.public, release.base_version)):
+            for link in offered:
+                if _version_of(link) == wanted:
+                    yield wanted, self._of_link(link, transport)
+
+    def _links(self, name: str, index_url: str, transport: Transport) -> Iterator[Link]:
+        sources = [(url, True) for url in self.site.find_links]
+        if index_url and not self.offline and not probe(self.site, index_url, name):
+            sources.append((index_url, False))
+        sources += [(url, False) for url in self.site.indexes]
+        for source, flat in sources:
+            if self.offline and local_path(source) is None:
+                continue
+            if (source, name) not in self.pages:
+                found = links(source, name, transport, flat=flat)
+                wheels = () if isinstance(found, NoAnswer) else found
+                self.pages[source, name] = tuple(one for one in wheels if _name_of(one) == name)
+            yield from self.pages[source, name]
+
+    def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
+        if link.url not in self.known:
+            path = local_path(link.url)
+            remote = path is None
+            self.known[link.url] = (
+                read_remote_requires(link.url, transport) if remote else _read(path)
+            )
+        return self.known[link.url]
+
+
+def write_environment(folder: Path, distributions: Iterable[Distribution]) -> None:
+    """Write the metadata of these distributions, so that installers take them as installed."""
+    for one in distributions:
+        info = folder / f"{one.name.replace('-', '_')}-{one.version}.dist-info"
+        info.mkdir(parents=True)
+        demands = "".join(f"Requires-Dist: {text}\n" for text in one.requires)
+        head = f"Metadata-Version: 2.1\nName: {one.name}\nVersion: {one.version}\n"
+        (info / "METADATA").write_text(head + demands, "utf-8")
+        (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n", "utf-8")
+        (info / "RECORD").write_text("", "utf-8")
+        (info / "INSTALLER").write_text("uv\n", "utf-8")
+
+
+def _read(wheel: Path | None) -> tuple[str, ...] | None:
+    try:
+        return read_wheel_metadata(wheel).requires if wheel is not None else None
+    except WheelError:
+        return None
+
+
+def _name_of(link: Link) -> str:
+    """The distribution of a wheel; "" for other files."""
+    try:
+        return canonicalize_name(parse_wheel_filename(link.filename)[0])
+    except InvalidWheelFilename:
+        return ""
+
+
+def _version_of(link: Link) -> str:
+    return str(parse_wheel_filename(link.filename)[1])

@@ -1,0 +1,294 @@
+"""Variants of a name in a form that resolvers read: for each version the one wheel that the
+cell takes, under a name without label. Edge.
+
+pip reads no such names, and uv only in a preview, by what it detects on the machine. So uv
+resolves stand-ins with metadata only; the lock has the variant itself. A variant's demands are
+read once uv has taken its version; until then it has none: demands that contradict each other
+would do so anyway.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
+from warpfront.matrix.cell import Variant
+from warpfront.system.foreign import read_regular
+from warpfront.wheels.core_metadata import requires_of
+from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.metadata import read_small_members
+from warpfront.wheels.resolve.index_rules import is_of_the_stack
+from warpfront.wheels.resolve.variants import (
+    LONGEST_TEXT,
+    VariantTable,
+    asks_by_variant,
+    best_label,
+    read_variants,
+    split_label,
+)
+from warpfront.wheels.sources import Link, NoAnswer, local_path
+from warpfront.wheels.store.wheelhouse import Wheelhouse, save
+
+if TYPE_CHECKING:
+    from warpfront.wheels.transport import Transport
+
+_TABLE = "-variants.json"
+_MOST_VERSIONS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenVariant:
+    """The wheel that a cell takes of one version: its link, its name without label, what it is.
+    `requires` is None until it was read.
+    """
+
+    link: Link
+    plain: str
+    variant: Variant
+    requires: tuple[str, ...] | None = None
+
+
+class VariantPages:
+    """The variants of one cell's resolution."""
+
+    def __init__(self, inputs: LockInputs, tags: Iterable[Tag], wheelhouse: Wheelhouse) -> None:
+        self._inputs = inputs
+        self._ranks = {tag: rank for rank, tag in enumerate(tags)}
+        self._wheelhouse = wheelhouse
+        self._taken: dict[tuple[str, Version], TakenVariant] = {}
+        self._why_not: dict[str, list[str]] = {}
+
+    def allows(self, name: str) -> bool:
+        rule = self._inputs.variants
+        return rule is not None and name in rule.packages
+
+    def taken(self, name: str, version: Version | None) -> TakenVariant | None:
+        return self._taken.get((name, version)) if version is not None else None
+
+    def stood_for(self, filename: str) -> TakenVariant | None:
+        """Return the wheel of a stand-in, by its file name."""
+        return next((one for one in self._taken.values() if one.plain == filename), None)
+
+    def why_not(self, name: str) -> tuple[str, ...]:
+        """Why versions of a name have no variant for this cell."""
+        return tuple(self._why_not.get(name, ()))
+
+    def page(self, name: str, files: tuple[Link, ...], transport: Transport) -> tuple[Link, ...]:
+        """Return the files of a name, with one stand-in for each version that has a variant for
+        this cell, in place of its other wheels. Versions without one are unchanged.
+        """
+        kept = [one for one in files if one.filename.endswith((".tar.gz", ".zip", ".whl"))]
+        kept = [one for one in kept if not split_label(one.filename)[1]]
+        variants = self._by_version(files)
+        for version in self._asked_about(name, variants):
+            offered = variants[version]
+            found = self._best(name, version, offered, files, transport)
+            if found is None:
+                continue
+            self._taken[name, version] = found
+            kept = [one for one in kept if _version_of(one.filename) != version]
+            said = tuple(pair for pair in found.link.attributes if "metadata" not in pair[0])
+            kept.append(Link(url=found.link.url, filename=found.plain, attributes=said))
+        return tuple(kept)
+
+    def read(self, versions: Mapping[str, str], transport: Transport) -> bool:
+        """Read what the variants at these versions demand; whether any was not known before."""
+        new = False
+        for name, version in versions.items():
+            key = (name, Version(version))
+            found = self._taken.get(key)
+            if found is not None and found.requires is None:
+                self._taken[key] = self._with_requires(name, found, transport)
+                new = True
+        return new
+
+    def _by_version(self, files: Iterable[Link]) -> dict[Version, list[Link]]:
+        """Return the variants that this Python, machine and C library can load, by version."""
+        found: dict[Version, list[Link]] = {}
+        for link in files:
+            plain, label = split_label(link.filename)
+            if label and self._rank(plain) is not None:
+                found.setdefault(parse_wheel_filename(plain)[1], []).append(link)
+        return found
+
+    def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
+        """The newest of those that the cell's own requirements do not rule out: an index decides
+        how many versions it lists, and each is a question more.
+        """
+        inputs = self._inputs
+        asked = map(Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent))
+        ours = [one for one in asked if canonicalize_name(one.name) == name]
+        accepted = [one.specifier for one in ours if one.marker is None]
+        fitting = [
+            version
+            for version in versions
+            if all(one.contains(version, prereleases=True) for one in accepted)
+        ]
+        return sorted(fitting, reverse=True)[:_MOST_VERSIONS]
+
+    def _rank(self, plain: str) -> int | None:
+        tags = parse_wheel_filename(plain)[3]
+        return min((self._ranks[tag] for tag in tags if tag in self._ranks), default=None)
+
+    def _best(
+        self,
+        name: str,
+        version: Version,
+        offered: list[Link],
+        files: Iterable[Link],
+        transport: Transport,
+    ) -> TakenVariant | None:
+        """The best by build number, then by label, then by platform, as PEP 825 orders them."""
+        rule = self._inputs.variants
+        assert rule is not None
+        try:
+            table = _table_of(name, version, files, transport)
+        except LockError as error:
+            self._note(name, f"{name} {version}: its variants are left out: {error}")
+            return None
+        of_the_stack = is_of_the_stack(name, self._inputs)
+        for links in _by_build(offered):
+            labels = {split_label(one.filename)[1] for one in links} & set(table.variants)
+            label = best_label(table, labels, rule, of_the_stack=of_the_stack)
+            if label is not None:
+                link = min(
+                    (one for one in links if split_label(one.filename)[1] == label), key=self._place
+                )
+                plain, _ = split_label(link.filename)
+                return TakenVariant(link=link, plain=plain, variant=table.variant(label))
+        every = ", ".join(sorted({split_label(one.filename)[1] for one in offered}))
+        self._note(name, f"{name} {version}: none of its variants ({every}) is for this cell")
+        return None
+
+    def _place(self, link: Link) -> tuple[int, str]:
+        return cast("int", self._rank(split_label(link.filename)[0])), link.filename
+
+    def _note(self, name: str, line: str) -> None:
+        self._why_not.setdefault(name, []).append(line)
+
+    def _with_requires(self, name: str, found: TakenVariant, transport: Transport) -> TakenVariant:
+        """Return the page with the demands of the wheel itself, if it confirms
+        the table's variant.
+        """
+        where, label = found.link.filename, found.variant.label
+        members = self._members(name, found, transport)
+        metadata, told = members.get("METADATA"), members.get("variant.json")
+        if metadata is None or told is None:
+            raise WheelError(f"{where}: holds no METADATA, or no variant.json")
+        own = read_variants(told, f"{where}: variant.json").variants
+        if own != {label: found.variant.properties}:
+            raise WheelError(
+                f"{where}: its variant.json says another variant than its index does",
+                hint="do not use that index until you know why",
+            )
+        requires = requires_of(metadata)
+        if asked := asks_by_variant(requires):
+            raise LockError(
+                f"{self._inputs.cell_id}: {where} asks by its variant: {asked}",
+                hint="no pip or uv of today can read that, and installs the wheel nowhere: take "
+                "another version, or leave the name out of `allow_variants`",
+            )
+        return dataclasses.replace(found, requires=requires)
+
+    def _members(self, name: str, found: TakenVariant, transport: Transport) -> Mapping[str, str]:
+        """The texts of the wheel's dist-info: by ranges where its server gives some."""
+        wanted = ("METADATA", "variant.json")
+        local = local_path(found.link.url)
+        told = None if local else read_small_members(found.link.url, transport, wanted)
+        if told is not None:
+            return told
+        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+            path = Path(local) if local else Path(folder) / found.plain
+            failure = None if local else save(found.link, path, transport)
+            if failure is not None:
+                failed = without_secrets(str(failure))
+                raise BlockedError(f"{self._inputs.cell_id}: {name}: {failed}")
+            told = read_small_members(path, transport, wanted)
+            if told is None:
+                raise WheelError(f"{found.link.filename}: not a readable wheel")
+            if not local:
+                self._wheelhouse.keep(path)
+        return told
+
+
+def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
+    """A wheel of nothing but what it demands: what a variant does, as far as it was read."""
+    name, version, _, tags = parse_wheel_filename(filename)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {' '.join(one.split())}" for one in requires]
+    info = "-".join(filename.split("-")[:2]) + ".dist-info"
+    wheel = ["Wheel-Version: 1.0", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]
+    path = folder / filename
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n")
+        archive.writestr(f"{info}/WHEEL", "\n".join(wheel) + "\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:
+    """The links of each build number, the highest first."""
+    found: dict[tuple[()] | tuple[int, str], list[Link]] = {}
+    for link in links:
+        build = parse_wheel_filename(split_label(link.filename)[0])[2]
+        found.setdefault(build, []).append(link)
+    for build in sorted(found, reverse=True):
+        yield found[build]
+
+
+def _version_of(filename: str) -> Version | None:
+    if not filename.endswith(".whl"):
+        return None  # an archive of sources: what needs building is another's question
+    try:
+        return parse_wheel_filename(filename)[1]
+    except InvalidWheelFilename:
+        return None
+
+
+def _table_of(
+    name: str, version: Version, files: Iterable[Link], transport: Transport
+) -> VariantTable:
+    """Return the index's table of the variants of one version. Raises `LockError`."""
+    for link in files:
+        said, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
+        if not link.filename.endswith(_TABLE) or canonicalize_name(said) != name:
+            continue
+        try:
+            if Version(number) != version:
+                continue
+        except InvalidVersion:
+            continue
+        text = _text_of(link, transport)
+        if link.sha256 and hashlib.sha256(text.encode()).hexdigest() != link.sha256:
+            raise LockError(f"{link.filename}: is not what its index says: its hash is another")
+        return read_variants(text, link.filename)
+    raise LockError(f"its index has no {name}-{version}{_TABLE}")
+
+
+def _text_of(link: Link, transport: Transport) -> str:
+    local = local_path(link.url)
+    if local is None:
+        answer = transport.read(link.url)
+        if isinstance(answer, NoAnswer):
+            raise LockError(without_secrets(str(answer)))
+        return answer[2]
+    try:
+        return read_regular(local, LONGEST_TEXT, follow=True).decode("utf-8", errors="replace")
+    except (FileNotFoundError, StoreError) as error:
+        raise LockError(f"{link.filename}: {error}") from error

@@ -1,0 +1,315 @@
+"""Wheel variants: several builds of one version, distinguished by a label that stands for
+properties (drafts PEP 825 and 817). A cell's target decides. Words.
+
+An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json. In
+the drafts, providers, which are programs, detect a machine's properties. Here none runs, and no
+machine is examined: a cell has the properties that its vendor's provider would give its target.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from warpfront.errors import LockError
+from warpfront.matrix.cell import Properties, Variant, VariantRule
+
+LONGEST_TEXT = 1 << 20
+# "Tools MUST NOT make any compatibility assumptions" over drafts (PEP 825): these were read.
+_SCHEMAS = (
+    "https://variants-schema.wheelnext.dev/v0.0.3.json",
+    "https://variants-schema.wheelnext.dev/peps/825/v0.1.0.json",
+    "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json",
+)
+_KEYS = frozenset({"$schema", "default-priorities", "providers", "static-properties", "variants"})
+# What a machine of a kind has at least, as provider-variant-x86-64 @d88028e and -aarch64 say it.
+MACHINES: Mapping[str, Properties] = {
+    "x86_64": (
+        (
+            "x86_64",
+            (("level", ("v1",)), ("sse2", ("on",)), ("sse", ("on",)), ("mmx", ("on",))),
+        ),
+    ),
+    "aarch64": (("aarch64", (("version", ("8a",)), ("asimd", ("on",)), ("fp", ("on",)))),),
+}
+# Whose properties are of machines: an index cannot say that a cell has them.
+_HARDWARE = frozenset({"nvidia", "amd", "intel", "x86_64", "aarch64", "ascend"})
+_NAME = re.compile(r"[a-z0-9_]+")
+_VALUE = re.compile(r"[a-z0-9_.]+")
+_LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
+_MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
+
+
+def split_label(filename: str) -> tuple[str, str]:
+    """A wheel's file name without the label of its variant, and the label; "" where it has none.
+    What is no wheel's name either way comes back as it was.
+    """
+    found = _LABELLED.fullmatch(filename)
+    if found is None or _is_wheel(filename):
+        return filename, ""
+    plain = f"{found[1]}.whl"
+    return (plain, found[2]) if _is_wheel(plain) else (filename, "")
+
+
+def asks_by_variant(requires: Iterable[str]) -> str:
+    """The first requirement that depends on the variant; "" for none."""
+    return next((one for one in requires if _MARKED.search(one)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantTable:
+    """The meaning of one version's labels, and their order of preference. `static` are
+    properties of every machine, by the file's own word.
+    """
+
+    schema: str
+    namespaces: tuple[str, ...]
+    variants: Mapping[str, Properties]
+    features_first: Mapping[str, tuple[str, ...]]
+    values_first: Mapping[tuple[str, str], tuple[str, ...]]
+    static: Properties = ()
+
+    def variant(self, label: str) -> Variant:
+        properties = self.variants[label]
+        used = {namespace for namespace, _ in properties}
+        namespaces = tuple(one for one in self.namespaces if one in used)
+        return Variant(
+            label=label, schema=self.schema, namespaces=namespaces, properties=properties
+        )
+
+
+def read_variants(text: str, where: str) -> VariantTable:
+    """The table in the text of a variants.json or variant.json. Raises `LockError` for any other
+    than the drafts describe.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
+    try:
+        return variants_of(json.loads(text, object_pairs_hook=_once), where)
+    except (ValueError, RecursionError) as error:
+        raise LockError(f"{where}: not JSON of wheel variants: {error}") from error
+
+
+def variants_of(document: object, where: str) -> VariantTable:
+    """The same of a document that was read before."""
+    try:
+        return _table(_mapping(document, "it"))
+    except (ValueError, TypeError) as error:
+        raise LockError(f"{where}: {error}") from error
+
+
+def best_label(
+    table: VariantTable, labels: Iterable[str], rule: VariantRule, *, of_the_stack: bool
+) -> str | None:
+    """Return the label that the cell takes, in the order of PEP 825's "Variant ordering"; None
+    if it supports none. Of the stack, only the vendor's, and among them those with the row's
+    toolkit if any has it: no property names the toolkit of a wheel's build.
+    """
+    offered = list(labels)
+    if of_the_stack:
+        offered = [one for one in offered if _is_of(table.variants[one], rule.namespace)]
+        named = [one for one in offered if _names_toolkit(one, rule.toolkit)]
+        offered = named or offered
+    keys = {one: _keys(table, one, rule) for one in offered}
+    ranked = sorted((key, label) for label, key in keys.items() if key is not None)
+    return ranked[0][1] if ranked else None
+
+
+def supports(rule: VariantRule, variant: Variant) -> bool:
+    """Return true if a locked variant's properties are the cell's, as far as the cell decides:
+    static ones of an index are not in a lock.
+    """
+    return all(
+        set(values) & set(_values(supported, namespace, feature))
+        for supported in rule.supported
+        for namespace, features in variant.properties
+        if namespace in _HARDWARE
+        for feature, values in features
+    )
+
+
+def variant_document(variant: Variant) -> dict[str, Any]:
+    """`[packages.variants-json]` of PEP 825, with the one label that is locked."""
+    properties = {
+        namespace: {feature: list(values) for feature, values in features}
+        for namespace, features in variant.properties
+    }
+    return {
+        "$schema": variant.schema,
+        "default-priorities": {"namespace": list(variant.namespaces)},
+        "variants": {variant.label: properties},
+    }
+
+
+def _keys(
+    table: VariantTable, label: str, rule: VariantRule
+) -> tuple[tuple[tuple[int, ...], ...], ...] | None:
+    """Return for each target the sort key of PEP 825's steps 4 to 7; None if a target lacks
+    support. More keys go before fewer: the end sorts after any key.
+    """
+    every = []
+    for supported in rule.supported:
+        keys = []
+        for namespace, features in table.variants[label]:
+            for feature, values in features:
+                known = _values((*supported, *table.static), namespace, feature)
+                order = _ordered(table.values_first.get((namespace, feature), ()), known)
+                best = next((at for at, one in enumerate(order) if one in values), None)
+                if best is None:
+                    return None
+                place = _feature_order(table, supported, namespace).index(feature)
+                keys.append((table.namespaces.index(namespace), place, best))
+        every.append((*sorted(keys), (len(table.namespaces),)))
+    return tuple(every)
+
+
+def _feature_order(table: VariantTable, supported: Properties, namespace: str) -> list[str]:
+    both = (*supported, *table.static)
+    known = [one for name, features in both if name == namespace for one, _ in features]
+    return _ordered(table.features_first.get(namespace, ()), known)
+
+
+def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, ...]:
+    return next(
+        (
+            values
+            for name, features in supported
+            if name == namespace
+            for one, values in features
+            if one == feature
+        ),
+        (),
+    )
+
+
+def _ordered(first: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the known labels, preferred ones first."""
+    there = list(dict.fromkeys(known))
+    return [*(one for one in first if one in there), *(one for one in there if one not in first)]
+
+
+def _is_of(properties: Properties, namespace: str) -> bool:
+    return not namespace or any(name == namespace for name, _ in properties)
+
+
+def _names_toolkit(label: str, version: str) -> bool:
+    """PyTorch's labels: `cuda12.6`, `cu126`, `rocm7.1`."""
+    return bool(version) and any(
+        fnmatchcase(label, f"*[a-z_]{one}") for one in (version, version.replace(".", ""))
+    )
+
+
+def _is_wheel(filename: str) -> bool:
+    try:
+        parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return False
+    return True
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _table(document: Mapping[str, Any]) -> VariantTable:
+    schema = document.get("$schema")
+    if schema not in _SCHEMAS:
+        raise ValueError(f"$schema is {schema!r}, and this warpfront knows {', '.join(_SCHEMAS)}")
+    if unknown := sorted(set(document) - _KEYS):
+        raise ValueError(f"has {', '.join(unknown)}, which its format does not")
+    first = _mapping(document.get("default-priorities"), "default-priorities")
+    namespaces = _texts(first.get("namespace"), _NAME, "default-priorities.namespace")
+    variants = _mapping(document.get("variants"), "variants")
+    table = VariantTable(
+        schema=str(schema),
+        namespaces=namespaces,
+        variants={
+            _text(label, _VALUE, "a label"): _sorted(_properties(value, f"variants.{label}"))
+            for label, value in variants.items()
+        },
+        features_first={
+            name: _texts(value, _NAME, f"feature.{name}")
+            for name, value in _mapping(first.get("feature", {}), "feature").items()
+        },
+        values_first={
+            (namespace, feature): values
+            for namespace, features in _properties(first.get("property", {}), "property")
+            for feature, values in features
+        },
+        static=_static(document),
+    )
+    _check(table)
+    return table
+
+
+def _check(table: VariantTable) -> None:
+    if table.variants.get("null"):
+        raise ValueError("the variant null has properties")
+    every = [one for properties in table.variants.values() for one in properties]
+    if not all(features and all(values for _, values in features) for _, features in every):
+        raise ValueError("variants has a namespace without features, or a feature without values")
+    used = {name for name, _ in every}
+    if unranked := sorted(used - set(table.namespaces)):
+        raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
+
+
+def _static(document: Mapping[str, Any]) -> Properties:
+    """Return properties that need no provider at installation: those of no machine."""
+    providers = _mapping(document.get("providers", {}), "providers")
+    static = {
+        name
+        for name, provider in providers.items()
+        if _mapping(provider, f"providers.{name}").get("install-time") is False
+    }
+    said = _properties(document.get("static-properties", {}), "static-properties")
+    return tuple(one for one in said if one[0] in static - _HARDWARE)
+
+
+def _properties(value: object, where: str) -> Properties:
+    found = []
+    for namespace, features in _mapping(value, where).items():
+        at = f"{where}.{_text(namespace, _NAME, where)}"
+        read = [
+            (_text(feature, _NAME, at), _texts(values, _VALUE, f"{at}.{feature}"))
+            for feature, values in _mapping(features, at).items()
+        ]
+        found.append((namespace, tuple(read)))
+    return tuple(found)
+
+
+def _sorted(properties: Properties) -> Properties:
+    """Return a set in a fixed order, whatever its source."""
+    return tuple(
+        (namespace, tuple((feature, tuple(sorted(values))) for feature, values in sorted(features)))
+        for namespace, features in sorted(properties)
+    )
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{where} is no table")
+    return value
+
+
+def _texts(value: object, form: re.Pattern[str], where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{where} is no list")
+    found = tuple(_text(one, form, where) for one in value)
+    if len(set(found)) != len(found):
+        raise ValueError(f"{where} says one thing twice")
+    return found
+
+
+def _text(value: object, form: re.Pattern[str], where: str) -> str:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise ValueError(f"{where}: {value!r:.80} is no name or value of a property")
+    return value

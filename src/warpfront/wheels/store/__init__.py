@@ -1,0 +1,1 @@
+"""Wheels on this machine: fetched, built, patched and unpacked. Words."""

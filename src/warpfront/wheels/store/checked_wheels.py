@@ -1,0 +1,112 @@
+"""The METADATA of fetched wheels, compared with the lock before a build. Path.
+
+A lock is resolved from an index's metadata. The wheel's own METADATA is read here, for any source
+or cache of its bytes, so that a lock needs no copy of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from warpfront.errors import WheelError
+from warpfront.matrix.cell import Cell
+from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
+from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
+from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
+from warpfront.wheels.requirements import RequirementList
+from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
+from warpfront_checks.guard.names import triton_shims
+
+
+def check_wheels(
+    chain: tuple[Cell, ...],
+    lock: WheelLock,
+    requirements: Mapping[str, RequirementList],
+    wheelhouse: Wheelhouse,
+) -> None:
+    """Raise `WheelError` with both texts for each difference between the lock of the last cell of
+    `chain` (parents first) and its wheels. Wheels of a parent with a built image may be absent;
+    demands that only they could make are then not judged.
+    """
+    own: dict[str, WheelMetadata] = {
+        canonicalize_name(wheel.name): read_wheel_metadata(path)
+        for wheel in lock.wheels
+        if (path := wheelhouse.path(wheel)).is_file()
+    }
+    problems = [*_wrong_wheels(lock, own), *_wrong_demands(chain, lock, requirements, own)]
+    if problems:
+        lines = "".join(f"\n    {one}" for one in problems)
+        raise WheelError(
+            f"{lock.cell_id}: its wheels are not what its lock was resolved from{lines}",
+            hint="the index says something else of a wheel than the wheel itself: lock again from "
+            "another source, and do not use that index until you know why",
+        )
+
+
+def _wrong_wheels(lock: WheelLock, own: Mapping[str, WheelMetadata]) -> Iterator[str]:
+    for wheel in lock.wheels:
+        found = own.get(canonicalize_name(wheel.name))
+        if found is None:
+            continue
+        if canonicalize_name(found.name) != canonicalize_name(wheel.name):
+            yield f"{wheel.filename}: the lock says {wheel.name}, its METADATA {found.name}"
+        if Version(found.version) != Version(wheel.version):
+            yield f"{wheel.filename}: the lock says {wheel.version}, its METADATA {found.version}"
+        if not accepts_python(found, lock.python):
+            yield (
+                f"{wheel.filename}: the lock is for Python {lock.python}, its METADATA says "
+                f"Requires-Python: {found.requires_python}"
+            )
+
+
+def _wrong_demands(
+    chain: tuple[Cell, ...],
+    lock: WheelLock,
+    requirements: Mapping[str, RequirementList],
+    own: Mapping[str, WheelMetadata],
+) -> Iterator[str]:
+    """Demands that the lock does not meet, and locked wheels that nothing demands."""
+    locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
+    shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
+    requires = {name: one.requires for name, one in own.items()}
+    asking = Asking(
+        requires=requires,
+        roots=roots_of(chain, requirements, lock.wheels),
+        python=lock.python,
+        machine=chain[-1].machine,
+    )
+    asked = asked_for(asking)
+    # Where the stack is pinned, uv puts the pin in the place of a demand, without its extras.
+    stack = {canonicalize_name(pin.name) for cell in chain for pin in cell.stack}
+    plain = asked_for(dataclasses.replace(asking, roots=tuple(sorted(stack))))
+    relaxed = {
+        (canonicalize_name(one.package), canonicalize_name(Requirement(text).name))
+        for one in lock.relaxed
+        for text in one.unmet
+    }
+    for asker, wanted, text in asked:
+        version = locked.get(wanted) or shims.get(wanted)
+        met = version and Requirement(text).specifier.contains(version, prereleases=True)
+        by_extra = asker in stack and (asker, wanted, text) not in plain
+        if not (met or by_extra or (asker, wanted) in relaxed):
+            holds = f"{wanted} {version}" if version else f"no {wanted}"
+            whose = f"{asker} {locked[asker]}: its METADATA" if asker in locked else "the image"
+            yield f"{whose} demands {text}, the lock holds {holds}"
+    if own.keys() == locked.keys():
+        demanded = {wanted for _, wanted, _ in asked} | set(_unreadable(own))
+        for name in sorted(locked.keys() - demanded):
+            yield f"{name} {locked[name]}: the lock holds it, and no wheel's METADATA demands it"
+
+
+def _unreadable(own: Mapping[str, WheelMetadata]) -> Iterator[str]:
+    """The names of demands that only a lenient resolver can read."""
+    for one in own.values():
+        for text in one.requires:
+            if readable_requirement(text) is None:
+                yield requirement_name(text)

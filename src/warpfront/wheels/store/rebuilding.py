@@ -1,0 +1,185 @@
+"""A patched wheel under a version that names the patches; the same bytes from the
+same inputs. Edge.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.version import Version
+
+from warpfront.errors import LockError, WheelError
+from warpfront.matrix.cell import Patch
+from warpfront.system.digests import digest_of
+from warpfront.system.process import Run
+from warpfront.system.store import storing
+from warpfront.wheels.store.patching import PatchTool
+from warpfront.wheels.store.unpacked import read_unpacked
+from warpfront.wheels.store.wheelhouse import sha256_of
+
+LABEL = "wf"
+NOTE = "warpfront-patches.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patching:
+    """The `patches` of one package, in their order, whose files lie below `root`."""
+
+    patches: tuple[Patch, ...]
+    root: Path
+    run: Run = field(repr=False)
+
+    def check_version(self, version: str) -> None:
+        """Raises `LockError` where they are for another version than is here."""
+        for patch in self.patches:
+            if Version(patch.version) != Version(version):
+                raise stale(patch, version)
+
+    def apply(self, tree: Path) -> None:
+        """Apply all patches to a tree of files, or raise an error."""
+        for patch in self.patches:
+            file = self.root / patch.file
+            found = sha256_of(file) if file.is_file() else "no such file"
+            if found != patch.sha256:
+                raise LockError(
+                    f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}",
+                    hint="read the patch, then write its sha256 into matrix.yaml",
+                )
+            PatchTool(
+                tree=tree, patch=file, name=patch.file, strip=patch.strip, run=self.run
+            ).apply()
+
+    def version(self, version: str, origin: str) -> str:
+        """The version of what they make of `origin`, a sha256: the same with a local label. (Of
+        digits alone, PEP 440 would drop the zeros at its beginning.)
+        """
+        label = digest_of([origin, [one.sha256 for one in self.patches]])[:8]
+        return f"{version}{'.' if '+' in version else '+'}{LABEL}.p{label}"
+
+    def note(self, origin: str) -> str:
+        """Return the image's own note on the patches."""
+        said = [
+            {"file": one.file, "sha256": one.sha256, "reason": one.reason} for one in self.patches
+        ]
+        return (
+            json.dumps({"of": f"sha256:{origin}", "patches": said}, indent=1, sort_keys=True) + "\n"
+        )
+
+
+def stale(patch: Patch, version: str) -> LockError:
+    return LockError(
+        f"{patch.file}: is for {patch.package} {patch.version}, and {version} is what the "
+        "requirements come to",
+        hint=f"make it anew for {version}, or ask for {patch.package}=={patch.version}; remove it "
+        "if it is no longer needed",
+    )
+
+
+def patched_wheel(wheel: Path, patching: Patching, folder: Path) -> Path:
+    """Write the patched wheel to `folder`. Raises `LockError`, and `WheelError` for a wheel
+    that contradicts its RECORD.
+    """
+    return _rebuilt(wheel, patching, folder, origin=sha256_of(wheel), patched=False)
+
+
+def relabelled_wheel(wheel: Path, patching: Patching, folder: Path, *, origin: str) -> Path:
+    """Return a wheel built of patched sources, whose sha256 is `origin`, under a version that
+    names the patches.
+    """
+    return _rebuilt(wheel, patching, folder, origin=origin, patched=True)
+
+
+def _rebuilt(wheel: Path, patching: Patching, folder: Path, *, origin: str, patched: bool) -> Path:
+    parts = wheel.name.split("-")
+    version = parts[1]
+    patching.check_version(version)
+    parts[1] = patching.version(version, origin)
+    read_unpacked(wheel)
+    with storing(folder), tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        tree = Path(name) / "wheel"
+        _unpack(wheel, tree)
+        if not patched:
+            patching.apply(tree)
+        info = _relabel(tree, version, parts[1])
+        (info / NOTE).write_text(patching.note(origin), "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        return _pack(tree, info, folder / "-".join(parts))
+
+
+def _unpack(wheel: Path, tree: Path) -> None:
+    """The wheel's files in `tree`, and whether each may be run."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            if not (tree / member.filename).resolve().is_relative_to(tree.resolve()):
+                raise WheelError(f"{wheel.name}: {member.filename} leads out of the wheel")
+        archive.extractall(tree)
+        for member in archive.infolist():
+            if member.external_attr >> 16 & stat.S_IXUSR and not member.is_dir():
+                (tree / member.filename).chmod(0o755)
+
+
+def _relabel(tree: Path, old: str, new: str) -> Path:
+    """Metadata and folders of the new version; where the metadata is."""
+    for folder in [*tree.glob(f"*-{old}.data"), *tree.glob(f"*-{old}.dist-info")]:
+        name, _, ending = folder.name.rpartition(f"-{old}.")
+        folder.rename(tree / f"{name}-{new}.{ending}")
+    info = next(tree.glob(f"*-{new}.dist-info"), None)
+    if info is None or not (info / "METADATA").is_file():
+        raise WheelError(f"a wheel of {old}: its metadata is not where its name says")
+    head, gap, rest = (info / "METADATA").read_bytes().partition(b"\n\n")
+    said = re.sub(rb"(?m)^Version:[^\r\n]*", b"Version: " + new.encode(), head)
+    (info / "METADATA").write_bytes(said + gap + rest)
+    for signature in _SIGNATURES:  # they were of the other content
+        (info / signature).unlink(missing_ok=True)
+    return info
+
+
+def _pack(tree: Path, info: Path, target: Path) -> Path:
+    """Uncompressed: two machines' zlib need not make the same bytes of the same file."""
+    record, text = info / "RECORD", io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for path in _ordered(tree, info):
+            name = path.relative_to(tree).as_posix()
+            rows.writerow((name, f"sha256={_digest(path)}", path.stat().st_size))
+            _add(archive, path, name)
+        name = record.relative_to(tree).as_posix()
+        rows.writerow((name, "", ""))
+        record.write_text(text.getvalue(), "utf-8")
+        _add(archive, record, name)
+    return target
+
+
+def _ordered(tree: Path, info: Path) -> Iterator[Path]:
+    """Return every file by its name, metadata last."""
+    found = sorted(path for path in tree.rglob("*") if path.is_file())
+    yield from sorted(found, key=lambda path: path.is_relative_to(info))
+
+
+def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    status, entry = path.stat(), zipfile.ZipInfo(name, _EPOCH)
+    entry.external_attr = (0o100755 if status.st_mode & stat.S_IXUSR else 0o100644) << 16
+    entry.file_size = status.st_size
+    with path.open("rb") as source, archive.open(entry, "w") as target:
+        while chunk := source.read(_CHUNK_BYTES):
+            target.write(chunk)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").digest()
+    return base64.urlsafe_b64encode(found).rstrip(b"=").decode()

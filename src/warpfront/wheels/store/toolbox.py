@@ -1,0 +1,70 @@
+"""The toolbox: nox and its dependencies, which run the checks inside images without being in
+them. Pinned by hash in our own data (`tools/lock-toolbox`), fetched by the wheelhouse, and made
+once for every Python and machine: its wheels are pure Python. Edge.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from functools import cache as cached
+from importlib import resources
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from warpfront.system.digests import digest_of
+from warpfront.system.store import storing
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.sources import Site
+from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse, put_in_place
+
+DATA = "toolbox.toml"
+
+
+@cached
+def toolbox_wheels() -> tuple[LockedWheel, ...]:
+    text = (resources.files("warpfront") / "data" / DATA).read_text(encoding="utf-8")
+    return tuple(_locked(**row) for row in tomllib.loads(text)["wheels"])
+
+
+def install_toolbox(
+    cache: Path, house: Wheelhouse, *, site: Callable[[], Site], on_progress: Progress
+) -> Path:
+    """The folder of the toolbox below `cache`, which asks nothing of the site where it is there or
+    its wheels are. Made aside, and moved into place. Raises `WheelError` or `StoreError`.
+    """
+    wheels = toolbox_wheels()
+    folder = cache / "toolbox" / digest_of([wheel.sha256 for wheel in wheels])[:24]
+    if folder.is_dir():
+        return folder
+    if house.missing(wheels):
+        house.fetch(wheels, site(), on_progress=on_progress)
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            for wheel in wheels:
+                with zipfile.ZipFile(house.path(wheel)) as archive:
+                    archive.extractall(aside)
+            aside.chmod(0o755)
+            put_in_place(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def _locked(*, filename: str, sha256: str, size_bytes: int) -> LockedWheel:
+    name, version, _, _ = parse_wheel_filename(filename)
+    return LockedWheel(
+        name=name,
+        version=str(version),
+        filename=filename,
+        sha256=sha256,
+        size_bytes=size_bytes,
+        index=PYPI,
+    )

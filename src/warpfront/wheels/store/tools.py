@@ -1,0 +1,68 @@
+"""Folders of packages for programs in an image that the image lacks. Edge."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from warpfront.system.process import Run
+from warpfront.system.store import storing
+from warpfront.wheels.resolve.reach import answering
+from warpfront.wheels.sources import Site
+from warpfront.wheels.store.sdists import NO_TORCH
+from warpfront.wheels.store.wheelhouse import put_in_place
+from warpfront.wheels.uv_program import option_file, uv_command
+
+
+def install_tools(
+    folder: Path,
+    wanted: tuple[str, ...],
+    *,
+    python: str,
+    machine: str,
+    site: Site,
+    run: Run,
+    hint: str,
+) -> Path:
+    """Install requirements that the image lacks below `folder`, for Python `python` (X.Y) on
+    `machine`. Made once in another folder and moved into place. torch is never among them.
+    """
+    text, mark = " ".join(wanted), folder / ".made-of"
+    if mark.is_file() and mark.read_bytes() == text.encode():
+        return folder
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+                command = uv_command(
+                    (
+                        *("pip", "install", "--target", str(aside), *wanted),
+                        *("--python", sys.executable, "--python-version", python),
+                        *("--python-platform", f"{machine}-manylinux_2_28"),
+                        *("--only-binary", ":all:"),
+                        *option_file(Path(name), "constraints", NO_TORCH),
+                    ),
+                    site=site,
+                    indexes=answering(site),
+                    folder=Path(name),
+                    public_first=True,
+                )
+                run(command).check(hint=hint)
+            (aside / ".made-of").write_text(text, "utf-8")
+            aside.chmod(0o755)
+            put_in_place(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def installed_in(folder: Path) -> tuple[str, ...]:
+    """The distributions in a folder of tools, as exact pins."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(sorted(f"{canonicalize_name(one.name)}=={one.version}" for one in found))

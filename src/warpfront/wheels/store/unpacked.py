@@ -1,0 +1,177 @@
+"""Files of a wheel in site-packages: size and sha256 of each, from the wheel's own bytes. Edge.
+
+A wheel's RECORD claims the same, but its author may write anything: the bytes are read once for
+each wheel and compared with RECORD, and the result is stored with the wheel.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from warpfront.errors import StoreError, WheelError
+from warpfront.system.store import write_text
+from warpfront.wheels.core_metadata import installed_path
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront_checks.guard.manifest import Measured
+from warpfront_checks.guard.measuring import is_sealed
+
+# What is kept says nothing to a warpfront that unpacks by other rules.
+_RULES = "1"
+_CHUNK_BYTES = 1 << 18
+# Lists itself without a hash; the signatures are of it.
+_UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+_UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
+_HINT = "the file is damaged or forged: have its publisher make it anew, or lock another"
+
+
+def stays(globs: Iterable[str]) -> Callable[[str], bool]:
+    """Return a test for paths below site-packages that remain in an image without these globs."""
+    every = tuple(globs)
+    return lambda path: not any(fnmatchcase(path, one) for one in every)
+
+
+def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
+    """Return path below site-packages -> size and sha256, without files that installers write
+    anew. Read once for each wheel. Raises `WheelError` if RECORD contradicts the wheel.
+    """
+    path = wheelhouse.present(wheel)
+    known = _kept(_note(path))
+    return keep_unpacked(path, read_members(path)) if known is None else known
+
+
+def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
+    """Return the same from measured members of the wheel at `path`, and store it. Raises
+    `WheelError` if RECORD contradicts them.
+    """
+    found = _placed(path, measured)
+    text = json.dumps(found, separators=(",", ":"), sort_keys=True)
+    with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
+        write_text(_note(path), f"{_digest(text)}\n{text}")
+    return found
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unpacked-{_RULES}")
+
+
+def read_unpacked(path: Path) -> dict[str, Measured]:
+    """The same from a wheel's file. Raises `WheelError`."""
+    return _placed(path, read_members(path))
+
+
+def read_members(path: Path) -> dict[str, Measured]:
+    """Return the size and digest of each member of a wheel. Raises `WheelError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            with (
+                ThreadPoolExecutor() as pool
+            ):  # unpacking and hashing release the interpreter's lock
+                sums = pool.map(lambda member: _measured(archive, member), members)
+                return {member.filename: one for member, one in zip(members, sums, strict=True)}
+    except _UNREADABLE as error:
+        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
+
+
+def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
+    """Return the files below site-packages, if RECORD agrees on every member."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            _refuse_twice(path, members)
+            info = _metadata_folder(path, members)
+            record = archive.read(f"{info}/RECORD").decode("utf-8")
+    except _UNREADABLE as error:
+        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
+    _compare_record(path, info, _recorded(path, record), measured)
+    placed = ((installed_path(name), one) for name, one in sorted(measured.items()))
+    return {name: one for name, one in placed if name and is_sealed(name)}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _kept(path: Path) -> dict[str, Measured] | None:
+    """Return the stored result; None if missing or damaged."""
+    try:
+        digest, _, text = path.read_text("utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return dict(json.loads(text)) if _digest(text) == digest else None
+
+
+def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Refuse two members of one name: installers differ on which they take."""
+    name, times = Counter(member.filename for member in members).most_common(1)[0]
+    if times > 1:
+        raise WheelError(f"{path.name}: holds {name} {times} times", hint=_HINT)
+
+
+def _metadata_folder(path: Path, members: list[zipfile.ZipInfo]) -> str:
+    found = {
+        member.filename.partition("/")[0]
+        for member in members
+        if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
+    }
+    if len(found) != 1:
+        raise WheelError(f"{path.name}: holds {len(found)} RECORDs, not one", hint=_HINT)
+    return found.pop()
+
+
+def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
+    digest, size = hashlib.sha256(), 0
+    with archive.open(member) as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return [size, digest.hexdigest()]
+
+
+def _recorded(path: Path, record: str) -> dict[str, str]:
+    """Member -> its hash as RECORD has it (`sha256=...`)."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(record), strict=True) if row]
+    except csv.Error as error:
+        raise WheelError(f"{path.name}: its RECORD cannot be read: {error}", hint=_HINT) from error
+    return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+
+
+def _compare_record(
+    path: Path, info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
+) -> None:
+    for problem in _record_problems(info, recorded, measured):
+        raise WheelError(f"{path.name}: {problem}", hint=_HINT)
+
+
+def _record_problems(
+    info: str, recorded: Mapping[str, str], measured: Mapping[str, Measured]
+) -> Iterator[str]:
+    unhashed = {f"{info}/{name}" for name in _UNHASHED}
+    for name, (_, sha256) in measured.items():
+        if name in unhashed:
+            continue
+        if name not in recorded:
+            yield f"its RECORD does not list {name}"
+        elif recorded[name].startswith("sha256=") and recorded[name] != _as_recorded(sha256):
+            yield f"its RECORD says {recorded[name]} of {name}, which has another"
+    gone = sorted(name for name in set(recorded) - set(measured) if not name.endswith(".pyc"))
+    if gone:
+        yield f"its RECORD lists {gone[0]}, which it does not hold"
+
+
+def _as_recorded(sha256: str) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(bytes.fromhex(sha256)).rstrip(b"=").decode()

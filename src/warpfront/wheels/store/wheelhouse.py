@@ -1,0 +1,767 @@
+"""The wheelhouse: every locked wheel's bytes, by their sha256, fetched once for all cells. Edge.
+
+    <root>/sha256/ab/<hash>/<file name>          whole and verified, read-only; a variant without
+                                                 its label, which installers do not read
+    <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
+
+A wheel's bytes may come from anywhere the site has them: they are what their hash says or
+they are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warpfront.errors import WheelError, without_secrets
+from warpfront.system import process
+from warpfront.system.store import storing, try_lock
+from warpfront.wheels.core_metadata import (
+    WheelMetadata,
+    as_texts,
+    check_identity,
+    differences,
+    info_folder,
+    parse_metadata,
+)
+from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.rocm import rocm_wheel
+from warpfront.wheels.sources import (
+    Link,
+    NoAnswer,
+    Site,
+    links,
+    local_path,
+)
+
+if TYPE_CHECKING:
+    import requests
+
+    from warpfront.wheels.transport import Transport
+
+PARALLEL = 4
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
+LONGEST_PAUSE_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 18
+_LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+LONGEST_METADATA_BYTES = 1 << 24
+UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
+_TWO_METADATA = (
+    "the lock was resolved from what the index says, and the wheel would install something else: "
+    "do not use that index until you know why"
+)
+_TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
+
+Progress = Callable[[str, int, int], None]
+"""Called with (file name, bytes done, bytes in all), from several threads, one call at a time."""
+
+Build = Callable[[Path, Path], Path]
+"""Builds an sdist (first path) into a folder (second) and returns the wheel's path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchReport:
+    """What a fetch did: wheels that were here already, wheels that came, and the bytes
+    over the network.
+    """
+
+    present: int
+    fetched: int
+    downloaded_bytes: int
+
+
+class Wheelhouse:
+    """A folder of verified wheels. Safe for several processes at once; may be read-only when
+    it is complete.
+    """
+
+    def __init__(self, root: Path | None = None, *, stall_seconds: float = 30.0) -> None:
+        self.root = root or default_root()
+        self._stall_seconds = stall_seconds
+
+    def path(self, wheel: LockedWheel) -> Path:
+        """Where the wheel's bytes are, or will be."""
+        return self._folder(wheel.sha256) / wheel.kept_as
+
+    def archive(self, wheel: LockedWheel) -> Path:
+        """Where the sources of a wheel that is built are, or will be."""
+        return self._folder(wheel.sdist_sha256) / wheel.sdist
+
+    def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
+        """Those of `wheels` whose bytes are not here."""
+        return tuple(wheel for wheel in wheels if not self._holds(wheel))
+
+    def fetch(
+        self,
+        wheels: Iterable[LockedWheel],
+        site: Site,
+        *,
+        on_progress: Progress,
+        build: Build | None = None,
+    ) -> FetchReport:
+        """Bring every wheel here, verified; four at a time, resumed after a cut.
+
+        Raises `WheelError` when a wheel cannot be had intact and `StoreError` when it cannot be
+        kept. `build` makes the wheels that their lock names an sdist for. On Ctrl-C only `.part`
+        files are left.
+        """
+        every = tuple(dict.fromkeys(wheels))
+        absent = self.missing(every)
+        stop = threading.Event()
+        with site.transport(stall_seconds=self._stall_seconds) as transport:
+            fetching = _Fetching(
+                self,
+                site=site,
+                transport=transport,
+                on_progress=_one_at_a_time(on_progress),
+                stop=stop,
+                build=build,
+            )
+            _in_parallel(fetching, absent)
+        return FetchReport(
+            present=len(every) - len(absent),
+            fetched=len(absent),
+            downloaded_bytes=fetching.downloaded_bytes,
+        )
+
+    def keep(self, source: Path, *, filename: str = "") -> tuple[Path, str]:
+        """Take a file in under its own hash; its path here and its sha256."""
+        with storing(self.root):
+            sha256 = sha256_of(source)
+            target = self._folder(sha256) / (filename or source.name)
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _place(source, target)
+        return target, sha256
+
+    def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
+        """`folder` with exactly these wheels under their own names (hard links where
+        possible, else copies).
+
+        Left alone when it is right already; otherwise made aside and moved into place.
+        """
+        wanted = {wheel.kept_as: wheel for wheel in wheels}
+        if self._shows(folder, wanted):
+            return folder
+        with storing(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            try:
+                for wheel in wanted.values():
+                    _place(self.present(wheel), aside / wheel.kept_as)
+                aside.chmod(0o755)
+                put_in_place(aside, folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return folder
+
+    def _folder(self, sha256: str) -> Path:
+        return self.root / "sha256" / sha256[:2] / sha256
+
+    def _holds(self, wheel: LockedWheel) -> bool:
+        """Whether its bytes are here and are what their hash says. Read once, and again when the
+        file is another or was written to since.
+        """
+        path = self.path(wheel)
+        with storing(self.root):
+            try:
+                if path.stat().st_size != wheel.size_bytes:
+                    return False
+            except FileNotFoundError:
+                return False
+            if known_intact(path):
+                return True
+            if sha256_of(path) != wheel.sha256:
+                return False
+            note_intact(path)
+            return True
+
+    def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
+        """Those of `wheels` that are not what their hash says, here or in a view of them, whatever
+        was noted of them before. They are gone afterwards, so that they are fetched again.
+        """
+        damaged = []
+        for wheel in wheels:
+            kept, shown = self.path(wheel), view / wheel.kept_as
+            files = [one for one in (kept, shown) if one.is_file()]
+            read = {one.stat().st_ino: sha256_of(one) for one in files}  # most are one file
+            wrong = [one for one in files if read[one.stat().st_ino] != wheel.sha256]
+            if wrong:
+                damaged.append(wheel)
+            with storing(self.root):
+                for one in wrong:
+                    one.unlink()
+        return tuple(damaged)
+
+    def present(self, wheel: LockedWheel) -> Path:
+        """Where its bytes are. Raises `WheelError` where they are not."""
+        if not self._holds(wheel):
+            raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
+        return self.path(wheel)
+
+    def _shows(self, folder: Path, wanted: dict[str, LockedWheel]) -> bool:
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wanted):
+            return False
+        return all(_same(folder / name, self.present(wheel)) for name, wheel in wanted.items())
+
+
+def default_root() -> Path:
+    """`~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
+    cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "warpfront" / "wheelhouse"
+
+
+def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
+    """Return what a wheel's own METADATA says. Raise `WheelError` for a file that is no readable
+    wheel, and for one whose METADATA, WHEEL or dist-info folder is not what its file name says.
+    """
+    name = filename or Path(str(wheel.name)).name
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = [one for one in archive.namelist() if not one.endswith("/")]
+            info = info_folder(name, members)
+            metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
+            check_identity(name, metadata, _member_text(archive, f"{info}/WHEEL"))
+            return metadata
+    except (*UNREADABLE, KeyError) as error:
+        raise WheelError(f"{name}: not a readable wheel: {error}") from error
+    except ValueError as error:
+        raise WheelError(
+            f"{name}: {error}",
+            hint="the file is damaged or forged: have its publisher make it anew, or lock another",
+        ) from error
+
+
+def _member_text(archive: zipfile.ZipFile, member: str) -> str:
+    if archive.getinfo(member).file_size > LONGEST_METADATA_BYTES:
+        raise zipfile.BadZipFile(f"{member} is longer than metadata is")
+    return archive.read(member).decode("utf-8", errors="replace")
+
+
+def final_requires(metadata: str) -> tuple[str, ...] | None:
+    """`Requires-Dist` of a source archive's PKG-INFO where every wheel of it has the same (PEP
+    643); None where a build may say otherwise.
+    """
+    from packaging.metadata import parse_email  # noqa: PLC0415 - see above
+
+    fields = parse_email(metadata)[0]
+    version = fields.get("metadata_version", "1")
+    dynamic = {one.lower() for one in fields.get("dynamic", ())}
+    if version in {"1", "1.0", "1.1", "1.2", "2.0", "2.1"} or "requires-dist" in dynamic:
+        return None
+    return tuple(fields.get("requires_dist", ()))
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel failed, or Ctrl-C
+    """Stop this wheel's thread; what it has stays as `.part`."""
+
+
+class _Fetching:
+    """One run of `Wheelhouse.fetch`: brings one wheel at a time, in whichever thread."""
+
+    def __init__(
+        self,
+        wheelhouse: Wheelhouse,
+        *,
+        site: Site,
+        transport: Transport,
+        on_progress: Progress,
+        stop: threading.Event,
+        build: Build | None,
+    ) -> None:
+        self._wheelhouse = wheelhouse
+        self._site = site
+        self._transport = transport
+        self._on_progress = on_progress
+        self._stop = stop
+        self._build = build
+        self._counting = threading.Lock()
+        self._answers: set[requests.Response] = set()
+        self.downloaded_bytes = 0
+
+    def fetch(self, wheel: LockedWheel) -> None:
+        """Bring `wheel` from the first source that has it; who watches is told how it ended."""
+        ended_bytes = 0
+        try:
+            if self._brought(wheel):
+                ended_bytes = wheel.size_bytes
+        finally:
+            self._on_progress(wheel.filename, ended_bytes, ended_bytes)
+
+    def _brought(self, wheel: LockedWheel) -> bool:
+        """Whether this process had to do it; another may have done so meanwhile."""
+        with storing(self._wheelhouse.root):
+            target = self._wheelhouse.path(wheel)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            aside = target.with_name(f"{target.name}.part")
+            with _locked(aside, self._stop) as part:
+                if part is None:
+                    return False
+                if self._wheelhouse.missing((wheel,)):
+                    target.unlink(missing_ok=True)  # damaged: a link to it must not be taken for it
+                    if not self._fill(wheel, part, target):
+                        aside.chmod(0o444)
+                        aside.rename(target)
+                    note_intact(target)
+                aside.unlink(missing_ok=True)
+        return True
+
+    def interrupt(self) -> None:
+        """Wake the threads that wait for bytes."""
+        self._stop.set()
+        for answer in tuple(self._answers):
+            # It ended by itself meanwhile; urllib3 says so in several ways.
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
+                answer.raw.shutdown()
+
+    def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
+        """The wheel's bytes into `part`; or, when they are on this filesystem already, `target`
+        linked to them: then True.
+        """
+        refused: list[str] = []
+        for source, link in self._all_offers(wheel, refused):
+            if link.sha256 not in {"", wheel.sha256}:
+                refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
+                continue
+            if _linked(link, wheel, target):
+                self._compare_with_index(wheel, link, target)
+                return True
+            failure = self._bring(wheel, link, part)
+            if failure is None:
+                self._compare_with_index(wheel, link, part)
+                return False
+            refused.append(without_secrets(str(failure)))
+        if not wheel.sdist:
+            raise _out_of_reach(wheel.filename, refused)
+        self._fill_by_building(wheel, part)
+        return False
+
+    def _compare_with_index(self, wheel: LockedWheel, link: Link, file: Path | FileIO) -> None:
+        """Raise `WheelError` where the index serves other metadata (PEP 658) than the wheel's."""
+        offered = dict(link.attributes)
+        if not {"data-core-metadata", "data-dist-info-metadata"} & offered.keys():
+            return
+        url = f"{link.url}.metadata"
+        text = self._metadata_text(url)
+        if text is None:  # a resolver reads the wheel itself then
+            return
+        try:
+            served = parse_metadata(text)
+        except ValueError as error:
+            raise WheelError(f"{without_secrets(url)}: {error}", hint=_TWO_METADATA) from error
+        found = differences(served, read_wheel_metadata(file, wheel.kept_as))
+        if not found:
+            return
+        if isinstance(file, Path):
+            file.unlink()
+        lines = "".join(f"\n    {line}" for line in as_texts(found, "the index", "the wheel"))
+        raise WheelError(
+            f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
+            hint=_TWO_METADATA,
+        )
+
+    def _metadata_text(self, url: str) -> str | None:
+        local = local_path(url)
+        if local is not None:
+            return local.read_text("utf-8", errors="replace") if local.is_file() else None
+        answer = self._transport.read(url)
+        return None if isinstance(answer, NoAnswer) else answer[2]
+
+    def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
+        """Its own address first, where it has one."""
+        if wheel.source and not wheel.sdist:
+            yield wheel.source, Link(url=wheel.source, filename=wheel.filename)
+        yield from self._offers(wheel.name, wheel.filename, wheel.index, refused)
+
+    def _offers(
+        self, name: str, filename: str, index: str, refused: list[str]
+    ) -> Iterator[tuple[str, Link]]:
+        """(source, link) for each source that offers the file, nearest first; why others do not."""
+        flat = [(source, True) for source in self._site.find_links]
+        indexes = [(source, False) for source in self._site.indexes]
+        if index and not self._site.no_index and index not in self._site.indexes:
+            indexes.append((index, False))
+        for source, is_flat in flat + indexes:
+            offered = self._asked(source, name, is_flat=is_flat)
+            if isinstance(offered, NoAnswer):
+                refused.append(without_secrets(str(offered)))
+                continue
+            found = [link for link in offered if link.filename == filename]
+            if not found:
+                refused.append(f"{source}: does not have it")
+            yield from ((source, link) for link in found)
+
+    def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
+        for pause in (*PAUSES_SECONDS, None):
+            answer = links(source, name, self._transport, flat=is_flat)
+            if not isinstance(answer, NoAnswer) or answer.lasting or pause is None:
+                return answer
+            self._pause(max(pause, answer.after_seconds))
+        raise AssertionError
+
+    def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
+        """All bytes of `link` into `part`, verified; or why this link gave them not."""
+        resumed = _size(part) > 0
+        local = local_path(link.url)
+        if _size(part) != wheel.size_bytes:
+            failure = (
+                self._copy(wheel, local, part)
+                if local is not None
+                else self._download(wheel, link, part)
+            )
+            if failure is not None:
+                return failure
+        try:
+            _verify(wheel, part, link.url)
+        except WheelError:
+            _emptied(part)
+            if resumed:  # the old bytes may be what was wrong: once more from the start
+                return self._bring(wheel, link, part)
+            raise
+        return None
+
+    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> NoAnswer | None:
+        _emptied(part)
+        try:
+            stream = source.open("rb")
+        except OSError as error:
+            return NoAnswer(url=str(source), reason=error.strerror or "unreadable", lasting=True)
+        with stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                self._take(wheel, chunk, part)
+        return None
+
+    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
+        """Try, and try again for as long as bytes keep coming; five times in a row
+        without is enough.
+        """
+        fruitless, until = 0, self._transport.deadline(wheel.size_bytes)
+        while True:
+            before = _size(part)
+            failure = self._download_once(wheel, link, part, until)
+            if failure is None or failure.lasting:
+                return failure
+            fruitless = 0 if _size(part) > before else fruitless + 1
+            if fruitless > len(PAUSES_SECONDS):
+                return failure
+            self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
+
+    def _download_once(
+        self, wheel: LockedWheel, link: Link, part: FileIO, until: float
+    ) -> NoAnswer | None:
+        from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
+
+        have = _size(part)
+        if have >= wheel.size_bytes:
+            _emptied(part)
+            have = 0
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        answer = self._transport.open(link.url, headers)
+        if isinstance(answer, NoAnswer):
+            if answer.status == 416:
+                _emptied(part)
+                return NoAnswer(url=link.url, reason=answer.reason, status=416)
+            return answer
+        if not _continues(answer, have):
+            _emptied(part)
+        self._answers.add(answer)
+        try:
+            for chunk in transport.received(answer, self._transport.stall_seconds):
+                self._take(wheel, chunk, part)
+                self._count(len(chunk))
+                if self._transport.is_over(until):
+                    return NoAnswer(url=link.url, reason=_TOO_SLOW, lasting=True)
+        except transport.RequestException as error:
+            return transport.no_answer(link.url, error)
+        finally:
+            self._answers.discard(answer)
+            answer.close()
+        if _size(part) < wheel.size_bytes and _looks_like_a_page(answer):
+            _emptied(part)
+            return NoAnswer(url=link.url, reason="sent a page, not a wheel", lasting=True)
+        return None
+
+    def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
+        """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel,
+        byte by byte. One that is made for targets needs no tools.
+        """
+        targets = wheel.targets
+        build = partial(rocm_wheel, targets=targets) if targets else self._build
+        if build is None:
+            raise WheelError(
+                f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
+                hint="invoke lock",
+            )
+        with tempfile.TemporaryDirectory(dir=self._wheelhouse.root) as folder:
+            sdist = self._fetched_sdist(wheel, Path(folder))
+            built = build(sdist, Path(folder) / "built")
+            self._copy(wheel, built, part)
+        _verify(wheel, part, f"the wheel built from {wheel.sdist}")
+
+    def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
+        refused: list[str] = []
+        kept = self._wheelhouse.archive(wheel)
+        if kept.is_file():
+            return kept
+        for _, link in self._offers(wheel.name, wheel.sdist, wheel.index, refused):
+            path = folder / wheel.sdist
+            failure = save(link, path, self._transport)
+            if failure is None and sha256_of(path) == wheel.sdist_sha256:
+                return path
+            refused.append(str(failure or f"{link.url}: other bytes than locked"))
+        raise _out_of_reach(wheel.sdist, refused)
+
+    def _take(self, wheel: LockedWheel, chunk: bytes, part: FileIO) -> None:
+        if self._stop.is_set():
+            raise _Interrupted
+        unwritten = memoryview(chunk)
+        while unwritten:  # a disk that is nearly full takes some of it, and says so the next time
+            unwritten = unwritten[part.write(unwritten) :]
+        size = _size(part)
+        if size > wheel.size_bytes:
+            _emptied(part)
+            raise WheelError(
+                f"{wheel.filename}: longer than the {wheel.size_bytes} bytes its lock says",
+                hint="the source serves another file under this name",
+            )
+        if size < wheel.size_bytes:
+            self._on_progress(wheel.filename, size, wheel.size_bytes)
+
+    def _count(self, amount: int) -> None:
+        with self._counting:
+            self.downloaded_bytes += amount
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(min(seconds, LONGEST_PAUSE_SECONDS)):
+            raise _Interrupted
+
+
+def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
+    """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
+    local = local_path(link.url)
+    if local is not None:
+        shutil.copyfile(local, path)
+        return None
+    for pause in (*PAUSES_SECONDS, None):
+        failure = _saved_once(link, path, transport)
+        if failure is None or failure.lasting or pause is None:
+            return failure
+        time.sleep(min(max(pause, failure.after_seconds), LONGEST_PAUSE_SECONDS))
+    raise AssertionError
+
+
+def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
+    from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
+    from warpfront.wheels.transport import (  # noqa: PLC0415 - see `Site.transport`
+        RequestException,
+        no_answer,
+        received,
+    )
+
+    answer = transport.open(link.url)
+    if isinstance(answer, NoAnswer):
+        return answer
+    said = read_count(answer.headers.get("Content-Length", "")) or 0
+    until = transport.deadline(min(said, _LONGEST_FILE_BYTES))
+    try:
+        with answer, path.open("wb") as stream:
+            for chunk in received(answer, transport.stall_seconds):
+                stream.write(chunk)
+                if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
+                    reason = "its bytes come too slowly, or without end"
+                    return NoAnswer(url=link.url, reason=reason, lasting=True)
+    except RequestException as error:
+        return no_answer(link.url, error)
+    return None
+
+
+def _out_of_reach(filename: str, refused: list[str]) -> WheelError:
+    return WheelError(
+        f"{filename}: no source has it intact\n"
+        + "\n".join(f"    {line}" for line in dict.fromkeys(refused)),
+        hint="make one of these reachable, or put the file into a find-links folder of pip",
+    )
+
+
+def _in_parallel(fetching: _Fetching, wheels: tuple[LockedWheel, ...]) -> None:
+    """Largest first. The first failure, or Ctrl-C, stops the others where they are."""
+    ordered = sorted(wheels, key=lambda wheel: -wheel.size_bytes)
+    with ThreadPoolExecutor(PARALLEL, thread_name_prefix="wheel") as pool:
+        try:
+            futures = [pool.submit(fetching.fetch, wheel) for wheel in ordered]
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            fetching.interrupt()
+    raised = [future.exception() for future in futures if not future.cancelled()]
+    for error in raised:
+        if error is not None and not isinstance(error, _Interrupted):
+            raise error
+
+
+def _one_at_a_time(on_progress: Progress) -> Progress:
+    turn = threading.Lock()
+
+    def report(filename: str, done_bytes: int, total_bytes: int) -> None:
+        with turn:
+            on_progress(filename, done_bytes, total_bytes)
+
+    return report
+
+
+@contextlib.contextmanager
+def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
+    """`path` open for appending and ours alone; None when another process finished it meanwhile."""
+    while True:
+        with path.open("ab+", buffering=0) as stream:
+            while not try_lock(stream.fileno()):
+                if stop.wait(0.1):
+                    raise _Interrupted
+            try:
+                ours = os.fstat(stream.fileno()).st_ino == path.stat().st_ino
+            except FileNotFoundError:
+                ours = False
+            if ours:
+                yield stream
+                return
+            if path.with_suffix("").exists():
+                yield None
+                return
+
+
+def _size(part: FileIO) -> int:
+    return os.fstat(part.fileno()).st_size
+
+
+def _emptied(part: FileIO) -> None:
+    part.truncate(0)
+
+
+def _continues(answer: requests.Response, have: int) -> bool:
+    """Whether the answer goes on where we are; else it starts from the first byte."""
+    return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+
+
+def _looks_like_a_page(answer: requests.Response) -> bool:
+    return answer.headers.get("Content-Type", "").startswith("text/html")
+
+
+def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
+    size = _size(part)
+    if size != wheel.size_bytes:
+        raise WheelError(
+            f"{wheel.filename}: {without_secrets(source)} has {size} bytes of it, its lock says "
+            f"{wheel.size_bytes}",
+            hint="the source holds a truncated or another file; remove it there",
+        )
+    part.seek(0)
+    sha256 = hashlib.file_digest(part, "sha256").hexdigest()
+    if sha256 != wheel.sha256:
+        raise WheelError(
+            f"{wheel.filename}: wrong bytes from {without_secrets(source)}\n"
+            f"    its lock says sha256 {wheel.sha256}\n"
+            f"    the bytes are    sha256 {sha256}",
+            hint="do not use that source until you know why",
+        )
+
+
+def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
+    """Whether `target` could be made a hard link to a local file with the right bytes."""
+    source = local_path(link.url)
+    if source is None:
+        return False
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        os.link(source, aside)
+    except OSError:  # another filesystem, or not allowed: it will be copied
+        return False
+    try:
+        right = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
+        if right:
+            aside.rename(target)
+        return right
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _place(source: Path, target: Path) -> None:
+    """`target` as a hard link to `source`, or a copy moved into place."""
+    with contextlib.suppress(OSError):  # another filesystem, or not allowed: copied below
+        os.link(source, target)
+        return
+    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        shutil.copyfile(source, aside)
+        Path(aside).chmod(0o444)
+        os.utime(aside, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
+        Path(aside).rename(target)
+    finally:
+        Path(aside).unlink(missing_ok=True)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """The same file, or a copy of it as it was made."""
+    if not one.is_file():
+        return False
+    mine, theirs = one.stat(), other.stat()
+    return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
+
+
+def _identity(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+
+
+def known_intact(path: Path) -> bool:
+    """Whether this very file was hashed before, and not written to since."""
+    with contextlib.suppress(OSError):
+        return _mark(path).read_bytes() == _identity(path).encode()
+    return False
+
+
+def note_intact(path: Path) -> None:
+    """Remember that this file has the bytes that its folder's name says."""
+    with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
+        _mark(path).write_text(_identity(path), "utf-8")
+
+
+def _mark(path: Path) -> Path:
+    return path.with_name(f".{path.name}.intact")
+
+
+def put_in_place(aside: Path, folder: Path) -> None:
+    """`aside` in the place of `folder`, also while another process does the same."""
+    old = aside.with_name(f"{aside.name}.old")
+    while True:
+        try:
+            aside.rename(folder)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(old)
+                shutil.rmtree(old)
+        else:
+            return
