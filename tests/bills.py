@@ -10,7 +10,7 @@ from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
 from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import BaseSource
 from warpfront.release.sbom.parts import Bill, bill_of
-from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
+from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 CREATED = "2026-11-22T02:24:34+00:00"
 TORCH = FoundDistribution(
@@ -31,7 +31,7 @@ UV = FoundDistribution(
     name="uv",
     version="0.13.9",
     expression="MIT OR Apache-2.0",
-    carried=(Carried(kind="cargo", name="aes", version="0.8.4"),),
+    carried=(EmbeddedComponent(kind="cargo", name="aes", version="0.8.4"),),
 )
 BASH = Package(
     name="bash",

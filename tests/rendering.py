@@ -11,7 +11,7 @@ from warpfront.images.render import Templates, context_parts, rendered_image
 from warpfront.images.template_process import Rendered, RenderRequest
 from warpfront.images.templating import Renderer
 from warpfront.matrix.cell import Cell
-from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.values import WheelLock
 
 
@@ -24,7 +24,7 @@ def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> Re
 
 
 def render_here(
-    sources: Mapping[str, ImageFile | Refused], requests: Sequence[RenderRequest]
+    sources: Mapping[str, ImageFile | RefusedFile], requests: Sequence[RenderRequest]
 ) -> list[Rendered]:
     """A stand-in for `render_templates`: unit tests start no program."""
     renderer = Renderer(sources)

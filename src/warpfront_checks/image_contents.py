@@ -38,7 +38,7 @@ class ContentsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carried:
+class EmbeddedComponent:
     """Something that a distribution holds inside itself, and says so: `kind` is how its purl calls
     it (`pypi`, `cargo`).
     """
@@ -61,7 +61,7 @@ class FoundDistribution:
     classifiers: tuple[str, ...] = ()
     licence_files: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[EmbeddedComponent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ def with_licences(package: Package, copyright_text: str) -> Package:
     return replace(package, licences=tuple(sorted(names)))
 
 
-def found_in(metadata: str, carried: Iterable[Carried] = ()) -> FoundDistribution | None:
+def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundDistribution | None:
     """A distribution by the text of its METADATA; None where that names none."""
     read = HeaderParser().parsestr(metadata)
     name, version = read.get("Name", "").strip(), read.get("Version", "").strip()
@@ -205,7 +205,7 @@ def found_in(metadata: str, carried: Iterable[Carried] = ()) -> FoundDistributio
     )
 
 
-def carried_by(bill: object) -> Iterator[Carried]:
+def carried_by(bill: object) -> Iterator[EmbeddedComponent]:
     """What a CycloneDX document lists, however deep, by its purls: `pkg:cargo/aes@0.8.4`."""
     pending: list[Any] = [bill]
     while pending:
@@ -216,7 +216,7 @@ def carried_by(bill: object) -> Iterator[Carried]:
             purl = re.match(r"pkg:(\w+)/([^?#@]+)@([^?#]+)", str(one.get("purl", "")))
             if purl:
                 name, version = unquote(purl[2]), unquote(purl[3])
-                yield Carried(kind=purl[1], name=_short(name), version=_short(version))
+                yield EmbeddedComponent(kind=purl[1], name=_short(name), version=_short(version))
 
 
 def contents_from(document: object) -> Contents:
@@ -236,7 +236,7 @@ def contents_from(document: object) -> Contents:
 
 def _found(value: object) -> FoundDistribution:
     told = dict(_mapping(value, "a distribution"))
-    carried = tuple(_made(Carried, one) for one in _list(told.pop("carried", [])))
+    carried = tuple(_made(EmbeddedComponent, one) for one in _list(told.pop("carried", [])))
     return _made(FoundDistribution, {**told, "carried": []}, carried=carried)
 
 
@@ -295,7 +295,7 @@ def _distributions() -> Iterator[FoundDistribution]:
             yield found
 
 
-def _inside(one: importlib.metadata.Distribution) -> Iterator[Carried]:
+def _inside(one: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
     """Distributions vendored with their metadata, and the CycloneDX documents that came along
     (PEP 770, and pip's of its own).
     """
@@ -306,10 +306,10 @@ def _inside(one: importlib.metadata.Distribution) -> Iterator[Carried]:
         elif _CARRIED_METADATA.match(path):
             inner = found_in(_text(Path(str(file.locate())), _COPYRIGHT_LIMIT_BYTES))
             if inner is not None:
-                yield Carried(kind="pypi", name=inner.name, version=inner.version)
+                yield EmbeddedComponent(kind="pypi", name=inner.name, version=inner.version)
 
 
-def _listed(path: Path) -> Iterator[Carried]:
+def _listed(path: Path) -> Iterator[EmbeddedComponent]:
     try:
         yield from carried_by(json.loads(_text(path, _FILE_LIMIT_BYTES)))
     except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_text
-from warpfront.system.tree_files import Unread
+from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project, Renames
@@ -30,7 +30,7 @@ class Scan:
 
     target: str
     findings: tuple[ScanFinding, ...]
-    unread: tuple[Unread, ...]
+    unread: tuple[UnreadFile, ...]
     files: int
     lines: int
     suppressed: int

@@ -43,7 +43,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
 from warpfront.release.signing import KEYLESS, Signer, find_cosign
-from warpfront.release.statements.provenance_statement import Making
+from warpfront.release.statements.provenance_statement import BuildRecord
 from warpfront.system.process import environment, run
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store
@@ -151,7 +151,7 @@ def test_somebody_elses_image_is_verified_for_what_it_says_of_itself(
     workspace = open_workspace(release.project.root)
     folders = dataclasses.replace(workspace.folders, store=Store(tmp_path / "strangers"))
 
-    def verified(said: Making | None) -> dict[str, tuple[str, str]]:
+    def verified(said: BuildRecord | None) -> dict[str, tuple[str, str]]:
         (found,), (row,) = verify_claimed(
             named,
             said,

@@ -33,7 +33,7 @@ def text_width() -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Shown:
+class _ShownLine:
     text: str
     since: float
     said: float
@@ -72,7 +72,7 @@ class Display:
         self._clock = clock
         self._start = clock()
         self._transfers: dict[str, tuple[_Transfer, int]] = {}
-        self._steps: dict[str, _Shown] = {}
+        self._steps: dict[str, _ShownLine] = {}
         self._said: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._live: Live | None = None
@@ -130,7 +130,7 @@ class Display:
                 return
             shown = _one_line(text)
             now = self._clock()
-            self._steps[cell_id] = _Shown(text=shown, since=now, said=now)
+            self._steps[cell_id] = _ShownLine(text=shown, since=now, said=now)
             self._show()
             self._remind()
             if not self._is_terminal and (cell_id, shown) not in self._said:

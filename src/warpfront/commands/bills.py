@@ -11,7 +11,7 @@ from warpfront.images.labels import CREATED, LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.image_papers import Known, bill_for, bill_papers
+from warpfront.release.image_papers import DocumentInputs, bill_for, bill_papers
 from warpfront.release.sbom.licence_table import licence_rows
 from warpfront.release.sbom.parts import Bill
 from warpfront.step_results import Blocked, Failed
@@ -80,7 +80,7 @@ def bill_of_cell(
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
     return bill_for(
-        Known(
+        DocumentInputs(
             cell=cell,
             chain=chain,
             requirements=requirements,

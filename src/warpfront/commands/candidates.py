@@ -17,7 +17,7 @@ from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.release.ledger import CANDIDATE_PREFIX
-from warpfront.release.publication import Held, held_image
+from warpfront.release.publication import RegistryImage, held_image
 from warpfront.release.publish_context import run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
@@ -116,7 +116,7 @@ def _is_same_build(one: StoredImage, other: StoredImage) -> bool:
     return bool(one.substance) and one.substance == other.substance and labels[0] == labels[1]
 
 
-def _held_or_none(registry: Registry, path: str, tag: str) -> Held | None:
+def _held_or_none(registry: Registry, path: str, tag: str) -> RegistryImage | None:
     """The image of a tag; None also for what is no single image, as an index of several is."""
     try:
         return held_image(registry, path, tag)

@@ -25,7 +25,7 @@ from warpfront.pipeline.verifying import (
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
-from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
+from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed
@@ -77,7 +77,7 @@ def verify_external_image(
     return verify_claimed(named, making, plan, tools, watch)
 
 
-def attached_making(registry: Registry, named: Reference) -> Making | None:
+def attached_making(registry: Registry, named: Reference) -> BuildRecord | None:
     """Return the last valid provenance attached to the image. Anybody may have written it: the
     checks look for its claims inside.
     """
@@ -93,7 +93,7 @@ def attached_making(registry: Registry, named: Reference) -> Making | None:
 
 
 def verify_claimed(
-    named: Reference, making: Making | None, plan: CheckPlan, tools: Tools, watch: Watch
+    named: Reference, making: BuildRecord | None, plan: CheckPlan, tools: Tools, watch: Watch
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """Return the results of an image by digest, and the same as rows of a report."""
     engine, store = tools.engine, tools.folders.store

@@ -46,11 +46,11 @@ _JSON = re.compile(r"\{|\[\s*[{\]]")
 _EVENTS = "tfevents"
 _DATA = Path(__file__).parents[1] / "data" / "page"
 _PAGE_FILES = ("comparison.html.j2", "page.css")
-Given = Mapping[str, object]
+LogFacts = Mapping[str, object]
 
 
 def read_all(
-    where: str, watch: Watch, *, form: str = AUTO, given: Given | None = None
+    where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run]:
     """Every run of the files that `where` names. Raises `InputError` where there is none, or where
     a run cannot be used.
@@ -74,7 +74,7 @@ def _usable(where: str, found: Iterable[Run | Bench]) -> list[Run]:
 
 
 def read_any(
-    where: str, watch: Watch, *, form: str = AUTO, given: Given | None = None
+    where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run | Bench]:
     """Runs and benches of a file, of several with commas between them, of a folder, of a glob, or
     of `-`. Of several files, those that are no logs are named and left out.
@@ -112,7 +112,9 @@ def files_of(where: str) -> list[Path]:
     return found
 
 
-def _read(path: Path, shown: str, form: str, given: Given, watch: Watch) -> Iterable[Run | Bench]:
+def _read(
+    path: Path, shown: str, form: str, given: LogFacts, watch: Watch
+) -> Iterable[Run | Bench]:
     identity = identity_of(path)
     document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
     if document is not None and form == AUTO:

@@ -12,14 +12,16 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
+from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 
-Asked = tuple[tuple[str, str, str], ...]
+DeclaredRequirement = tuple[tuple[str, str, str], ...]
 
 
-def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked | Blocked | Failed]:
+def who_asked(
+    workspace: Workspace, selection: Selection
+) -> Mapping[str, DeclaredRequirement | Blocked | Failed]:
     """Return by cell (dependent or "" for the image, name, requirement), from locks and
     metadata of wheels.
     """
@@ -27,7 +29,7 @@ def who_asked(workspace: Workspace, selection: Selection) -> Mapping[str, Asked 
     cells = select(matrix.cells, selection)
     locks = fresh_locks(cells, matrix.cells, requirements, folders)
     house = folders.wheelhouse
-    found: dict[str, Asked | Blocked | Failed] = {}
+    found: dict[str, DeclaredRequirement | Blocked | Failed] = {}
     for cell in cells:
         chain, lock = with_parents([cell], matrix.cells), locks.get(cell.id)
         found[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
@@ -39,7 +41,7 @@ def _asked(
     lock: WheelLock | None,
     requirements: Mapping[str, RequirementList],
     house: Wheelhouse,
-) -> Asked:
+) -> DeclaredRequirement:
     cell = chain[-1]
     if lock is None:
         raise BlockedError("it has no fresh lock", hint=f"invoke lock --only {cell.id}")
@@ -50,7 +52,7 @@ def _asked(
             f"what its wheels demand is not known: {', '.join(absent)} not here",
             hint=f"invoke build --only {cell.id}",
         )
-    asking = Asking(
+    asking = DependencyGraph(
         requires={name: read_wheel_metadata(path).requires for name, path in paths.items()},
         roots=roots_of(chain, requirements, lock.wheels),
         python=cell.python,

@@ -20,14 +20,14 @@ from warpfront.release.evidence import (
     read_attached,
 )
 from warpfront.release.history import is_yanked
-from warpfront.release.publication import Held, held_image
+from warpfront.release.publication import RegistryImage, held_image
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Descriptor, Registry
 from warpfront.release.registry.copying import ATTESTATIONS
 from warpfront.release.signing import Signer, trusting
 from warpfront.release.statements.predicates import is_attested_kind, predicate_of
-from warpfront.release.statements.provenance_statement import Making, read_provenance_statement
+from warpfront.release.statements.provenance_statement import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.statements.verification_statement import Proof, read_proof
 from warpfront.release.tag_contents import TagDifference, difference
@@ -38,7 +38,7 @@ from warpfront.system.references import fallback_tag, read_reference
 from warpfront.verify.results import Verification
 from warpfront.verify.seal import is_sealed
 from warpfront.wheels.lock.reading import read_locks
-from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
+from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
@@ -64,7 +64,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     # Only the very lock that it was built from says anything about it.
     if cell is None or lock is None or lock.digest != found.labels.get(LOCK):
         return found
-    asking = Asking(
+    asking = DependencyGraph(
         requires=requires,
         roots=roots_of(chain, requirements, lock.wheels),
         python=cell.python,
@@ -129,8 +129,8 @@ def explained(
 
 
 def _statements(
-    registry: Registry, path: str, held: Held, attached: Iterable[Descriptor]
-) -> tuple[Making | None, Proof | None, list[str]]:
+    registry: Registry, path: str, held: RegistryImage, attached: Iterable[Descriptor]
+) -> tuple[BuildRecord | None, Proof | None, list[str]]:
     """The last statement of each kind that holds, and why others do not."""
     making, proof, unread = None, None, []
     for one in attached:
@@ -146,7 +146,7 @@ def _statements(
     return making, proof, unread
 
 
-def _wrong(one: Verification, held: Held) -> list[str]:
+def _wrong(one: Verification, held: RegistryImage) -> list[str]:
     wrong = [] if is_sealed(one) else [f"the verification on {one.target} was changed"]
     if one.image_id not in held.identities:
         wrong.append(f"the verification on {one.target} is of another image, {one.image_id}")
@@ -156,7 +156,7 @@ def _wrong(one: Verification, held: Held) -> list[str]:
 def _signature(
     registry: Registry,
     path: str,
-    held: Held,
+    held: RegistryImage,
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
@@ -179,7 +179,7 @@ def _signature(
 def _attestations(
     registry: Registry,
     path: str,
-    held: Held,
+    held: RegistryImage,
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:

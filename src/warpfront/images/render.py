@@ -16,7 +16,7 @@ from warpfront.images.stages import BYTE_CODE_FILES
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, Compiler
 from warpfront.matrix.device_variables import device_fault
 from warpfront.system.digests import frozen
-from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.pylock import difference
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
 
@@ -29,7 +29,7 @@ class Templates:
     cannot go into an image blocks the cells that would have it.
     """
 
-    def __init__(self, sources: Mapping[str, str | ImageFile | Refused]) -> None:
+    def __init__(self, sources: Mapping[str, str | ImageFile | RefusedFile]) -> None:
         self.sources = {
             name: ImageFile(content=one.encode()) if isinstance(one, str) else one
             for name, one in sources.items()
@@ -48,7 +48,7 @@ class Templates:
 
     def _file(self, name: str) -> ImageFile:
         found = self.sources[name]
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedFile):
             raise BlockedError(
                 f"images/{name}: {found.reason}",
                 hint="images hold files, and links to files of the same folder: copy it there",

@@ -24,7 +24,7 @@ from typing import Any
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
 from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed, run
-from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, RefusedFile
 
 # Rendering waits for nothing, so that a child that takes no processor time is stopped or swapped.
 _WALL_SECONDS = 600.0
@@ -57,7 +57,7 @@ Rendered = str | RenderError | BlockedError
 
 
 def render_templates(
-    sources: Mapping[str, ImageFile | Refused],
+    sources: Mapping[str, ImageFile | RefusedFile],
     requests: Sequence[RenderRequest],
     limits: Limits = LIMITS,
 ) -> list[Rendered]:
@@ -86,7 +86,9 @@ def render_templates(
 
 
 def _completed(
-    sources: Mapping[str, ImageFile | Refused], requests: Sequence[RenderRequest], limits: Limits
+    sources: Mapping[str, ImageFile | RefusedFile],
+    requests: Sequence[RenderRequest],
+    limits: Limits,
 ) -> Completed:
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream)
@@ -103,10 +105,10 @@ def _completed(
     )
 
 
-def _sent(file: ImageFile | Refused) -> ImageFile | Refused:
+def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:
     """A file of an image as the child gets it: what is too long for a template stays here."""
     if isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE:
-        return Refused(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
+        return RefusedFile(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
     return file
 
 

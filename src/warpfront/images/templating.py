@@ -11,7 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, RefusedFile
 
 TEMPLATE_NAME = "Dockerfile.j2"
 LONGEST_TEXT = 1 << 20
@@ -33,7 +33,7 @@ class Renderer:
     template is compiled once.
     """
 
-    def __init__(self, sources: Mapping[str, ImageFile | Refused]) -> None:
+    def __init__(self, sources: Mapping[str, ImageFile | RefusedFile]) -> None:
         self._sources = sources
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FunctionLoader(self._text),
@@ -74,7 +74,7 @@ class Renderer:
         file = self._sources.get(name)
         if file is None:
             return None
-        if isinstance(file, Refused):
+        if isinstance(file, RefusedFile):
             raise BlockedError(
                 f"images/{name}: {file.reason}",
                 hint="images hold files, and links to files of the same folder: copy it there",

@@ -28,7 +28,7 @@ from warpfront.matrix.cell import (
     Toolkit,
     WheelIndex,
 )
-from warpfront.matrix.compat import Compat, Contradicted, Unknown, Wanted
+from warpfront.matrix.compat import Combination, Compat, Contradicted, Unknown
 from warpfront.matrix.device_variables import device_fault
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
@@ -382,7 +382,7 @@ class CellMaker:
             self._tell(point, found.reason, f"what fits: {found.fits}")
         return index
 
-    def _judged(self, point: Point, wanted: Wanted) -> bool:
+    def _judged(self, point: Point, wanted: Combination) -> bool:
         judgement = self.compat.judge(wanted)
         if isinstance(judgement, Contradicted):
             self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
@@ -507,8 +507,8 @@ class CellMaker:
 
 def _wanted(
     point: Point, index: WheelIndex | None, base: BaseText, variants: tuple[str, ...]
-) -> Wanted:
-    return Wanted(
+) -> Combination:
+    return Combination(
         vendor=point.vendor,
         toolkit=point.toolkit,
         targets=point.targets,

@@ -34,7 +34,7 @@ CONTENTS = "index-contents.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Combination:
     """A combination to judge. `toolkit` is a version (`13.0`), `glibc` that of the base; `index`
     is "" where torch comes with the base. `variants` are names that are taken as wheel variants."""
 
@@ -160,7 +160,7 @@ class Compat:
             fits=self._fits(vendor, toolkit, torch),
         )
 
-    def stack(self, wanted: Wanted) -> tuple[Pin, ...]:
+    def stack(self, wanted: Combination) -> tuple[Pin, ...]:
         """torch, its companions and its triton at their full versions; empty where torch comes
         with the base. A triton whose version is not evidenced is up to torch's own metadata.
         Of several variants of one version none has a local label."""
@@ -185,7 +185,7 @@ class Compat:
             pins += [Pin(name=name, version=version)] if version else []
         return tuple(pins)
 
-    def _extras(self, wanted: Wanted, name: str) -> tuple[str, ...]:
+    def _extras(self, wanted: Combination, name: str) -> tuple[str, ...]:
         """The extras by which a distribution brings the code of the row's targets, and no other."""
         index = self.table.indexes.get(wanted.index)
         if index is None or name not in index.device_extras:
@@ -193,7 +193,7 @@ class Compat:
         extras = map(VENDORS[wanted.vendor].device_extra, wanted.targets)
         return tuple(dict.fromkeys(filter(None, extras)))
 
-    def judge(self, wanted: Wanted) -> Judgement:
+    def judge(self, wanted: Combination) -> Judgement:
         """Judge `wanted` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
         for judgement in self._judgements(wanted):
@@ -203,7 +203,7 @@ class Compat:
                 unknown.extend(judgement.reasons)
         return Unknown(reasons=tuple(unknown)) if unknown else Supported()
 
-    def _judgements(self, wanted: Wanted) -> Iterator[Judgement]:
+    def _judgements(self, wanted: Combination) -> Iterator[Judgement]:
         vendor = VENDORS[wanted.vendor]
         strangers = [target for target in wanted.targets if target not in vendor.known_targets]
         if strangers:
@@ -225,7 +225,7 @@ class Compat:
             yield self._judge_companion(wanted, release, companion)
         yield from self._judge_targets(wanted, release)
 
-    def _judge_machine(self, wanted: Wanted, release: TorchRelease | None) -> Judgement:
+    def _judge_machine(self, wanted: Combination, release: TorchRelease | None) -> Judgement:
         build = release.builds.get(wanted.index) if release else None
         if wanted.machine in (build.machines if build else (self.table.machine,)):
             return Supported()
@@ -240,7 +240,7 @@ class Compat:
             fits=f"machine {', '.join(build.machines)}",
         )
 
-    def _judge_base_torch(self, wanted: Wanted) -> Judgement:
+    def _judge_base_torch(self, wanted: Combination) -> Judgement:
         known = [row for row in self.table.base_torch if row.vendor == wanted.vendor]
         of_toolkit = [row for row in known if row.toolkit == wanted.toolkit]
         if not of_toolkit:
@@ -256,7 +256,7 @@ class Compat:
             )
         return Supported()
 
-    def _judge_unknown_release(self, wanted: Wanted) -> Judgement:
+    def _judge_unknown_release(self, wanted: Combination) -> Judgement:
         if wanted.companions:
             return Contradicted(
                 reason=f"torch {wanted.torch} is not in the compat table, so nothing says which "
@@ -268,7 +268,7 @@ class Compat:
         hint = f" ({', '.join(near)} is)" if near else ""
         return _unknown(f"torch {wanted.torch} is not in the compat table{hint}")
 
-    def _judge_index(self, wanted: Wanted, release: TorchRelease) -> Judgement:
+    def _judge_index(self, wanted: Combination, release: TorchRelease) -> Judgement:
         index = self.table.indexes[wanted.index]
         holds = release.pypi.toolkit if wanted.index == PYPI else index.toolkit or ""
         if (index.vendor, holds) != (wanted.vendor, wanted.toolkit):
@@ -312,7 +312,7 @@ class Compat:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
-    def _judge_python(self, wanted: Wanted, release: TorchRelease) -> Judgement:
+    def _judge_python(self, wanted: Combination, release: TorchRelease) -> Judgement:
         pythons = release.pythons_on(wanted.index)
         if wanted.python in pythons:
             return Supported()
@@ -327,7 +327,7 @@ class Compat:
             fits=f"python {', '.join(pythons)}{others}",
         )
 
-    def _judge_companion(self, wanted: Wanted, release: TorchRelease, name: str) -> Judgement:
+    def _judge_companion(self, wanted: Combination, release: TorchRelease, name: str) -> Judgement:
         """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
         on the indexes of its own time only."""
         version = release.companion_on(wanted.index, name)
@@ -351,7 +351,7 @@ class Compat:
             f"is not evidenced on index {wanted.index} for {wanted.vendor} {wanted.toolkit}"
         )
 
-    def _judge_targets(self, wanted: Wanted, release: TorchRelease) -> Iterator[Judgement]:
+    def _judge_targets(self, wanted: Combination, release: TorchRelease) -> Iterator[Judgement]:
         vendor = VENDORS[wanted.vendor]
         wanting = [target for target in wanted.targets if vendor.accepted_archs(target)]
         if not wanting:
@@ -369,7 +369,7 @@ class Compat:
         for target in wanting:
             yield self._judge_target(wanted, target, shipped, entries, confidence)
 
-    def _judge_usable(self, wanted: Wanted, target: str) -> Contradicted | None:
+    def _judge_usable(self, wanted: Combination, target: str) -> Contradicted | None:
         for row in self.table.unusable:
             if row.vendor == wanted.vendor and row.covers(
                 target=target, toolkit=wanted.toolkit, torch=wanted.torch, index=wanted.index
@@ -385,7 +385,7 @@ class Compat:
 
     def _judge_target(
         self,
-        wanted: Wanted,
+        wanted: Combination,
         target: str,
         shipped: frozenset[str],
         entries: tuple[str, ...],
@@ -401,7 +401,7 @@ class Compat:
             reason=f"{reason}: compiled for {listed}", fits=self._fits_target(wanted, target)
         )
 
-    def _fits_target(self, wanted: Wanted, target: str) -> str:
+    def _fits_target(self, wanted: Combination, target: str) -> str:
         vendor = VENDORS[wanted.vendor]
         accepted = vendor.accepted_archs(target)
         found = []
@@ -419,7 +419,7 @@ class Compat:
         return "; ".join(found) or f"no wheel in the table serves {target}"
 
     def _arch_entries(
-        self, wanted: Wanted, release: TorchRelease
+        self, wanted: Combination, release: TorchRelease
     ) -> tuple[tuple[str, ...], Confidence] | None:
         archs = release.archs(VENDORS[wanted.vendor].toolkit)
         build = release.builds.get(wanted.index)
@@ -471,7 +471,7 @@ def _unknown(reason: str) -> Unknown:
     return Unknown(reasons=(reason,))
 
 
-def _judge_glibc(wanted: Wanted, release: TorchRelease) -> Judgement:
+def _judge_glibc(wanted: Combination, release: TorchRelease) -> Judgement:
     """manylinux_2_28 wheels need glibc 2.28 (PEP 600); the older names need less than any base."""
     build = release.builds.get(wanted.index)
     level = (build.manylinux if build else "") or release.manylinux

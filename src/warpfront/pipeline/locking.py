@@ -25,7 +25,7 @@ from warpfront.wheels.lock.state import LockState
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
-from warpfront.wheels.resolve.resolution import Crafting
+from warpfront.wheels.resolve.resolution import WheelMaker
 from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.resolve.resolving import resolve
 from warpfront.wheels.site import AskSite, site_when_needed
@@ -75,7 +75,7 @@ def lock_cells(
 ) -> Mapping[str, Locked]:
     """Return a lock, or an error, for each of `cells` (parents first)."""
     folders = tools.folders
-    locking = _Locking(tools=tools, watch=watch)
+    locking = _CellLocking(tools=tools, watch=watch)
     for cell in cells:
         parent = locking.results[cell.parent] if cell.parent else None
         if isinstance(parent, Blocked | Failed):
@@ -128,7 +128,7 @@ def resolve_by_uv(
     on_line: Line,
     wheelhouse: Wheelhouse | None = None,
     parent: WheelLock | None = None,
-    crafting: Crafting | None = None,
+    crafting: WheelMaker | None = None,
 ) -> WheelLock:
     """The lock that answers `inputs`, found by uv from what the site can reach."""
     refuse_every_device(inputs, site)
@@ -137,15 +137,15 @@ def resolve_by_uv(
     return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)
 
 
-class _More(TypedDict, total=False):
+class _ParentOptions(TypedDict, total=False):
     """Arguments of `resolve` for cells with a parent or with builds."""
 
     parent: WheelLock
-    crafting: Crafting
+    crafting: WheelMaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Locking:
+class _CellLocking:
     """One run over cells: results so far, and resolved locks by digest of their inputs."""
 
     tools: LockTools
@@ -195,9 +195,9 @@ class _Locking:
             self.watch.step(cell.id, "")
         return dataclasses.replace(self.known[inputs.digest], cell_id=cell.id)
 
-    def _crafts(self, cell: Cell, inputs: LockInputs) -> _More:
+    def _crafts(self, cell: Cell, inputs: LockInputs) -> _ParentOptions:
         """Return the parent's lock and the maker of a cell's own wheels."""
-        more = _More()
+        more = _ParentOptions()
         parent = self.results.get(cell.parent or "")
         if isinstance(parent, WheelLock):
             more["parent"] = parent

@@ -202,7 +202,7 @@ def verify_images(
         cell = image.cell
         stack = ("stack",) if "load" in plan.sessions and tried(cell) else ()
         for target in targets_of(cell, plan.target):
-            verifying = Verifying(
+            verifying = CellVerification(
                 cell=cell,
                 claims=image.claims_of(target),
                 built=image.built,
@@ -256,7 +256,7 @@ def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verifying:
+class CellVerification:
     """A verification of one cell on the target of its `claims`."""
 
     cell: Cell

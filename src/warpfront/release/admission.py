@@ -75,7 +75,7 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
+class _Objection:
     """One thing found: a reason against, unless the channel allows it."""
 
     text: str
@@ -111,35 +111,37 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
     )
 
 
-def _of_the_image(evidence: Evidence) -> Iterator[_Said]:
+def _of_the_image(evidence: Evidence) -> Iterator[_Objection]:
     if not evidence.labels.get(CONTENT_HASH):
-        yield _Said(text="the image has no content hash: it is none of ours")
+        yield _Objection(text="the image has no content hash: it is none of ours")
     if evidence.labels.get(BASE_SOURCE) != BaseSource.REGISTRY:
-        yield _Said(
+        yield _Objection(
             text="its base was made by a bootstrap, not pulled by digest", allowed_by="bootstrap"
         )
     if relaxed := evidence.labels.get(RELAXED):
-        yield _Said(text=f"demands on the torch stack go unmet: {relaxed}", allowed_by="relaxed")
+        yield _Objection(
+            text=f"demands on the torch stack go unmet: {relaxed}", allowed_by="relaxed"
+        )
 
 
-def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Said]:
+def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Iterator[_Objection]:
     """Yield every reason against one target."""
     found = evidence.verifications.get(target)
     if target in evidence.unread:
-        yield _Said(text=f"{target}: {evidence.unread[target]}")
+        yield _Objection(text=f"{target}: {evidence.unread[target]}")
     elif found is None:
-        yield _Said(text=f"{target}: not verified", only_here=True)
+        yield _Objection(text=f"{target}: not verified", only_here=True)
     elif not is_sealed(found):
-        yield _Said(text=f"{target}: the verification was changed after it was made")
+        yield _Objection(text=f"{target}: the verification was changed after it was made")
     elif wrong := (
         _not_of_this(found, evidence, target)
         or _not_recent(found, channel, now=now)
         or _not_of_this_job(found, evidence, target)
     ):
-        yield _Said(text=f"{target}: {wrong}", only_here=True)
+        yield _Objection(text=f"{target}: {wrong}", only_here=True)
     else:
         for one in (*_effort(found), *_outcomes(found, channel)):
-            yield _Said(
+            yield _Objection(
                 text=f"{target}: {one.text}", allowed_by=one.allowed_by, only_here=one.only_here
             )
 
@@ -182,24 +184,24 @@ def _not_of_this_job(found: Verification, evidence: Evidence, target: str) -> st
     return f"its job ended with {ended}, and its results say {word}"
 
 
-def _effort(found: Verification) -> Iterator[_Said]:
+def _effort(found: Verification) -> Iterator[_Objection]:
     effort = found.environment.get("effort")
     if not isinstance(effort, Mapping):
-        yield _Said(text="the verification does not say how much was checked")
+        yield _Objection(text="the verification does not say how much was checked")
         return
     if effort.get("quick") is not False:
-        yield _Said(text="verified by quick checks only", allowed_by="quick", only_here=True)
+        yield _Objection(text="verified by quick checks only", allowed_by="quick", only_here=True)
     if effort.get("profile") != "strict":
         text = f"verified by the tolerances of {effort.get('profile')}"
-        yield _Said(text=text, allowed_by="profile", only_here=True)
+        yield _Objection(text=text, allowed_by="profile", only_here=True)
 
 
-def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
+def _outcomes(found: Verification, channel: Channel) -> Iterator[_Objection]:
     """Yield failures of any session, and checks that did not run of sessions that are demanded."""
     for session in dict.fromkeys((*channel.sessions, *found.sessions)):
         checks = [check for check in found.checks if check.session == session]
         if not checks:
-            yield _Said(text=f"{session}: not run", only_here=True)
+            yield _Objection(text=f"{session}: not run", only_here=True)
         # Each kind by itself: leave for one of them is none for another.
         first = {str(check.outcome): check for check in reversed(checks)}
         for outcome in sorted(set(first) - {"passed"}):
@@ -207,7 +209,7 @@ def _outcomes(found: Verification, channel: Channel) -> Iterator[_Said]:
             demanded = session in channel.sessions or outcome in _OF_THE_DEVICE
             if allowed_by is None or demanded:
                 text = f"{session}/{first[outcome].name}: {outcome}: {first[outcome].reason}"
-                yield _Said(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
+                yield _Objection(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
 
 
 def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:

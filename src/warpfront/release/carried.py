@@ -16,7 +16,7 @@ from warpfront.release.evidence import (
     attached_evidence,
 )
 from warpfront.release.ledger import NOT_PUBLIC, Publication
-from warpfront.release.publication import Held, Referrer, held_image
+from warpfront.release.publication import Referrer, RegistryImage, held_image
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
@@ -50,7 +50,7 @@ class CarriedImages:
             digest=held.digest,
         )
 
-    def held(self, cell: Cell) -> Held | None:
+    def held(self, cell: Cell) -> RegistryImage | None:
         place = self.place_of(cell)
         names = names_of(cell, self.channel, expected_words(cell), project="")
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
@@ -98,7 +98,7 @@ def _carried_document(place: Repository, one: Descriptor) -> Referrer:
     )
 
 
-def _image(place: Repository, tag: str) -> Held | None:
+def _image(place: Repository, tag: str) -> RegistryImage | None:
     """The image under a tag; None for what is none."""
     found = place.registry.head(place.repository, tag)
     if found is None or found.media_type in INDEX_TYPES:

@@ -17,7 +17,7 @@ from warpfront.matrix.naming import verifying_job
 from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
-from warpfront.release.publication import Held, Referrer
+from warpfront.release.publication import Referrer, RegistryImage
 from warpfront.release.registry.attaching import attached_payload
 from warpfront.release.registry.contract import Registry
 from warpfront.step_results import Blocked, Failed
@@ -95,7 +95,7 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
     return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
-def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> Referrer:
+def verification_payload(evidence: Evidence, verdict: Admission, held: RegistryImage) -> Referrer:
     """All verifications of an image as one document, with what the channel let pass."""
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
@@ -122,7 +122,9 @@ def verification_payload(evidence: Evidence, verdict: Admission, held: Held) -> 
     )
 
 
-def attached_evidence(registry: Registry, repository: str, cell: Cell, held: Held) -> Evidence:
+def attached_evidence(
+    registry: Registry, repository: str, cell: Cell, held: RegistryImage
+) -> Evidence:
     """What is attached to an image in a registry. Of several verifications of one target the last
     counts; what cannot be read counts as nothing, since anybody who may push may attach it.
     """

@@ -34,7 +34,7 @@ class Paper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class DocumentInputs:
     """What papers are written from: an image as `build` and `verify` left it. `chain` is its cell
     with those it is built on, `labels` are the image's own.
     """
@@ -48,7 +48,7 @@ class Known:
     verifications: tuple[Verification, ...]
 
 
-def bill_for(known: Known) -> Bill:
+def bill_for(known: DocumentInputs) -> Bill:
     """The bill of an image. Raises `BlockedError` where no verification says what lies in it."""
     return bill_of(
         known.cell,
@@ -81,7 +81,7 @@ def bill_papers(bill: Bill) -> tuple[Paper, ...]:
 
 
 def statement_papers(
-    known: Known,
+    known: DocumentInputs,
     bill: Bill,
     *,
     name: str,
@@ -125,7 +125,7 @@ def statement_papers(
     )
 
 
-def _contents(known: Known) -> Contents:
+def _contents(known: DocumentInputs) -> Contents:
     """What `load` found, on whichever target: it is one image. Of another content, nothing."""
     reasons = []
     for one in known.verifications:

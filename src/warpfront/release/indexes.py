@@ -16,12 +16,12 @@ from warpfront.errors import TagConflictError
 from warpfront.release.history import is_yanked
 from warpfront.release.ledger import (
     CHANNEL_ANNOTATION,
-    IndexTagging,
+    IndexTagMove,
     Publication,
     staged_tag,
 )
 from warpfront.release.publication import (
-    Held,
+    RegistryImage,
     digest_on,
     held_image,
     move_tag,
@@ -39,7 +39,7 @@ from warpfront.release.signing import Signer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexing:
+class IndexWriter:
     """Who puts the indexes of a channel, and signs them if anybody signs. `created` and `revision`
     are the labels that say when and of what commit an image was built.
     """
@@ -80,7 +80,9 @@ class Indexing:
             self.record(publication)
         return publication
 
-    def _put(self, publication: Publication, name: IndexTagging, own: Held) -> IndexTagging:
+    def _put(
+        self, publication: Publication, name: IndexTagMove, own: RegistryImage
+    ) -> IndexTagMove:
         path = publication.path
         parts, waits = [], []
         for machine in name.machines:
@@ -107,7 +109,7 @@ class Indexing:
         return dataclasses.replace(name, waits=(), before=before, digest=digest)
 
     def _tag(
-        self, publication: Publication, name: IndexTagging, index: RegistryManifest, before: str
+        self, publication: Publication, name: IndexTagMove, index: RegistryManifest, before: str
     ) -> None:
         path = publication.path
         if name.moves:
@@ -123,7 +125,9 @@ class Indexing:
             conflict=lambda standing: moved(publication, name.tag, standing),
         )
 
-    def _against(self, publication: Publication, held: Held, own: Held) -> Iterator[str]:
+    def _against(
+        self, publication: Publication, held: RegistryImage, own: RegistryImage
+    ) -> Iterator[str]:
         """Why the image of another machine is not part of this index. What is staged only leads to
         it: whoever may push can stage anything.
         """
@@ -145,12 +149,12 @@ class Indexing:
         if publication.channel not in proven or not signed:
             yield f"nobody proved for {publication.channel}"
 
-    def _own(self, publication: Publication) -> Held:
+    def _own(self, publication: Publication) -> RegistryImage:
         held = held_image(self.registry, publication.path, publication.digest)
         if held is None:
             text = f"{publication.reference} was published, and is gone"
             raise TagConflictError(text, hint="publish it again")
         return held
 
-    def _created(self, held: Held) -> str:
+    def _created(self, held: RegistryImage) -> str:
         return held.labels.get(self.created, "")

@@ -49,7 +49,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tagging:
+class TagMove:
     """One tag of a publication. `before` is the digest that it was on, "" for none; `done` says
     that the registry has it on the new one.
     """
@@ -61,7 +61,7 @@ class Tagging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexTagging:
+class IndexTagMove:
     """A name of one image for several machines: an index that lists one for each. `machines` are
     those that it takes, `waits` says for what there is none yet; `before` is the digest that the
     name was on, `digest` the index's, "" as long as it waits.
@@ -101,8 +101,8 @@ class Publication:
     content_hash: str
     targets: tuple[str, ...]
     noted: tuple[str, ...]
-    tags: tuple[Tagging, ...]
-    indexes: tuple[IndexTagging, ...] = ()
+    tags: tuple[TagMove, ...]
+    indexes: tuple[IndexTagMove, ...] = ()
     stage: Stage = Stage.PLANNED
     candidate: str = ""
     digest: str = ""

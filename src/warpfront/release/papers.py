@@ -68,7 +68,7 @@ class ImagePapers:
         # Whoever is refused needs none.
         from warpfront.release import image_papers  # noqa: PLC0415
 
-        known = image_papers.Known(
+        known = image_papers.DocumentInputs(
             cell=evidence.cell,
             chain=self.chains[evidence.cell.id],
             requirements=self.requirements,

@@ -55,7 +55,7 @@ class Referrer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RegistryImage:
     """An image as a registry holds it: its manifest, its config's digest, what that says, and the
     size of all that it is made of.
     """
@@ -75,7 +75,7 @@ class Held:
         return frozenset({self.digest, self.config})
 
 
-def held_image(registry: Registry, repository: str, reference: str) -> Held | None:
+def held_image(registry: Registry, repository: str, reference: str) -> RegistryImage | None:
     """An image and its config, their digests computed here from what came. None where none is."""
     manifest = registry.manifest(repository, reference)
     if manifest is None:
@@ -95,7 +95,9 @@ def held_image(registry: Registry, repository: str, reference: str) -> Held | No
     if digest_of_bytes(content) != parts.config.digest:
         raise wrong_image(registry, f"the config of {reference} is not what its digest says")
     sizes = (one.size_bytes for one in (parts.config, *parts.layers))
-    return Held(manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes))
+    return RegistryImage(
+        manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes)
+    )
 
 
 def digest_on(registry: Registry, path: str, tag: str) -> str:

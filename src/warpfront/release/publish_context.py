@@ -24,18 +24,18 @@ from warpfront.matrix.selection import with_parents
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.evidence import Publishable, verification_payload
 from warpfront.release.history import is_yanked
-from warpfront.release.indexes import Indexing
+from warpfront.release.indexes import IndexWriter
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
-    IndexTagging,
+    IndexTagMove,
     Ledger,
     Publication,
-    Tagging,
+    TagMove,
     Unpublished,
 )
 from warpfront.release.origin import Origin
-from warpfront.release.publication import Held, Referrer, attached_as, held_image, taken
+from warpfront.release.publication import Referrer, RegistryImage, attached_as, held_image, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
 from warpfront.release.publishing import (
     Attester,
@@ -189,7 +189,7 @@ def _indexed(
     that what was published together waits for nothing.
     """
     machines = {cell.id: cell.machine for cell in every}
-    indexing = Indexing(
+    indexing = IndexWriter(
         created=CREATED,
         revision=REVISION,
         registry=context.registry,
@@ -274,8 +274,8 @@ def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
 
 
 def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
-    tags = [Tagging(tag=tag, moves=False) for tag in plan.names.tags]
-    tags += [Tagging(tag=alias, moves=True) for alias in plan.names.aliases]
+    tags = [TagMove(tag=tag, moves=False) for tag in plan.names.tags]
+    tags += [TagMove(tag=alias, moves=True) for alias in plan.names.aliases]
     return Publication(
         cell_id=plan.found.evidence.cell.id,
         channel=channel.name,
@@ -287,7 +287,7 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
         noted=plan.verdict.noted,
         tags=tuple(tags),
         indexes=tuple(
-            IndexTagging(tag=one.tag, moves=one.moves, machines=one.machines)
+            IndexTagMove(tag=one.tag, moves=one.moves, machines=one.machines)
             for one in plan.names.shared
         ),
         candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
@@ -371,12 +371,12 @@ def _published(
 
 def _prover(
     plan: _Planned, channel: Channel, context: PublishContext
-) -> Callable[[Publication, Held], tuple[Referrer, ...]]:
+) -> Callable[[Publication, RegistryImage], tuple[Referrer, ...]]:
     """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
     which the verifications have to name.
     """
 
-    def prove(publication: Publication, held: Held) -> tuple[Referrer, ...]:
+    def prove(publication: Publication, held: RegistryImage) -> tuple[Referrer, ...]:
         evidence = dataclasses.replace(
             plan.found.evidence, labels=held.labels, identities=held.identities
         )
@@ -402,7 +402,7 @@ def _prover(
 
 
 def _is_vouched_for(
-    document: Referrer, held: Held, reference: str, context: PublishContext
+    document: Referrer, held: RegistryImage, reference: str, context: PublishContext
 ) -> bool:
     """Return whether a document from a registry is in a signature of a trusted key. Anyone with
     push rights can attach one, and our attestation would make it true.
@@ -434,7 +434,7 @@ def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> It
 def not_to_be_named(
     registry: Registry,
     path: str,
-    tags: Iterable[Tagging],
+    tags: Iterable[TagMove],
     digest: str,
     labels: Mapping[str, str],
 ) -> tuple[str, ...]:

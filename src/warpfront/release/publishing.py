@@ -24,10 +24,10 @@ from warpfront.errors import (
     WarpfrontError,
 )
 from warpfront.images.engine import Engine
-from warpfront.release.ledger import Publication, Stage, Tagging
+from warpfront.release.ledger import Publication, Stage, TagMove
 from warpfront.release.publication import (
-    Held,
     Referrer,
+    RegistryImage,
     attached_as,
     digest_on,
     held_image,
@@ -54,7 +54,7 @@ _AT_ONCE = 4
 
 Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; returns the bytes that were sent."""
-Prove = Callable[[Publication, Held], tuple[Referrer, ...]]
+Prove = Callable[[Publication, RegistryImage], tuple[Referrer, ...]]
 """Raises where this very image may not be published; returns the documents that go with it."""
 Record = Callable[[Publication], None]
 
@@ -99,7 +99,7 @@ class Uploader:
     bring: Bring | None = None
     mount_from: tuple[str, ...] = ()
 
-    def found(self, publication: Publication) -> Held | None:
+    def found(self, publication: Publication) -> RegistryImage | None:
         """Return the image, where a tag that never moves has it already. Raises `TagConflictError`
         for another image there, before anything was sent.
         """
@@ -181,7 +181,7 @@ class Attester:
     prove: Prove
 
     def attach(
-        self, publication: Publication, held: Held, documents: tuple[Referrer, ...]
+        self, publication: Publication, held: RegistryImage, documents: tuple[Referrer, ...]
     ) -> Publication:
         """Attach every document, and find it among what is attached: where a registry keeps no list
         of its own, another publisher may have written the list meanwhile.
@@ -234,7 +234,7 @@ class Tagger:
     registry: Registry
     record: Record
 
-    def tag(self, publication: Publication, held: Held) -> Publication:
+    def tag(self, publication: Publication, held: RegistryImage) -> Publication:
         """Tags that never move, then aliases. What an alias was on is kept in the registry before
         it moves, where every later run finds it.
         """
@@ -257,7 +257,9 @@ class Tagger:
                 publication = self.set_tag(publication, one, held)
         return publication
 
-    def set_tag(self, publication: Publication, tagging: Tagging, held: Held) -> Publication:
+    def set_tag(
+        self, publication: Publication, tagging: TagMove, held: RegistryImage
+    ) -> Publication:
         """Put one tag on the digest, unless it was there when all were looked at."""
         if tagging.before != publication.digest:  # all are looked at again in the end
             move_tag(
@@ -281,7 +283,7 @@ class Tagger:
                 raise moved(publication, tag, standing)
         return publication
 
-    def _all_now_on(self, path: str, tags: Iterable[Tagging]) -> dict[str, str]:
+    def _all_now_on(self, path: str, tags: Iterable[TagMove]) -> dict[str, str]:
         names = [one.tag for one in tags]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
@@ -355,7 +357,7 @@ def publish_image(
 
 def candidate(
     publication: Publication, uploader: Uploader, attester: Attester, ahead: Ahead
-) -> tuple[Held, int, bool]:
+) -> tuple[RegistryImage, int, bool]:
     """Return the image in the registry, the bytes sent, and whether it is new there. It is sent
     under a tag of no channel, unless the registry has it by a tag of its own.
     """

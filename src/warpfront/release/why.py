@@ -16,7 +16,7 @@ from warpfront.images.labels import (
     RELAXED,
     REVISION,
 )
-from warpfront.release.statements.provenance_statement import Making
+from warpfront.release.statements.provenance_statement import BuildRecord
 from warpfront.release.statements.verification_statement import Proof
 from warpfront.wheels.lock.why_dependency import asking_line
 
@@ -47,7 +47,7 @@ class Why:
     labels: Mapping[str, str]
     signature: str
     attestations: str = "none"
-    making: Making | None = None
+    making: BuildRecord | None = None
     proof: Proof | None = None
     unread: tuple[str, ...] = ()
     identities: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
         yield f"the verification relaxes {said or 'nothing'}"
 
 
-def _making_lines(making: Making | None) -> list[str]:
+def _making_lines(making: BuildRecord | None) -> list[str]:
     if making is None:
         return ["provenance: none is attached"]
     known = [one for one in making.dependencies if one.digest]

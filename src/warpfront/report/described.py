@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpfront.images.built import BuiltImage, RenderedImage
-from warpfront.release.ledger import IndexTagging, Publication, Stage
+from warpfront.release.ledger import IndexTagMove, Publication, Stage
 from warpfront.system.sizes import readable_size
 from warpfront.wheels.lock.values import WheelLock
 
@@ -40,7 +40,7 @@ def _published(publication: Publication) -> str:
     return "\n".join([published, *map(_index, publication.indexes)])
 
 
-def _index(one: IndexTagging) -> str:
+def _index(one: IndexTagMove) -> str:
     """An index is put only when it is whole."""
     if one.waits:
         return f"    index {one.tag} waits for {'; '.join(one.waits)}"

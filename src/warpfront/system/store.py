@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from warpfront.errors import StoreError
 from warpfront.system.foreign import read_regular, remove_tree
-from warpfront.system.tree_files import ImageFile, Refused
+from warpfront.system.tree_files import ImageFile, RefusedFile
 
 SCHEMA = 1
 _TEXT_LIMIT_BYTES = 256 * 2**20
@@ -211,11 +211,11 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
             raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
-def read_tree(folder: Path) -> Mapping[str, ImageFile | Refused]:
+def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
     """Everything below `folder` but its folders, by relative POSIX path: files as they are, hidden
     ones too, links that stay in the first folder of their path, and what can be neither.
     """
-    found: dict[str, ImageFile | Refused] = {}
+    found: dict[str, ImageFile | RefusedFile] = {}
     with storing(folder):
         for where, folders, names in os.walk(folder, onerror=_raise):
             links = [name for name in folders if Path(where, name).is_symlink()]
@@ -224,25 +224,25 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | Refused]:
     return dict(sorted(found.items()))
 
 
-def _read_entry(path: Path, root: Path) -> ImageFile | Refused:
+def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
     try:
         if path.is_symlink():
             return _read_link(path, root)
         content = read_regular(path, _FILE_LIMIT_BYTES)
         return ImageFile(content=content, executable=bool(path.stat().st_mode & 0o100))
     except OSError as error:
-        return Refused(reason=str(error.strerror))
+        return RefusedFile(reason=str(error.strerror))
     except StoreError as error:
-        return Refused(reason=error.message.removeprefix(f"{path}: "))
+        return RefusedFile(reason=error.message.removeprefix(f"{path}: "))
 
 
-def _read_link(path: Path, root: Path) -> ImageFile | Refused:
+def _read_link(path: Path, root: Path) -> ImageFile | RefusedFile:
     link = str(path.readlink())
     own = Path(os.path.realpath(root), path.relative_to(root).parts[0])
     lands = Path(os.path.realpath(path))
     if not link.startswith("/") and own != lands and lands.is_relative_to(own):
         return ImageFile(link=link)
-    return Refused(reason=f"a link that leads out of its folder, to {link}")
+    return RefusedFile(reason=f"a link that leads out of its folder, to {link}")
 
 
 def _shown(path: Path) -> str:

@@ -30,7 +30,7 @@ class ImageFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Unread:
+class UnreadFile:
     """A file or folder (ends with `/`) of a tree that was not read, and the reason. `left_out`
     marks a choice (ignored by git, a submodule, a third party) instead of a failure.
     """
@@ -41,7 +41,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedFile:
     """A file of an image's folder that cannot go into an image, and why."""
 
     reason: str

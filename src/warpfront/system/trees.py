@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from warpfront.errors import StoreError
 from warpfront.system.foreign import first_bytes
-from warpfront.system.tree_files import Unread
+from warpfront.system.tree_files import UnreadFile
 
 SIZE_LIMIT_BYTES = 2 * 1024 * 1024
 NOTEBOOK_LIMIT_BYTES = 32 * 1024 * 1024
@@ -66,7 +66,7 @@ class Tree:
 
     root: Path
     files: tuple[TreeFile, ...]
-    unread: tuple[Unread, ...]
+    unread: tuple[UnreadFile, ...]
 
 
 def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> Tree:
@@ -84,7 +84,7 @@ def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False
         else:
             unread.append(item)
         if len(files) >= FILE_LIMIT:
-            unread.append(Unread(path="./", reason=f"more than {FILE_LIMIT} files: the rest"))
+            unread.append(UnreadFile(path="./", reason=f"more than {FILE_LIMIT} files: the rest"))
             break
     return Tree(root=root, files=tuple(sorted(files)), unread=tuple(sorted(unread)))
 
@@ -98,14 +98,14 @@ class _TreeWalk:
         self._ignored = _ignored_folders(root)
         self._built = _built_folders(root)
 
-    def items(self) -> Iterator[TreeFile | Unread]:
+    def items(self) -> Iterator[TreeFile | UnreadFile]:
         pending = [(self._root, "", 0)]
         while pending:
             folder, prefix, depth = pending.pop()
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError as error:
-                yield Unread(path=f"{prefix or '.'}/", reason=str(error.strerror))
+                yield UnreadFile(path=f"{prefix or '.'}/", reason=str(error.strerror))
                 continue
             for entry in entries:
                 path = f"{prefix}{entry.name}"
@@ -116,7 +116,7 @@ class _TreeWalk:
                     continue
                 reason = self._why_not(entry, path, depth)
                 if reason:
-                    yield Unread(path=f"{path}/", reason=reason, left_out=depth < DEPTH_LIMIT)
+                    yield UnreadFile(path=f"{path}/", reason=reason, left_out=depth < DEPTH_LIMIT)
                 elif entry.name not in _NOT_SOURCE:
                     pending.append((Path(entry.path), f"{path}/", depth + 1))
 
@@ -177,20 +177,20 @@ def _ignored_folders(root: Path) -> frozenset[str]:
     return frozenset(name for name in anchored | anywhere if name.removeprefix("*/") not in kept)
 
 
-def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | Unread]:
+def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFile]:
     """Return true for a regular file. Links are not part of the tree."""
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError as error:
-        yield Unread(path=path, reason=str(error.strerror))
+        yield UnreadFile(path=path, reason=str(error.strerror))
         return
     if stat.S_ISREG(status.st_mode):
         yield TreeFile(path=path, size_bytes=status.st_size)
     elif not stat.S_ISLNK(status.st_mode):
-        yield Unread(path=path, reason="not a regular file")
+        yield UnreadFile(path=path, reason="not a regular file")
 
 
-def read_text(root: Path, file: TreeFile) -> str | Unread:
+def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     """The text of a file of the tree, or why there is none: too large, binary, minified, refused.
 
     UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
@@ -200,18 +200,18 @@ def read_text(root: Path, file: TreeFile) -> str | Unread:
     try:
         content = first_bytes(root / file.path, limit + 1)
     except OSError as error:
-        return Unread(path=file.path, reason=str(error.strerror))
+        return UnreadFile(path=file.path, reason=str(error.strerror))
     if content is None:
-        return Unread(path=file.path, reason="not a regular file")
+        return UnreadFile(path=file.path, reason="not a regular file")
     if len(content) > limit:
-        return Unread(path=file.path, reason=f"larger than {limit // 1024 // 1024} MiB")
+        return UnreadFile(path=file.path, reason=f"larger than {limit // 1024 // 1024} MiB")
     if b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return Unread(path=file.path, reason="binary")
+        return UnreadFile(path=file.path, reason="binary")
     text = _decoded(content, PurePosixPath(file.path).suffix)
     if not file.path.endswith(".ipynb") and any(
         len(line) > LINE_LIMIT for line in text.splitlines()
     ):
-        return Unread(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
+        return UnreadFile(path=file.path, reason=f"a line of more than {LINE_LIMIT} characters")
     return text
 
 

@@ -41,7 +41,7 @@ _MAPS = Path("/proc/self/maps")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lacking:
+class MissingLibraries:
     """What a file lacks: `said` is the loader's own word, "" where it loads."""
 
     said: str
@@ -57,7 +57,7 @@ class _Section:
     link: int
 
 
-def lacking(path: Path, demangle: Callable[[str], str] = str) -> Lacking:
+def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibraries:
     """Load a file as an import would, with every symbol bound; what was missing."""
     try:
         ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -67,12 +67,12 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> Lacking:
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
         symbols = sorted({name for name in wanted if not any(_has(one, name) for one in handles)})
         # What a missing library would bring is not missing for itself.
-        return Lacking(
+        return MissingLibraries(
             said=str(error),
             libraries=gone,
             symbols=() if gone else tuple(map(demangle, symbols)),
         )
-    return Lacking(said="")
+    return MissingLibraries(said="")
 
 
 def loaded_files() -> frozenset[str]:

@@ -56,7 +56,7 @@ print("\\n" + json.dumps(["ended", "", ""]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tried:
+class _ImportedDistribution:
     """A distribution and what importing its extensions came to: `wrong` names those that were
     built for another numpy, `unknown` is why it could not be found out.
     """
@@ -152,7 +152,7 @@ def other_numpy(error: str, package: str, numpy: str) -> str:
     return f"built for another numpy, {way} ({error})"
 
 
-def _try_imports(one: Distribution, modules: tuple[str, ...]) -> _Tried:
+def _try_imports(one: Distribution, modules: tuple[str, ...]) -> _ImportedDistribution:
     name = f"{one.metadata['Name']} {one.version}"
     argv, given = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
     with tempfile.TemporaryDirectory() as folder:
@@ -163,10 +163,12 @@ def _try_imports(one: Distribution, modules: tuple[str, ...]) -> _Tried:
     if not wrong and (line := _OTHER_NUMPY.search(ended.output)):
         wrong = (line.group(0),)
     if wrong or any(kind == "ended" for kind, _, _ in told):
-        return _Tried(name=name, wrong=wrong)
+        return _ImportedDistribution(name=name, wrong=wrong)
     if ended.returncode is None:
-        return _Tried(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
-    return _Tried(name=name, unknown=f"its import ended the process with {ended.returncode}")
+        return _ImportedDistribution(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
+    return _ImportedDistribution(
+        name=name, unknown=f"its import ended the process with {ended.returncode}"
+    )
 
 
 def _told(output: str) -> Iterator[tuple[str, str, str]]:

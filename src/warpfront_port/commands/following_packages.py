@@ -26,10 +26,10 @@ from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
 from warpfront.wheels.resolve.resolution import Contradiction, Terms
 from warpfront.wheels.resolve.resolver import rehearsed
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
 from warpfront_port.preflight.following import (
-    Followed,
+    StackBreaches,
     breach_from,
     constraint_lines,
     followed_lines,
@@ -55,23 +55,23 @@ Installations = Mapping[str, str]
 class Following:
     """The lines of a project on one stack. `local` are names that no index serves."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[DeclaredRequirement, ...]
     stack: CellStack
     index: MetadataIndex
     watch: Watch
     local: frozenset[str] = frozenset()
     calls: list[int] = field(default_factory=lambda: [0])
 
-    def followed(self) -> Followed:
+    def followed(self) -> StackBreaches:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
         unknown = tuple(unfollowed(self.asked, self.stack))
         if not wanted_lines(self.asked, self.stack, self.local):
-            return Followed(unknown=unknown)
+            return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
             found = self._followed()
         except (BlockedError, LockError, WheelError) as error:
-            found = Followed(unknown=(f"not followed: {error.message.splitlines()[0]}",))
+            found = StackBreaches(unknown=(f"not followed: {error.message.splitlines()[0]}",))
         finally:
             self.watch.step(self.stack.title, "")
         silent = (f"out of reach: {url} ({why})" for url, why in self.index.silent.items())
@@ -79,7 +79,7 @@ class Following:
             found, unknown=(*unknown, *found.unknown, *silent), notes=tuple(self._hidden())
         )
 
-    def _followed(self) -> Followed:
+    def _followed(self) -> StackBreaches:
         lines = rehearsed_lines(self.asked, self.stack, self.local)
         offered, unknown = self._with_candidates(lines)
         # No installer keeps a vendor's pre-release in a base: the stack is left out at once.
@@ -106,7 +106,7 @@ class Following:
                 breaches += self._explained(alone, (line,))
         if isinstance(found, Mapping):
             unknown += self._unread(found)
-        return Followed(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
+        return StackBreaches(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
 
     def _tried(self, lines: Lines, *, with_stack: bool = True) -> Installations | Contradiction:
         """Return the installations of uv for these lines: with the stack as it is installed, or
@@ -185,7 +185,9 @@ class Following:
         where = next((one.where for one in requirements if _name(one.text) == _name(line)), "")
         return f"{where}: {line} was left out"
 
-    def _unmet(self, found: Installations, lines: Lines) -> list[tuple[Asked, Breach]]:
+    def _unmet(
+        self, found: Installations, lines: Lines
+    ) -> list[tuple[DeclaredRequirement, Breach]]:
         distributions = [
             Distribution(name=name, version=version, requires=self.index.requires(name, version))
             for name, version in found.items()
@@ -207,7 +209,9 @@ class Following:
                 return f"setup.py of {release}"
         return ""
 
-    def _explained(self, found: Installations, lines: Lines) -> list[tuple[Asked, Breach]]:
+    def _explained(
+        self, found: Installations, lines: Lines
+    ) -> list[tuple[DeclaredRequirement, Breach]]:
         """Return the lines whose packages disturb the stack, of those that uv would install; and
         those that bring a name that is excluded here, such as another triton.
         """

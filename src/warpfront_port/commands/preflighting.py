@@ -29,10 +29,10 @@ from warpfront_port.commands.following_packages import Following
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.commands.source_archives import read_source
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Asked, FileAsks
-from warpfront_port.preflight.breaches import Gathering, LineBreach, Preflight
+from warpfront_port.preflight.asked import DeclaredRequirement, FileRequirements
+from warpfront_port.preflight.breaches import BreachCollector, LineBreach, Preflight
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
-from warpfront_port.preflight.following import Followed
+from warpfront_port.preflight.following import StackBreaches
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.parts import Parts, chosen
 from warpfront_port.preflight.stacks import CellStack, stacks_of
@@ -85,7 +85,7 @@ def knowing_themselves(
 
 
 def examine(
-    read: tuple[FileAsks, ...],
+    read: tuple[FileRequirements, ...],
     stacks: tuple[CellStack, ...],
     watch: Watch,
     *,
@@ -95,7 +95,7 @@ def examine(
     """Return the requirements in the files that do not hold on some of `stacks`. `index` is that
     of an examination of several projects, to be asked once for what they share.
     """
-    gathering, unknown = Gathering(), [text for file in read for text in file.unknown]
+    gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]
     asked = tuple(one for file in read for one in file.asked)
     for stack in stacks:
@@ -127,7 +127,7 @@ def examine(
     )
 
 
-def _unread_stack(stack: CellStack, asked: tuple[Asked, ...]) -> Iterator[str]:
+def _unread_stack(stack: CellStack, asked: tuple[DeclaredRequirement, ...]) -> Iterator[str]:
     """Report a stack without metadata: lines about the needs of its torch are not judged."""
     if asked and stack.own is not None and not any(one.name == "torch" for one in stack.own):
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
@@ -146,15 +146,15 @@ def read_stacks(
 
 
 def _follow(
-    asked: tuple[Asked, ...],
+    asked: tuple[DeclaredRequirement, ...],
     local: frozenset[str],
     stacks: tuple[CellStack, ...],
     watch: Watch,
     index: MetadataIndex,
-) -> dict[str, Followed]:
+) -> dict[str, StackBreaches]:
     """Return the effects of the packages behind the lines, by the title of each stack."""
 
-    def follow(stack: CellStack) -> Followed:
+    def follow(stack: CellStack) -> StackBreaches:
         following = Following(asked=asked, stack=stack, index=index, watch=watch, local=local)
         return following.followed()
 
@@ -162,7 +162,7 @@ def _follow(
         return dict(zip([one.title for one in stacks], pool.map(follow, stacks), strict=True))
 
 
-def _unfollowed(followed: Mapping[str, Followed], stacks: tuple[CellStack, ...]) -> list[str]:
+def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
     """Return the reasons for packages that were not followed, each with its stacks."""
     said: dict[str, list[str]] = {}
     for title, one in followed.items():
@@ -174,7 +174,7 @@ def _unfollowed(followed: Mapping[str, Followed], stacks: tuple[CellStack, ...])
     ]
 
 
-def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
+def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
     found = gathering.found.items()
     for (asked, rule), reasons in sorted(found, key=lambda one: _place(one[0][0], one[0][1])):
@@ -196,11 +196,11 @@ def _findings(gathering: Gathering, stacks: tuple[CellStack, ...]) -> Iterator[L
         )
 
 
-def _place(asked: Asked, rule: str) -> tuple[str, int, str, str]:
+def _place(asked: DeclaredRequirement, rule: str) -> tuple[str, int, str, str]:
     return asked.path, asked.line, rule, asked.text
 
 
-def _written(asked: Asked, text: str | None) -> str | None:
+def _written(asked: DeclaredRequirement, text: str | None) -> str | None:
     """Return the whole line with `text` in the place of the requirement."""
     if text == "":
         alone = asked.source.partition(" #")[0].strip().rstrip(",") == asked.literal

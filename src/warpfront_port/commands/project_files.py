@@ -14,7 +14,7 @@ from pathlib import Path
 from warpfront.errors import InputError, StoreError
 from warpfront.system.confinement import inside_root
 from warpfront.system.foreign import read_regular
-from warpfront_port.preflight.asked import FileAsks, Include, Kind, Part
+from warpfront_port.preflight.asked import FileRequirements, Include, Kind, Part
 from warpfront_port.preflight.pyproject import read_pyproject, script_metadata
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
@@ -38,7 +38,7 @@ _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _MARKS = (*_PROJECT_FILES, ".git")
 
 
-def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:
+def read_files(repo: Path, files: Iterable[str]) -> tuple[FileRequirements, ...]:
     """Return `files` and what they include, each once, in the order in which an installer meets
     them. Nothing outside of the project's folder is read.
     """
@@ -54,7 +54,7 @@ def read_files(repo: Path, files: Iterable[str]) -> tuple[FileAsks, ...]:
     return reading.result()
 
 
-def read_project(folder: Path) -> tuple[FileAsks, ...]:
+def read_project(folder: Path) -> tuple[FileRequirements, ...]:
     """Return the requirements in the project files of `folder`, as a build reads them."""
     reading = _Reading(read={}, root=folder.resolve())
     for name in _PROJECT_FILES:
@@ -101,7 +101,7 @@ def _read_found(reading: _Reading, repo: Path) -> None:
 class _Reading:
     """Files read so far, by resolved path, within the project's folder `root`."""
 
-    read: dict[Path, FileAsks]
+    read: dict[Path, FileRequirements]
     root: Path = field(default_factory=Path)
     asked_for: dict[Path, tuple[tuple[Part, str], ...]] = field(default_factory=dict)
     included: set[Path] = field(default_factory=set)
@@ -154,7 +154,7 @@ class _Reading:
 
     def _include(
         self,
-        file: FileAsks,
+        file: FileRequirements,
         resolved: Path,
         include: Include,
         above: tuple[Path, ...],
@@ -181,7 +181,9 @@ class _Reading:
         if not found and not group:
             unknown = f"{where}: the folder was not followed: no project"
             key = target / "pyproject.toml"
-            self.read.setdefault(key, FileAsks(path=self._shown(target), unknown=(unknown,)))
+            self.read.setdefault(
+                key, FileRequirements(path=self._shown(target), unknown=(unknown,))
+            )
         wanted = tuple((Part.EXTRA, extra) for extra in include.extras)
         for path in found:
             self.follow(path, group=group, part=part)
@@ -190,7 +192,7 @@ class _Reading:
             if self.read[resolved].is_static:
                 break
 
-    def result(self) -> tuple[FileAsks, ...]:
+    def result(self) -> tuple[FileRequirements, ...]:
         """Return the files, with the reasons for everything that could not be read."""
         return tuple(
             replace(
@@ -215,7 +217,7 @@ def read_file(
     shown: str,
     kind: Kind = Kind.REQUIREMENT,
     beside: Callable[[Path], str | None] = lambda _: None,
-) -> FileAsks:
+) -> FileRequirements:
     """Return what a file demands, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML,
     else requirements. `beside` returns the text of another file of the project, for setup.py.
 

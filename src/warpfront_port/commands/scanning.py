@@ -17,7 +17,7 @@ from warpfront.errors import StoreError
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
-from warpfront.system.tree_files import Unread
+from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
 from warpfront_port.hipify_tables import read_identifiers
@@ -51,7 +51,7 @@ class _FileResult:
     path: str
     lines: int
     judged: Judged | None
-    unread: Unread | None
+    unread: UnreadFile | None
 
 
 class _TookTooLongError(Exception):
@@ -182,7 +182,7 @@ def _over_processes(
         with _pool(1, scope) as pool:
             results = _result_of(pool.submit(_scan_chunk, root, [file]))
         reason = "its scan ended the process that did it"
-        yield results or [_unread_result(Unread(path=file.path, reason=reason))]
+        yield results or [_unread_result(UnreadFile(path=file.path, reason=reason))]
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
@@ -232,7 +232,7 @@ def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
 
 def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     text = read_text(root, file)
-    if isinstance(text, Unread):
+    if isinstance(text, UnreadFile):
         if PurePosixPath(file.path).suffix not in BINARIES:
             return _unread_result(text)
         text = ""
@@ -242,7 +242,7 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
         judged = _within(SECONDS_PER_FILE, functools.partial(scan_source, source, scope, before))
     except _TookTooLongError:
         reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
-        return _unread_result(Unread(path=file.path, reason=reason))
+        return _unread_result(UnreadFile(path=file.path, reason=reason))
     return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged, unread=None)
 
 
@@ -254,7 +254,7 @@ def _before(file: TreeFile, scope: Scope) -> SourceText | None:
     return SourceText(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
 
 
-def _unread_result(unread: Unread) -> _FileResult:
+def _unread_result(unread: UnreadFile) -> _FileResult:
     return _FileResult(path=unread.path, lines=0, judged=None, unread=unread)
 
 

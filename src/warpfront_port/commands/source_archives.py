@@ -11,7 +11,7 @@ from warpfront.errors import InputError
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.store.wheelhouse import final_requires
 from warpfront_port.commands.project_files import read_project
-from warpfront_port.preflight.asked import FileAsks, Kind, Part
+from warpfront_port.preflight.asked import FileRequirements, Kind, Part
 from warpfront_port.preflight.metadata_index import Demands
 
 
@@ -39,7 +39,7 @@ def read_source(project: Path, name: str) -> Demands | None:
     return Demands(requires=requires, conditional=frozenset(conditional))
 
 
-def _demands(file: FileAsks, name: str) -> Iterator[str]:
+def _demands(file: FileRequirements, name: str) -> Iterator[str]:
     """The requirements of a project's file, and those of its extras with their markers."""
     for one in file.asked:
         if one.kind is Kind.REQUIREMENT and one.part is Part.EXTRA:

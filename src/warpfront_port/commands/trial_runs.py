@@ -54,7 +54,7 @@ from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.candidates import OlderRelease, release_with_module
 from warpfront.wheels.resolve.choice import wheel_of
-from warpfront.wheels.resolve.demands import Need, Stack, needs_of
+from warpfront.wheels.resolve.demands import Stack, VersionDemand, needs_of
 from warpfront.wheels.resolve.missing_wheel_errors import refusal, requirers_without_wheels, way_out
 from warpfront.wheels.resolve.variant_pages import write_stand_in
 from warpfront.wheels.site import AskSite, site_when_needed
@@ -62,7 +62,7 @@ from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, save
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.asked import Asked
+from warpfront_port.preflight.asked import DeclaredRequirement
 from warpfront_port.trying.misses import read_misses
 from warpfront_port.trying.providers import Provided, provider
 from warpfront_port.trying.trial import Miss, MissAnswer, Trial
@@ -201,7 +201,7 @@ def try_in(
         return trying.tried()
 
 
-def _asked(repo: Path) -> tuple[Asked, ...]:
+def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
     """What the project's own files ask for; nothing where it has none, or none that can be read."""
     try:
         return tuple(one for file in read_files(repo, ()) for one in file.asked)
@@ -216,7 +216,7 @@ class _Trying:
     cell: Cell
     lock: WheelLock
     asking: TrialRequest
-    asked: tuple[Asked, ...]
+    asked: tuple[DeclaredRequirement, ...]
     layer: Path
     image: str
     access: DeviceAccess
@@ -408,7 +408,7 @@ class _Trying:
             raise WheelError(f"{found.link.filename}: {found.source} has another hash for it")
         return wheel_of(kept, sha256)
 
-    def _need(self, name: str) -> Need | None:
+    def _need(self, name: str) -> VersionDemand | None:
         """What the image's distributions accept of `name`, by their own metadata."""
         inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})

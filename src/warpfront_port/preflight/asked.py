@@ -33,7 +33,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DeclaredRequirement:
     """One requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
 
     `literal` is how it stands in the file, to be replaced there; `source` its first line as it
@@ -87,7 +87,7 @@ Nested = tuple[Part, str, Part, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileAsks:
+class FileRequirements:
     """The requirements of one file. `unknown` are sentences about what could not be read from it,
     `unless_included` about what could not unless one of its optional includes exists, `notes` about
     what was assumed. `local`
@@ -97,7 +97,7 @@ class FileAsks:
     """
 
     path: str
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[DeclaredRequirement, ...] = ()
     includes: tuple[Include, ...] = ()
     unknown: tuple[str, ...] = ()
     unless_included: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from warpfront.report.sarif import Level
-from warpfront_port.preflight.asked import Asked
+from warpfront_port.preflight.asked import DeclaredRequirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +63,15 @@ class Preflight:
 
 
 @dataclass(kw_only=True)
-class Gathering:
+class BreachCollector:
     """Breaches of several stacks, put together: one finding for each thing asked and each rule."""
 
-    found: dict[tuple[Asked, str], dict[str, tuple[str, tuple[str, ...]]]] = field(
+    found: dict[tuple[DeclaredRequirement, str], dict[str, tuple[str, tuple[str, ...]]]] = field(
         default_factory=dict
     )
 
     def add(
-        self, asked: Asked, breach: Breach, title: str, cells: tuple[str, ...]
+        self, asked: DeclaredRequirement, breach: Breach, title: str, cells: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Add a breach, the first of each stack. Return what remains unknown: a breach by a line
         under a condition that was not evaluated.

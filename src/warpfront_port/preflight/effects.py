@@ -16,7 +16,7 @@ from warpfront.wheels.requirement_lines import marker_holds
 from warpfront.wheels.resolve.demands import marker_environment
 from warpfront.wheels.resolve.variants import split_label
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
 from warpfront_port.preflight.stacks import CellStack
 
@@ -29,7 +29,7 @@ _BUILT_FOR = re.compile(r"(?:torch-?|(?<![a-z])pt)(\d)\.?(\d{1,2})(?!\d)", re.IG
 _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0")}
 
 
-def breach_of(asked: Asked, stack: CellStack) -> Breach | None:
+def breach_of(asked: DeclaredRequirement, stack: CellStack) -> Breach | None:
     """None for what holds on this stack, and for what does not apply there (its marker)."""
     if asked.kind is Kind.INDEX:
         return _of_index(asked.text, stack)
@@ -79,9 +79,11 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
     return _of_companion(requirement, name, stack)
 
 
-def joint_breaches(asked: Iterable[Asked], stack: CellStack) -> Iterator[tuple[Asked, Breach]]:
+def joint_breaches(
+    asked: Iterable[DeclaredRequirement], stack: CellStack
+) -> Iterator[tuple[DeclaredRequirement, Breach]]:
     """Return the lines that leave no version of what torch needs together, though each does."""
-    by_name: dict[str, list[tuple[Asked, SpecifierSet]]] = {}
+    by_name: dict[str, list[tuple[DeclaredRequirement, SpecifierSet]]] = {}
     for one in asked:
         if one.is_installed and one.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
             requirement = Requirement(one.text)
@@ -224,7 +226,7 @@ def _of_conda(name: str) -> Breach | None:
     return Breach(rule=rule_texts.CONDA, why=f"conda's {name} is not the image's torch")
 
 
-def line_to_write(asked: Asked, rule: str, stacks: Iterable[CellStack]) -> str | None:
+def line_to_write(asked: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]) -> str | None:
     """What to write in the place of `asked`, so that it holds on all `stacks`: its own clauses that
     hold, an exact pin as the floor that it meant. "" = drop it, None = nothing to write there.
     """

@@ -15,7 +15,7 @@ from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.preflight.breaches import Breach
 from warpfront_port.preflight.effects import applies, breach_of
 from warpfront_port.preflight.stacks import CellStack
@@ -24,26 +24,26 @@ _PREFIX = "warpfront guard: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class StackBreaches:
     """The breaches of a stack by packages, each with the line that leads to it; `unknown` is what
     could not be followed, `notes` what changes nothing.
     """
 
-    breaches: tuple[tuple[Asked, Breach], ...] = ()
+    breaches: tuple[tuple[DeclaredRequirement, Breach], ...] = ()
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def followed_lines(
-    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
-) -> tuple[Asked, ...]:
+    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
+) -> tuple[DeclaredRequirement, ...]:
     """Return the lines that an installer resolves on this stack: installed, from an index, and
     applying there. `local` are names that no index serves.
     """
     return tuple(_applying(asked, Kind.REQUIREMENT, stack, local))
 
 
-def constraint_lines(asked: Iterable[Asked], stack: CellStack) -> tuple[str, ...]:
+def constraint_lines(asked: Iterable[DeclaredRequirement], stack: CellStack) -> tuple[str, ...]:
     """Return the constraints that an installer applies, without those that are findings."""
     return tuple(
         _bare(Requirement(one.text))
@@ -53,8 +53,8 @@ def constraint_lines(asked: Iterable[Asked], stack: CellStack) -> tuple[str, ...
 
 
 def _applying(
-    asked: Iterable[Asked], kind: Kind, stack: CellStack, local: Collection[str] = ()
-) -> Iterator[Asked]:
+    asked: Iterable[DeclaredRequirement], kind: Kind, stack: CellStack, local: Collection[str] = ()
+) -> Iterator[DeclaredRequirement]:
     for one in asked:
         if one.kind is kind and one.is_installed:
             requirement = Requirement(one.text)
@@ -64,7 +64,7 @@ def _applying(
 
 
 def wanted_lines(
-    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
+    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return those of these lines that are not about the stack itself, without markers that hold:
     a resolver may know no extra of the project.
@@ -79,7 +79,7 @@ def wanted_lines(
 
 
 def rehearsed_lines(
-    asked: Iterable[Asked], stack: CellStack, local: Collection[str] = ()
+    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the lines to try on the stack as it is installed. What is a finding already is left
     out, or no version is asked for, so that it hides nothing else.
@@ -103,7 +103,7 @@ def _bare(requirement: Requirement) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
-def unfollowed(asked: Iterable[Asked], stack: CellStack) -> Iterator[str]:
+def unfollowed(asked: Iterable[DeclaredRequirement], stack: CellStack) -> Iterator[str]:
     """The lines whose packages are at a URL: reading what they demand could mean to build them."""
     for one in asked:
         if one.kind is Kind.REQUIREMENT and one.is_installed and Requirement(one.text).url:
@@ -150,11 +150,11 @@ def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
 
 
 def unmet(
-    asked: Iterable[Asked],
+    asked: Iterable[DeclaredRequirement],
     lines: tuple[str, ...],
     distributions: Iterable[Distribution],
     stack: CellStack,
-) -> Iterator[tuple[Asked, UnmetDemand]]:
+) -> Iterator[tuple[DeclaredRequirement, UnmetDemand]]:
     """Each unmet demand of a package with the line that brought the package."""
     demands = unmet_demands(
         distributions,
@@ -164,7 +164,7 @@ def unmet(
         machine=stack.inputs.machine,
         has_shims=False,
     )
-    by_name: dict[str, Asked] = {}
+    by_name: dict[str, DeclaredRequirement] = {}
     for one in asked:
         if one.kind is Kind.REQUIREMENT and one.is_installed:
             by_name.setdefault(canonicalize_name(Requirement(one.text).name), one)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import FileAsks, Part
+from warpfront_port.preflight.asked import FileRequirements, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Parts:
         return (*extras, *((Part.GROUP, name) for name in self.groups))
 
 
-def chosen(files: Iterable[FileAsks], parts: Parts) -> tuple[FileAsks, ...]:
+def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequirements, ...]:
     """Return the files with the lines of these parts as installed, and of the parts that they
     include. Raise `InputError` for a name that the project does not have.
     """
@@ -42,7 +42,7 @@ def chosen(files: Iterable[FileAsks], parts: Parts) -> tuple[FileAsks, ...]:
     return tuple(_with(file, parts) for file in files)
 
 
-def _with(file: FileAsks, parts: Parts) -> FileAsks:
+def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
     # What is always installed may demand an extra of the project itself: `name[extra]`.
     wanted = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
     grows = True

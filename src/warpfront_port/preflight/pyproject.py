@@ -14,8 +14,8 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.asked import (
-    Asked,
-    FileAsks,
+    DeclaredRequirement,
+    FileRequirements,
     Include,
     Kind,
     Nested,
@@ -34,7 +34,7 @@ _TABLES = frozenset(
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
-def read_pyproject(text: str, *, path: str) -> FileAsks:
+def read_pyproject(text: str, *, path: str) -> FileRequirements:
     """What the project asks for, in whatever table. Raises `InputError` with file:line."""
     check_text(text, path=path)
     return _PyprojectReader(TomlText(text, path=path)).read()
@@ -52,14 +52,14 @@ def script_metadata(text: str) -> str:
 class _PyprojectReader:
     def __init__(self, document: TomlText) -> None:
         self._document = document
-        self._asked: list[Asked] = []
+        self._asked: list[DeclaredRequirement] = []
         self._includes: list[Include] = []
         self._unknown: list[str] = []
         self._computed: list[str] = []
         self._nested: list[Nested] = []
         self._local: set[str] = set()
 
-    def read(self) -> FileAsks:
+    def read(self) -> FileRequirements:
         project, poetry = self._table("project"), self._table("tool", "poetry")
         self._list(self._document.values.get("dependencies"), "dependencies")
         self._list(project.get("dependencies"), "project.dependencies")
@@ -83,7 +83,7 @@ class _PyprojectReader:
             self._unknown.append(f"{self._document.path}: no table in which installers read")
         own = project.get("name") or poetry.get("name")
         name = canonicalize_name(own) if isinstance(own, str) else ""
-        return FileAsks(
+        return FileRequirements(
             path=self._document.path,
             asked=self._without_itself(name),
             includes=tuple(self._includes),
@@ -95,7 +95,7 @@ class _PyprojectReader:
             is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
         )
 
-    def _without_itself(self, name: str) -> tuple[Asked, ...]:
+    def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
         """Without the lines by which an extra of the project includes its other extras."""
         kept = []
         for one in self._asked:
@@ -303,7 +303,7 @@ class _PyprojectReader:
 
     def _append(self, text: str, place: TomlPlace, kind: Kind, group: str, part: Part) -> None:
         self._asked.append(
-            Asked(
+            DeclaredRequirement(
                 path=self._document.path,
                 line=place.line,
                 end_line=place.end_line,
@@ -331,7 +331,7 @@ def _optional(name: str) -> str:
     return f"optional {canonicalize_name(name)}"
 
 
-def _names(asked: Asked, name: str) -> bool:
+def _names(asked: DeclaredRequirement, name: str) -> bool:
     """Whether a requirement is about the distribution `name`."""
     if asked.kind is not Kind.REQUIREMENT:
         return False

@@ -19,8 +19,8 @@ from warpfront.wheels.requirement_lines import (
     without_options,
 )
 from warpfront_port.preflight.asked import (
-    Asked,
-    FileAsks,
+    DeclaredRequirement,
+    FileRequirements,
     Include,
     Kind,
     check_text,
@@ -33,10 +33,10 @@ _URL = re.compile(r"^([a-z]+\+)?[a-z]+://", re.IGNORECASE)
 _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 
 
-def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileAsks:
+def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
     """What the file asks for. Raises `InputError` with file:line for what pip would refuse too."""
     check_text(text, path=path)
-    asked: list[Asked] = []
+    asked: list[DeclaredRequirement] = []
     includes: list[Include] = []
     unknown: list[str] = []
     for line in read_lines(text):
@@ -44,7 +44,7 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
             read = _read_option(line, path=path)
         else:
             read = _read_line(line.text, line, path=path, kind=kind)
-        if isinstance(read, Asked):
+        if isinstance(read, DeclaredRequirement):
             asked.append(read)
         elif isinstance(read, Include):
             includes.append(read)
@@ -52,10 +52,12 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
             unknown.append(f"{path}:{line.start}: {read}")
         if len(asked) > MOST_LINES:
             raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
-    return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes), unknown=tuple(unknown))
+    return FileRequirements(
+        path=path, asked=tuple(asked), includes=tuple(includes), unknown=tuple(unknown)
+    )
 
 
-def _read_option(line: RequirementLine, *, path: str) -> Asked | Include | str:
+def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
     """An option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
     name, value = line.option
     if not name:
@@ -75,7 +77,7 @@ def _read_option(line: RequirementLine, *, path: str) -> Asked | Include | str:
 
 def _read_line(
     text: str, line: RequirementLine, *, path: str, kind: Kind = Kind.REQUIREMENT
-) -> Asked | Include | str:
+) -> DeclaredRequirement | Include | str:
     text = without_options(text)
     if _PATH.match(text) or (_is_folder(text) and not _URL.match(text)):
         return _read_path(text, line, path=path)
@@ -89,7 +91,9 @@ def _is_folder(text: str) -> bool:
     return "/" in text and "@" not in text and ";" not in text
 
 
-def _read_path(text: str, line: RequirementLine, *, path: str) -> Asked | Include | str:
+def _read_path(
+    text: str, line: RequirementLine, *, path: str
+) -> DeclaredRequirement | Include | str:
     """A local project, to be read in its turn; a local wheel, as what it is."""
     bare, _, _marker = text.removeprefix("file://").partition(";")
     found = _EXTRAS.match(bare.strip())
@@ -103,7 +107,9 @@ def _read_path(text: str, line: RequirementLine, *, path: str) -> Asked | Includ
     return Include(path=folder, line=line.start, project=True, extras=names)
 
 
-def _read_url(text: str, line: RequirementLine, *, path: str, kind: Kind) -> Asked | str:
+def _read_url(
+    text: str, line: RequirementLine, *, path: str, kind: Kind
+) -> DeclaredRequirement | str:
     """A bare URL: a wheel says its name, others may (`#egg=`)."""
     bare = text.partition(";")[0].strip()
     parts = urlsplit(bare)
@@ -124,8 +130,10 @@ def _repository_name(url: str) -> str:
     return last if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", last) else ""
 
 
-def _asked(line: RequirementLine, text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> Asked:
-    return Asked(
+def _asked(
+    line: RequirementLine, text: str, *, path: str, kind: Kind = Kind.REQUIREMENT
+) -> DeclaredRequirement:
+    return DeclaredRequirement(
         path=path,
         line=line.start,
         end_line=line.end,

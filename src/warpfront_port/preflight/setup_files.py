@@ -13,8 +13,8 @@ import yaml
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.asked import (
-    Asked,
-    FileAsks,
+    DeclaredRequirement,
+    FileRequirements,
     Include,
     Kind,
     check_text,
@@ -30,7 +30,7 @@ _SETUP_ARGUMENTS = {
 }
 
 
-def read_setup_cfg(text: str, *, path: str) -> FileAsks:
+def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
     """`[options] install_requires`, `setup_requires`, `[options.extras_require]`."""
     check_text(text, path=path)
     parser = configparser.RawConfigParser(strict=False)
@@ -41,7 +41,7 @@ def read_setup_cfg(text: str, *, path: str) -> FileAsks:
         where = f"{path}:{error.lineno}" if hasattr(error, "lineno") else path
         raise InputError(f"{where}: not a setup.cfg") from None
     lines = text.splitlines()
-    asked: list[Asked] = []
+    asked: list[DeclaredRequirement] = []
     includes: list[Include] = []
     for group, kind, values in _setup_cfg_values(parser):
         if values.strip().startswith("file:"):
@@ -57,7 +57,9 @@ def read_setup_cfg(text: str, *, path: str) -> FileAsks:
                     _asked(path, number, lines[number - 1], wanted, kind=kind, group=group)
                 )
     is_project = parser.has_section("options") or parser.has_section("metadata")
-    return FileAsks(path=path, asked=tuple(asked), includes=tuple(includes), is_project=is_project)
+    return FileRequirements(
+        path=path, asked=tuple(asked), includes=tuple(includes), is_project=is_project
+    )
 
 
 def _setup_cfg_values(parser: configparser.RawConfigParser) -> Iterator[tuple[str, Kind, str]]:
@@ -73,7 +75,7 @@ def _line_of(wanted: str, lines: list[str]) -> int:
     return next((number for number, line in enumerate(lines, start=1) if wanted in line), 1)
 
 
-def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> FileAsks:
+def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> FileRequirements:
     """Return the requirements of `setup(...)`, as far as they follow without running the file, from
     literals and from files of the project. Anything else is reported as unknown.
     """
@@ -84,7 +86,7 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
         raise InputError(f"{path}:{error.lineno or 1}: not Python") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path}: not Python") from None
-    asked: list[Asked] = []
+    asked: list[DeclaredRequirement] = []
     unknown: list[str] = []
     found = SetupInterpreter(tree, text.splitlines(), read)
     for call in found.calls:
@@ -104,7 +106,7 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
     if not found.calls:
         unknown.append(f"{path}: no call of setup() was found")
     unset = f"{path}: it reads variables of the environment, which were taken as unset"
-    return FileAsks(
+    return FileRequirements(
         path=path,
         asked=tuple(dict.fromkeys(asked)),
         unknown=tuple(unknown),
@@ -133,7 +135,7 @@ def _placed_lines(text: str) -> list[str]:
     return [Placed.at(one, text) for one in text.splitlines()]
 
 
-def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> Asked:
+def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> DeclaredRequirement:
     file = posixpath.join(posixpath.dirname(path), text.path) if text.path else path
     made = _asked(file, text.line or line, text.source, str(text), kind=kind, group=group)
     return replace(made, condition=f"{path}:{text.condition}" if text.condition else "")
@@ -148,7 +150,7 @@ def _is_wanted(text: object) -> bool:
     return True
 
 
-def read_environment_yml(text: str, *, path: str) -> FileAsks:
+def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     """conda's environment: its torch packages, and the requirements of its `pip:` list."""
     check_text(text, path=path)
     try:
@@ -160,7 +162,7 @@ def read_environment_yml(text: str, *, path: str) -> FileAsks:
     if not isinstance(document, Mapping):
         raise InputError(f"{path}: not an environment of conda")
     lines = text.splitlines()
-    asked: list[Asked] = []
+    asked: list[DeclaredRequirement] = []
     pip: list[str] = []
     for one in document.get("dependencies") or ():
         if isinstance(one, str):
@@ -179,8 +181,8 @@ def read_environment_yml(text: str, *, path: str) -> FileAsks:
 
 def _asked(
     path: str, line: int, source: str, text: str, *, kind: Kind = Kind.REQUIREMENT, group: str = ""
-) -> Asked:
-    return Asked(
+) -> DeclaredRequirement:
+    return DeclaredRequirement(
         path=path,
         line=line,
         end_line=line,

@@ -69,7 +69,7 @@ class Gate(StrEnum):
 
 
 Side = Literal["nvidia", "amd", "other"]
-Known = Literal["set", "unset", "open"] | int | None
+DocumentInputs = Literal["set", "unset", "open"] | int | None
 """What is known of a macro: "open" is defined with a value that is not known, None is nothing."""
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
@@ -142,7 +142,7 @@ class Context:
 
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     portable_names: frozenset[str] = frozenset()
-    vendor_macros: Mapping[str, Mapping[Side, Known]] = field(default_factory=dict)
+    vendor_macros: Mapping[str, Mapping[Side, DocumentInputs]] = field(default_factory=dict)
     own_namespaces: frozenset[str] = frozenset()
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.asked import Asked, Kind
+from warpfront_port.preflight.asked import DeclaredRequirement, Kind
 from warpfront_port.trying.trial import Miss
 
 
@@ -34,7 +34,7 @@ UNKNOWN = Provided(requirement="", said_by="")
 
 
 def provider(
-    miss: Miss, asked: Iterable[Asked], provides: Mapping[str, str] | None = None
+    miss: Miss, asked: Iterable[DeclaredRequirement], provides: Mapping[str, str] | None = None
 ) -> Provided:
     """Who brings what was missed. A line of the project's files says which versions; where two say
     something, the first.
@@ -62,8 +62,8 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _by_name(asked: Iterable[Asked]) -> dict[str, Asked]:
-    found: dict[str, Asked] = {}
+def _by_name(asked: Iterable[DeclaredRequirement]) -> dict[str, DeclaredRequirement]:
+    found: dict[str, DeclaredRequirement] = {}
     for one in asked:
         if one.kind is Kind.REQUIREMENT:
             requirement = Requirement(one.text)

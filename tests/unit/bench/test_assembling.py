@@ -28,7 +28,7 @@ from training_logs import (
 
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs import assembling as gathering_module
-from warpfront.bench.logs.assembling import Assembling
+from warpfront.bench.logs.assembling import RunAssembler
 from warpfront.bench.logs.facts import LoggedStep
 from warpfront.bench.logs.log_reading import Reading
 from warpfront.bench.records import Run, Step
@@ -135,7 +135,7 @@ def test_a_long_log_is_kept_in_bounded_memory_and_its_median_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gathering_module, "MOST_STEPS", 100)
-    gathering = Assembling()
+    gathering = RunAssembler()
     for number in range(1, 501):
         gathering.add(LoggedStep(Step(step=number, seconds=1.0 + number % 7 / 100)), number)
     run = gathering.run(SOURCE, lines=number, given={})

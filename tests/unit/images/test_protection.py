@@ -19,7 +19,7 @@ from warpfront.images.protection import (
 from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.pylock import read_lock
-from warpfront.wheels.lock.values import Relaxed, WheelLock
+from warpfront.wheels.lock.values import RelaxedPackage, WheelLock
 from warpfront_checks.guard.constraints import constraint_lines
 from warpfront_checks.guard.policy import Policy, policy_from
 
@@ -115,7 +115,9 @@ def test_a_companion_that_the_image_lacks_is_pinned_to_the_build_that_fits() -> 
 def test_what_a_lock_relaxed_is_in_the_policy_with_its_reason() -> None:
     cell = a_cell_of("cpu")
     wheel = a_wheel("torch", "2.13.0+cpu")
-    vllm = Relaxed(package="vllm", version="1.0", reason="too narrow", unmet=("torch==2.9.0",))
+    vllm = RelaxedPackage(
+        package="vllm", version="1.0", reason="too narrow", unmet=("torch==2.9.0",)
+    )
     lock = replace(a_lock(cell, wheel), relaxed=(vllm,))
     assert guard_policy(cell, lock, WORKSPACE.material.compat).relaxed == {"vllm": "too narrow"}
     assert relaxed_files(lock, a_lock(cell, wheel)) != {}

@@ -10,11 +10,11 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import (
+    Combination,
     Compat,
     Contradicted,
     Supported,
     Unknown,
-    Wanted,
     packaged,
     packaged_contents,
     packaged_rows,
@@ -22,7 +22,7 @@ from warpfront.matrix.compat import (
 from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.matrix.vendors import VENDORS
 
-CUDA13 = Wanted(
+CUDA13 = Combination(
     machine="x86_64",
     vendor="nvidia",
     toolkit="13.0",
@@ -32,7 +32,7 @@ CUDA13 = Wanted(
     index="pypi",
     glibc="2.36",
 )
-ROCM64 = Wanted(
+ROCM64 = Combination(
     machine="x86_64",
     vendor="amd",
     toolkit="6.4",
@@ -49,13 +49,13 @@ def compat() -> Compat:
     return packaged()
 
 
-def contradiction(compat: Compat, wanted: Wanted) -> Contradicted:
+def contradiction(compat: Compat, wanted: Combination) -> Contradicted:
     judgement = compat.judge(wanted)
     assert isinstance(judgement, Contradicted), judgement
     return judgement
 
 
-def reasons(compat: Compat, wanted: Wanted) -> str:
+def reasons(compat: Compat, wanted: Combination) -> str:
     judgement = compat.judge(wanted)
     assert isinstance(judgement, Unknown), judgement
     return "\n".join(judgement.reasons)
@@ -84,7 +84,7 @@ def test_every_evidenced_combination_is_supported_or_unknown_never_contradicted(
     for release in compat.table.releases:
         for name in release.indexes.names:
             index = compat.table.indexes[name]
-            wanted = Wanted(
+            wanted = Combination(
                 machine="x86_64",
                 vendor=index.vendor,
                 toolkit=index.toolkit or "",
@@ -295,7 +295,7 @@ def test_hardware_without_a_name_we_know_is_unknown(compat: Compat) -> None:
 
 
 def test_gaudi_s_torch_goes_with_its_base(compat: Compat) -> None:
-    gaudi = Wanted(
+    gaudi = Combination(
         machine="x86_64",
         vendor="gaudi",
         toolkit="1.24.1",
@@ -388,7 +388,7 @@ def test_of_another_machine_s_wheels_the_table_says_that_it_does_not_know() -> N
 @pytest.mark.parametrize(
     ("wanted", "name"), [(CUDA13, "triton"), (ROCM64, "pytorch-triton-rocm")], ids=["cuda", "rocm"]
 )
-def test_each_toolkit_has_its_own_triton_and_a_cpu_has_none(wanted: Wanted, name: str) -> None:
+def test_each_toolkit_has_its_own_triton_and_a_cpu_has_none(wanted: Combination, name: str) -> None:
     compat = packaged()
     release = compat.release(wanted.torch)
     assert release is not None

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.cell import WheelIndex
-from warpfront.matrix.compat import Compat, Contradicted, Supported, Unknown, Wanted
+from warpfront.matrix.compat import Combination, Compat, Contradicted, Supported, Unknown
 
 TEXT = (Path(__file__).parents[2] / "compat" / "small.yaml").read_text(encoding="utf-8")
 SMALL = Compat.read(TEXT, path="small.yaml")
-CUDA = Wanted(
+CUDA = Combination(
     vendor="nvidia",
     toolkit="12.4",
     targets=("sm_80",),
@@ -29,7 +29,7 @@ CUDA = Wanted(
 LATER = replace(CUDA, torch="2.1.0", toolkit="12.6", index="cu126")
 ROCM = replace(CUDA, vendor="amd", toolkit="6.3", targets=("gfx942",), index="rocm6.3")
 CPU = replace(CUDA, vendor="cpu", toolkit="", targets=("x86_64",), index="cpu")
-GAUDI = Wanted(
+GAUDI = Combination(
     vendor="gaudi",
     toolkit="1.0",
     targets=("gaudi2",),
@@ -40,13 +40,13 @@ GAUDI = Wanted(
 )
 
 
-def denied(wanted: Wanted) -> tuple[str, str]:
+def denied(wanted: Combination) -> tuple[str, str]:
     judgement = SMALL.judge(wanted)
     assert isinstance(judgement, Contradicted), judgement
     return judgement.reason, judgement.fits
 
 
-def open_questions(wanted: Wanted) -> tuple[str, ...]:
+def open_questions(wanted: Combination) -> tuple[str, ...]:
     judgement = SMALL.judge(wanted)
     assert isinstance(judgement, Unknown), judgement
     return judgement.reasons
@@ -71,7 +71,7 @@ def open_questions(wanted: Wanted) -> tuple[str, ...]:
         replace(LATER, targets=("sm_120", "sm_121")),
     ],
 )
-def test_what_the_table_has_is_supported(wanted: Wanted) -> None:
+def test_what_the_table_has_is_supported(wanted: Combination) -> None:
     assert SMALL.judge(wanted) == Supported()
 
 
@@ -130,7 +130,7 @@ def changed(document: dict[str, Any]) -> Compat:
          "index rocm6.4 holds torch 2.0.0 for amd 6.4, not for amd 6.3"),
     ],
 )  # fmt: skip
-def test_an_index_of_something_else_is_denied(wanted: Wanted, reason: str) -> None:
+def test_an_index_of_something_else_is_denied(wanted: Combination, reason: str) -> None:
     assert denied(wanted)[0] == reason
 
 
@@ -233,7 +233,7 @@ def test_an_index_is_looked_up_by_its_name() -> None:
     ],
 )  # fmt: skip
 def test_the_stack_is_pinned_with_its_companions_and_its_triton(
-    wanted: Wanted, pins: list[str]
+    wanted: Combination, pins: list[str]
 ) -> None:
     assert [str(pin) for pin in SMALL.stack(wanted)] == pins
 
@@ -270,7 +270,7 @@ def test_the_stack_is_pinned_with_its_companions_and_its_triton(
          "torch 2.0.0 on python 3.10, 3.12; torch 2.1.0 on python 3.11"),
     ],
 )  # fmt: skip
-def test_a_denial_says_what_and_what_would_fit(wanted: Wanted, reason: str, fits: str) -> None:
+def test_a_denial_says_what_and_what_would_fit(wanted: Combination, reason: str, fits: str) -> None:
     assert denied(wanted) == (reason, fits)
 
 
@@ -327,7 +327,7 @@ def test_an_arch_of_another_vendor_or_an_earlier_toolkit_is_usable() -> None:
     ],
 )  # fmt: skip
 def test_what_the_table_does_not_say_is_asked_in_sentences(
-    wanted: Wanted, reasons: tuple[str, ...]
+    wanted: Combination, reasons: tuple[str, ...]
 ) -> None:
     assert open_questions(wanted) == reasons
 
@@ -441,7 +441,7 @@ def test_every_problem_of_a_table_is_told_at_once() -> None:
 
 
 wanteds = st.builds(
-    Wanted,
+    Combination,
     vendor=st.sampled_from(["nvidia", "amd", "cpu", "gaudi"]),
     toolkit=st.sampled_from(["", "1.0", "6.3", "6.4", "12.4", "12.6", "13.0"]),
     targets=st.just(()),
@@ -452,7 +452,9 @@ wanteds = st.builds(
 
 
 @given(wanteds)
-def test_whatever_is_asked_is_answered_and_every_denial_offers_something(wanted: Wanted) -> None:
+def test_whatever_is_asked_is_answered_and_every_denial_offers_something(
+    wanted: Combination,
+) -> None:
     judgement = SMALL.judge(wanted)
     match judgement:
         case Contradicted():

@@ -10,11 +10,11 @@ from packaging.version import Version
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import (
+    Combination,
     Compat,
     Contradicted,
     Supported,
     Unknown,
-    Wanted,
     packaged_contents,
     packaged_rows,
 )
@@ -57,8 +57,8 @@ def held(url: str, **wheels: dict[str, IndexedRelease]) -> Contents:
     return Contents(indexes={url: IndexContents(read=TODAY, wheels=wheels)})
 
 
-def wanted(**changes: object) -> Wanted:
-    plain = Wanted(
+def wanted(**changes: object) -> Combination:
+    plain = Combination(
         vendor="nvidia",
         toolkit="12.4",
         targets=("sm_90",),

@@ -22,7 +22,7 @@ from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
-from warpfront.release.image_papers import Known, bill_for, statement_papers
+from warpfront.release.image_papers import DocumentInputs, bill_for, statement_papers
 from warpfront.release.statements.provenance_statement import read_provenance_statement
 from warpfront.release.statements.verification_statement import read_proof
 from warpfront.step_results import Blocked
@@ -122,7 +122,7 @@ def test_a_cell_that_was_not_built_has_no_papers(workspace: Workspace) -> None:
 def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: Workspace) -> None:
     (cell,) = workspace.matrix.cells
     verification = a_verified(target=cell.targets[0], cell_id=cell.id)
-    known = Known(
+    known = DocumentInputs(
         cell=cell,
         chain=(cell,),
         requirements={},

@@ -18,7 +18,7 @@ from warpfront.matrix.cell import Cell, Pin, Source
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
-from warpfront.wheels.lock.values import LockedWheel, Relaxed, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, RelaxedPackage, WheelLock
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.resolve.choice import wheel_of
 from warpfront.wheels.sources import Site
@@ -114,7 +114,7 @@ def test_the_version_of_the_lock_is_the_wheels_own(kept: Kept) -> None:
 
 def test_what_matrix_yaml_relaxes_may_stay_unmet(kept: Kept) -> None:
     kept.add("app", ["torch==9"])
-    relaxed = Relaxed(package="app", version="1.0", reason="works", unmet=("torch==9",))
+    relaxed = RelaxedPackage(package="app", version="1.0", reason="works", unmet=("torch==9",))
     kept.check(dataclasses.replace(kept.lock, relaxed=(relaxed,)))
     assert len(refusal(kept)) == 1
 

@@ -21,7 +21,11 @@ from warpfront.images.tools import Tools
 from warpfront.pipeline.verifying import CheckPlan, RunOptions
 from warpfront.release.registry import attaching
 from warpfront.release.registry.contract import Artifact
-from warpfront.release.statements.provenance_statement import Making, making_of, provenance_text
+from warpfront.release.statements.provenance_statement import (
+    BuildRecord,
+    making_of,
+    provenance_text,
+)
 from warpfront.release.statements.statement import MEDIA_TYPE
 from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
@@ -62,7 +66,7 @@ def test_an_image_of_another_lock_is_no_cells_own_though_it_has_its_name(world: 
     assert not is_locked_by(None, image)
 
 
-def a_making(created: str) -> Making:
+def a_making(created: str) -> BuildRecord:
     facts = {"builder": "https://ci.example/1", "content_hash": "ef" * 32, "revision": "01" * 20}
     return making_of(a_cell(), a_lock(), a_bill(created=created), **facts, uv="0.13.9")
 

@@ -14,7 +14,7 @@ from builders import A_RESOLVED_BASE, a_cell, a_check, a_lock, a_verification, a
 
 from warpfront.matrix.cell import OwnIndex
 from warpfront.release.statements.provenance_statement import (
-    Making,
+    BuildRecord,
     making_of,
     provenance_text,
     read_provenance_statement,
@@ -34,7 +34,7 @@ OTHER = "sha256:" + "34" * 32
 REVISION = "ab" * 20
 
 
-def a_making(**changes: Any) -> Making:
+def a_making(**changes: Any) -> BuildRecord:
     facts: dict[str, Any] = {
         "builder": "https://ci.example/run/1",
         "content_hash": "ef" * 32,

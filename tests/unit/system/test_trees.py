@@ -10,7 +10,7 @@ import pytest
 
 from warpfront.errors import StoreError
 from warpfront.system import trees
-from warpfront.system.tree_files import Unread
+from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import TreeFile, list_tree, read_text
 
 
@@ -18,7 +18,7 @@ def paths(root: Path, **options: object) -> list[str]:
     return [file.path for file in list_tree(root, **options).files]  # type: ignore[arg-type]
 
 
-def text_of(root: Path, name: str) -> str | Unread:
+def text_of(root: Path, name: str) -> str | UnreadFile:
     return read_text(root, TreeFile(path=name, size_bytes=0))
 
 
@@ -44,7 +44,7 @@ def test_links_are_not_followed_whatever_they_lead_to(tmp_path: Path) -> None:
 def test_a_link_that_appears_after_the_listing_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x\n")
     (tmp_path / "now.py").symlink_to(tmp_path / "secret")
-    assert isinstance(text_of(tmp_path, "now.py"), Unread)
+    assert isinstance(text_of(tmp_path, "now.py"), UnreadFile)
 
 
 def test_a_fifo_and_a_socket_hold_nobody_up(
@@ -57,7 +57,7 @@ def test_a_fifo_and_a_socket_hold_nobody_up(
         tree = list_tree(tmp_path)
     assert tree.files == ()
     assert [item.reason for item in tree.unread] == ["not a regular file"] * 2
-    assert text_of(tmp_path, "pipe.py") == Unread(path="pipe.py", reason="not a regular file")
+    assert text_of(tmp_path, "pipe.py") == UnreadFile(path="pipe.py", reason="not a regular file")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_fifo_and_a_socket_hold_nobody_up(
 )
 def test_what_is_no_source_is_said_to_be_none(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.py").write_bytes(content)
-    assert text_of(tmp_path, "x.py") == Unread(path="x.py", reason=reason)
+    assert text_of(tmp_path, "x.py") == UnreadFile(path="x.py", reason=reason)
 
 
 @pytest.mark.parametrize(

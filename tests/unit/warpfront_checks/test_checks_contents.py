@@ -14,9 +14,9 @@ from bills import A_CONTENTS, BASH, NUMPY
 from warpfront_checks.image_contents import (
     LONGEST,
     MOST_PARTS,
-    Carried,
     Contents,
     ContentsError,
+    EmbeddedComponent,
     carried_by,
     contents_from,
     folder_sizes,
@@ -121,8 +121,8 @@ def test_what_a_wheel_lists_of_itself_is_read_however_deep() -> None:
     inner = {"components": [{"purl": "pkg:cargo/aes@0.8.4?x=y"}, {"purl": 7}, "no component"]}
     bill = {"components": [{"purl": "pkg:npm/%40a/b@1%2B2", **inner}, {"name": "no purl"}]}
     assert set(carried_by(bill)) == {
-        Carried(kind="cargo", name="aes", version="0.8.4"),
-        Carried(kind="npm", name="@a/b", version="1+2"),
+        EmbeddedComponent(kind="cargo", name="aes", version="0.8.4"),
+        EmbeddedComponent(kind="npm", name="@a/b", version="1+2"),
     }
     deep: dict[str, object] = {}
     for _ in range(10_000):

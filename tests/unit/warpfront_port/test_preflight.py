@@ -16,7 +16,7 @@ from warpfront.wheels.resolve.missing_wheel_errors import requirers_without_whee
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_file, read_files
 from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.asked import Asked, FileAsks, Kind
+from warpfront_port.preflight.asked import DeclaredRequirement, FileRequirements, Kind
 from warpfront_port.preflight.breaches import LineBreach, Preflight
 from warpfront_port.preflight.effects import breach_of, torch_index
 from warpfront_port.preflight.following import chain_of, unmet, wanted_lines
@@ -96,8 +96,10 @@ ROCM = made_stack(
 EVERY = (CPU, CUDA, ROCM)
 
 
-def one(text: str, kind: Kind = Kind.REQUIREMENT) -> Asked:
-    return Asked(path="r.txt", line=1, end_line=1, source=text, text=text, literal=text, kind=kind)
+def one(text: str, kind: Kind = Kind.REQUIREMENT) -> DeclaredRequirement:
+    return DeclaredRequirement(
+        path="r.txt", line=1, end_line=1, source=text, text=text, literal=text, kind=kind
+    )
 
 
 def ruled(text: str, stack: CellStack, kind: Kind = Kind.REQUIREMENT) -> str:
@@ -570,7 +572,7 @@ def test_packages_without_wheels_are_told_from_uvs_words() -> None:
 
 
 def test_offline_is_said_and_is_no_pass() -> None:
-    preflight = examine((FileAsks(path="r.txt"),), EVERY, Nobody(), offline=True)
+    preflight = examine((FileRequirements(path="r.txt"),), EVERY, Nobody(), offline=True)
     assert preflight.unknown
     assert preflight_text(preflight).startswith("not determined: ")
     assert "was not followed" in preflight_sarif(preflight, version="0")

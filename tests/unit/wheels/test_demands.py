@@ -6,7 +6,7 @@ import pytest
 
 from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.wheels.lock.values import Distribution, LockInputs, Relaxed
+from warpfront.wheels.lock.values import Distribution, LockInputs, RelaxedPackage
 from warpfront.wheels.resolve.demands import Stack, relaxed_of, stack_of, unmet_demands
 
 CPU = Stack(
@@ -167,7 +167,7 @@ def test_what_was_relaxed_is_recorded_with_its_reason_and_what_it_wants() -> Non
     vllm = a_distribution("vllm", "0.11.0", "torch==2.8.0", "torchvision==0.23.0")
     found = unmet_demands([vllm], ["vllm"], CPU, python="3.11", machine="x86_64")
     assert relaxed_of(found, [vllm], {"vllm": "works with 2.13", "other": "unused"}) == (
-        Relaxed(
+        RelaxedPackage(
             package="vllm",
             version="0.11.0",
             reason="works with 2.13",

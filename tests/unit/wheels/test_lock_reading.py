@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Cell, Compiler, Recipe, Source, WheelIndex
 from warpfront.wheels.lock.pylock import difference, dump_lock, lock_inputs, read_lock, staleness
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, Relaxed, WheelBuild, WheelLock
+from warpfront.wheels.lock.values import (
+    LockedWheel,
+    LockInputs,
+    RelaxedPackage,
+    WheelBuild,
+    WheelLock,
+)
 from warpfront.wheels.requirements import RequirementList
 
 PATH = "images/locks/pylock.cell.toml"
@@ -44,8 +50,10 @@ WHOLE = WheelLock(
     inputs_digest="f" * 64,
     wheels=tuple(sorted((TORCH, ROCM, BUILT, BY_ADDRESS))),
     relaxed=(
-        Relaxed(package="audio", version="2", reason="no need", unmet=("torch<2",)),
-        Relaxed(package="vllm", version="1", reason="too narrow", unmet=("torch==2.8", "numpy<2")),
+        RelaxedPackage(package="audio", version="2", reason="no need", unmet=("torch<2",)),
+        RelaxedPackage(
+            package="vllm", version="1", reason="too narrow", unmet=("torch==2.8", "numpy<2")
+        ),
     ),
     builds=(
         WheelBuild(package="bare", tools=()),

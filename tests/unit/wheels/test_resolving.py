@@ -18,7 +18,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.locking import resolve_by_uv as resolve
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
-from warpfront.wheels.lock.values import LockInputs, Relaxed, WheelLock
+from warpfront.wheels.lock.values import LockInputs, RelaxedPackage, WheelLock
 from warpfront.wheels.resolve import resolver as resolver_module
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -181,8 +181,10 @@ def test_what_is_relaxed_is_locked_beside_the_cells_torch_and_recorded(locks: Lo
     )
     assert not {"triton", "nvidia-cublas-cu12"} & set(found)
     assert lock.relaxed == (
-        Relaxed(package="vllm", version="0.11.0", reason="tried by hand", unmet=("triton>=3.5",)),
-        Relaxed(
+        RelaxedPackage(
+            package="vllm", version="0.11.0", reason="tried by hand", unmet=("triton>=3.5",)
+        ),
+        RelaxedPackage(
             package="xformers",
             version="0.0.32",
             reason="only imported for attention",

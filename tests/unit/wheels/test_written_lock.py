@@ -23,7 +23,7 @@ from warpfront.wheels.lock import pylock as locks
 from warpfront.wheels.lock import reading as states
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs, read_lock, read_written_lock
 from warpfront.wheels.lock.state import NEVER_BUILT
-from warpfront.wheels.lock.values import Relaxed, WheelBuild, WheelLock
+from warpfront.wheels.lock.values import RelaxedPackage, WheelBuild, WheelLock
 
 NAME = "pylock.cell.toml"
 COMMITTED = sorted((Path(__file__).parents[3] / "images" / "locks").glob("pylock.*.toml"))
@@ -31,7 +31,7 @@ LOCK = a_lock(None, a_wheel("numpy", "2.4.6"))
 TEXT = dump_lock(LOCK)
 OTHERS = {
     "a relaxed package": dataclasses.replace(
-        LOCK, relaxed=(Relaxed(package="a", version="1", reason="b", unmet=("c>1",)),)
+        LOCK, relaxed=(RelaxedPackage(package="a", version="1", reason="b", unmet=("c>1",)),)
     ),
     "a build": dataclasses.replace(LOCK, builds=(WheelBuild(package="a", tools=("b==1",)),)),
     "a source": a_lock(

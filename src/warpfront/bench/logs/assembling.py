@@ -56,7 +56,7 @@ _WORDS = {"sequence": "a sequence of {}", "devices": "{} devices"}
 _RANKS_DIFFER = 0.05
 
 
-class _Kept(NamedTuple):
+class _PlacedStep(NamedTuple):
     """A step and its place. `parts` are its lines of one rank, `total` the seconds of them all."""
 
     step: Step
@@ -68,18 +68,18 @@ class _Kept(NamedTuple):
     total: float = 0.0
 
 
-class Assembling:
+class RunAssembler:
     """One run in the making."""
 
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
         self._settings: dict[str, Any] = {}
         self._firm: set[str] = set()
-        self._kept: list[_Kept] = []
-        self._recent: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept: list[_PlacedStep] = []
+        self._recent: OrderedDict[int, _PlacedStep] = OrderedDict()
         self._evaluations: list[Evaluation] = []
         self._findings: list[Remark] = []
-        self._pending: list[_Kept] = []
+        self._pending: list[_PlacedStep] = []
         self._width = 1
         self._segment = 0
         self._last: int | None = None
@@ -100,7 +100,7 @@ class Assembling:
             case Setting(name=name, value=value, firm=firm):
                 self._set(name, value, line, firm=firm)
             case LoggedStep(step=step, rank=rank, part=part):
-                kept = _Kept(step, 0, step.line or line, rank, part, 1, step.seconds or 0.0)
+                kept = _PlacedStep(step, 0, step.line or line, rank, part, 1, step.seconds or 0.0)
                 self._see(kept, redrawn=fact.redrawn)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
@@ -134,7 +134,7 @@ class Assembling:
         if len(self._findings) < _MOST_FINDINGS:
             self._findings.append(Remark(level=level, message=cleaned(message), line=line))
 
-    def _see(self, new: _Kept, *, redrawn: bool) -> None:
+    def _see(self, new: _PlacedStep, *, redrawn: bool) -> None:
         step = new.step
         known = self._recent.get(step.step)
         if known and redrawn and step.step == self._last:
@@ -155,7 +155,7 @@ class Assembling:
             self._once(f"a restart at step {step.step}, after {self._last}", new.line)
         self._keep(new._replace(segment=self._segment))
 
-    def _is_known(self, known: _Kept, new: _Kept) -> bool:
+    def _is_known(self, known: _PlacedStep, new: _PlacedStep) -> bool:
         """Count a further line of a step; False where it begins the step again."""
         number = new.step.step
         is_part = known.part is not None and known.part != new.part
@@ -187,7 +187,7 @@ class Assembling:
         """Ranks of one run are a step apart at most; a restart goes back further."""
         return list(islice(reversed(self._recent), 2))
 
-    def _keep(self, new: _Kept) -> None:
+    def _keep(self, new: _PlacedStep) -> None:
         self._close()
         self._last = new.step.step
         self._recent[new.step.step] = new
@@ -211,7 +211,7 @@ class Assembling:
         usual, count = max(self._parts.items(), key=lambda item: item[1], default=(1, 0))
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
-    def _whole(self, kept: _Kept) -> _Kept:
+    def _whole(self, kept: _PlacedStep) -> _PlacedStep:
         """A step of several parts, with the time of them all; of a single odd one, the first's."""
         if kept.parts == 1 or not self._accumulates():
             return kept._replace(parts=1)
@@ -335,7 +335,7 @@ def _alike(one: Step, other: Step) -> bool:
     return all(a and b and abs(a / b - 1) < _RANKS_DIFFER for a, b in pairs if a != b)
 
 
-def _mean(kept: list[_Kept]) -> _Kept:
+def _mean(kept: list[_PlacedStep]) -> _PlacedStep:
     """Neighbours as one, under the last one's number."""
     last = kept[-1]
     if len(kept) == 1:
@@ -348,7 +348,7 @@ def _mean(kept: list[_Kept]) -> _Kept:
     return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
-def _by_segment(kept: list[_Kept]) -> list[list[_Kept]]:
+def _by_segment(kept: list[_PlacedStep]) -> list[list[_PlacedStep]]:
     return [list(one) for _, one in groupby(kept, key=attrgetter("segment"))]
 
 

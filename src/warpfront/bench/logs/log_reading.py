@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpfront.bench.logs.assembling import Assembling
+from warpfront.bench.logs.assembling import RunAssembler
 from warpfront.bench.logs.facts import Format, NextRun
 from warpfront.bench.logs.fields import cleaned
 from warpfront.bench.records import RecordSource, Remark, Run
@@ -16,7 +16,7 @@ class Reading:
     def __init__(self, chosen: Format, path: str) -> None:
         self._format = chosen
         self._reader = chosen.reader(path)
-        self._runs = [Assembling(averages=chosen.averages)]
+        self._runs = [RunAssembler(averages=chosen.averages)]
         self.lines = 0
 
     def feed(self, number: int, text: str, *, whole: bool = True) -> None:
@@ -27,7 +27,7 @@ class Reading:
             self._runs[-1].add(Remark(level="note", message="a line without an end"), number)
         for fact in self._reader.read(text if self._format.is_document else cleaned(text)):
             if isinstance(fact, NextRun) and self._runs[-1].has_steps:
-                self._runs.append(Assembling(averages=self._format.averages))
+                self._runs.append(RunAssembler(averages=self._format.averages))
             self._runs[-1].add(fact, number)
 
     def runs(self, source: RecordSource, given: Mapping[str, object]) -> tuple[Run, ...]:

@@ -310,7 +310,7 @@ def job(
         after=tuple(filter(None, after.split(","))),
     )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
-    asked = _Asked(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
+    asked = _JobOptions(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
     done = work(
         job_request,
         _act(workspace, job_request, display, asked),
@@ -330,7 +330,7 @@ def job(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _JobOptions:
     """How a job's step is to be done."""
 
     effort: CheckOptions
@@ -340,7 +340,9 @@ class _Asked:
     row: Runner | None
 
 
-def _act(workspace: Workspace, job_request: JobRequest, display: Display, asked: _Asked) -> Act:
+def _act(
+    workspace: Workspace, job_request: JobRequest, display: Display, asked: _JobOptions
+) -> Act:
     """The errand's step, of one cell: on the image that was built, and on no other."""
     from warpfront import pipeline
     from warpfront.ci.flow import HANDOVER, IMAGES

@@ -37,7 +37,7 @@ def _asked(**said: str) -> Library | None:
     return read_library(**said) if said["library"] else None
 
 
-Asked = Annotated[
+DeclaredRequirement = Annotated[
     Library | None,
     Options({one.attribute: ("", Option(one.help)) for one in LIBRARY_OPTIONS}, _asked),
 ]
@@ -48,7 +48,7 @@ def models(
     display: Display,
     cells: Chosen,
     *,
-    asked: Asked,
+    asked: DeclaredRequirement,
     write: Annotated[str, Option("the file to write, test_qwen3.py say")] = "",
     architecture: Annotated[str, Option("a model_type of transformers: qwen3, llama, t5")] = "",
     allow_undetermined: AllowUndetermined = False,

@@ -53,7 +53,7 @@ def publish(
 
 
 @dataclass(frozen=True)
-class Keeping:
+class ReleaseOptions:
     """What `release` is to do; one of them, the listing if none."""
 
     list_: Annotated[bool, Option("list what is published (the default)")] = False
@@ -82,7 +82,7 @@ def release(
     *,
     json: Json = False,
     dry_run: DryRun = False,
-    keeping: Keeping,
+    keeping: ReleaseOptions,
     channel: Channel = "release",
     to: To = "",
     key: Key = "",
@@ -120,7 +120,7 @@ def release(
 
 
 def _keep_house(
-    cells: Selection, keeping: Keeping, channel: str, to: str, *, json: bool, dry_run: bool
+    cells: Selection, keeping: ReleaseOptions, channel: str, to: str, *, json: bool, dry_run: bool
 ) -> None:
     from warpfront.commands.keeping import open_house
     from warpfront.report.releases import pruning_text, stock_text, yank_text

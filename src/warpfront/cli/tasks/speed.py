@@ -63,7 +63,7 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class LogFacts:
     """Facts that a log lacks, from the command line."""
 
     gpus: Annotated[int, Option("how many devices, if the log does not say")] = 0
@@ -94,7 +94,7 @@ class Given:
 def read_log(
     display: Display,
     file: Annotated[str, Option("a log, several with commas between them, a folder, a glob, or -")],
-    given: Given,
+    given: LogFacts,
     *,
     format: Annotated[  # noqa: A002 - the name of the option
         str, Option("whose log it is, if it is not to be told by its lines")
@@ -133,7 +133,7 @@ def read_log(
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparisonOptions:
     """Options of a comparison, and accepted differences."""
 
     metric: Annotated[
@@ -196,7 +196,7 @@ def _share(text: str, option: str) -> float:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ComparisonForms:
     """Forms of a comparison's output."""
 
     json: Json = False
@@ -215,8 +215,8 @@ def compare(
     display: Display,
     a: Annotated[str, Option("what was: logs or records, as for read-log")],
     b: Annotated[str, Option("what is, held against A")],
-    asked: Compared,
-    shown: Shown,
+    asked: ComparisonOptions,
+    shown: ComparisonForms,
     *,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
@@ -282,8 +282,8 @@ def nights(
 @command
 def compare_stacks(
     display: Display,
-    asked: Compared,
-    shown: Shown,
+    asked: ComparisonOptions,
+    shown: ComparisonForms,
     *,
     folder: Annotated[
         str, Option("TensorPrimat's folder of benchmark_{cuda,rocm}_*.json")
@@ -315,7 +315,7 @@ def _charts(
         return None
 
 
-def _show(found: Comparison, shown: Shown) -> None:
+def _show(found: Comparison, shown: ComparisonForms) -> None:
     from warpfront.bench.forms import comparison_markdown, comparison_text
     from warpfront.bench.record_files import comparison_document
     from warpfront.system.store import write_json, write_text

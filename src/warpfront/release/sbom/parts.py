@@ -15,8 +15,8 @@ from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell, Patch
 from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
 from warpfront.wheels.lock.values import LockedWheel, PatchedWheel, WheelLock
-from warpfront.wheels.lock.why_dependency import Asking, asked_for
-from warpfront_checks.image_contents import Carried, Contents, FoundDistribution, Package
+from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for
+from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 Kind = Literal["wheel", "distribution", "debian", "carried", "base"]
 _PYPI = "https://pypi.org/simple"
@@ -94,7 +94,7 @@ def bill_of(
         for part in _carried(one.carried, wheels[name] if name in wheels else _distribution(one))
     ]
     packages = [_package(one, contents) for one in contents.packages]
-    asking = Asking(
+    asking = DependencyGraph(
         requires={name: found[name].requires for name in wheels if name in found},
         roots=roots,
         python=cell.python,
@@ -164,7 +164,7 @@ def _distribution(found: FoundDistribution) -> Part:
     )
 
 
-def _carried(carried: Iterable[Carried], within: Part) -> Iterator[Part]:
+def _carried(carried: Iterable[EmbeddedComponent], within: Part) -> Iterator[Part]:
     """What a wheel holds inside itself. Another of the same name may be installed beside it."""
     for one in carried:
         namespace, _, name = one.name.rpartition("/")

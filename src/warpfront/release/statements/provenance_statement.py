@@ -35,7 +35,7 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Making:
+class BuildRecord:
     """How an image was made. `builder` is the address of the CI workflow (else the project's), and
     `invocation` that of its run, "" outside CI. `asked` are the fields of its cell, `created` is
     the moment of the image.
@@ -61,7 +61,7 @@ def making_of(
     revision: str,
     uv: str,
     invocation: str = "",
-) -> Making:
+) -> BuildRecord:
     """What cell, lock and bill say of a build. `revision` is the commit that it was made from, `uv`
     the version of what installed the wheels.
     """
@@ -76,7 +76,7 @@ def making_of(
         "tag": (cell.tag,),
         "stack": tuple(map(str, cell.stack)),
     }
-    return Making(
+    return BuildRecord(
         cell_id=cell.id,
         builder=builder,
         created=bill.created,
@@ -88,7 +88,7 @@ def making_of(
     )
 
 
-def provenance_text(making: Making, *, name: str, digest: str) -> str:
+def provenance_text(making: BuildRecord, *, name: str, digest: str) -> str:
     """Return the statement about the image `name` with `digest`."""
     predicate = _predicate(making)
     return statement_text(
@@ -96,12 +96,12 @@ def provenance_text(making: Making, *, name: str, digest: str) -> str:
     )
 
 
-def read_provenance_statement(payload: bytes, *, digest: str) -> Making:
+def read_provenance_statement(payload: bytes, *, digest: str) -> BuildRecord:
     """Return how the image with `digest` was made, by our statement. Raises `StatementError`."""
     return read_as(payload, _making, _predicate, digest=digest, predicate_type=PREDICATE)
 
 
-def _predicate(making: Making) -> dict[str, Any]:
+def _predicate(making: BuildRecord) -> dict[str, Any]:
     run = {"invocationId": making.invocation} if making.invocation else {}
     return {
         "buildDefinition": {
@@ -120,14 +120,14 @@ def _predicate(making: Making) -> dict[str, Any]:
     }
 
 
-def _making(predicate: Mapping[str, Any]) -> Making:
+def _making(predicate: Mapping[str, Any]) -> BuildRecord:
     built, run = predicate["buildDefinition"], predicate["runDetails"]
     internal, metadata = built["internalParameters"], run["metadata"]
     asked = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
     invocation = str(metadata.get("invocationId", ""))
     if invocation and not invocation.startswith(("https://", "http://")):
         raise StatementError(f"{invocation[:80]!r} is no address of a run")
-    return Making(
+    return BuildRecord(
         cell_id=str(built["externalParameters"]["cell"]),
         builder=str(run["builder"]["id"]),
         created=str(metadata["finishedOn"]),

@@ -38,7 +38,7 @@ from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
     PatchedWheel,
-    Relaxed,
+    RelaxedPackage,
     WheelBuild,
     WheelLock,
 )
@@ -488,7 +488,7 @@ def _text(table: Mapping[str, Any], key: str, path: str) -> str:
     return value
 
 
-def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
+def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
     tables = own.get("relaxed", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
@@ -496,7 +496,7 @@ def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[Relaxed]:
         unmet = table.get("unmet") if isinstance(table, Mapping) else None
         if not isinstance(unmet, list) or not all(isinstance(one, str) for one in unmet):
             raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
-        yield Relaxed(
+        yield RelaxedPackage(
             package=package,
             version=_text(table, "version", path),
             reason=_text(table, "reason", path),

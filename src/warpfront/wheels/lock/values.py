@@ -113,7 +113,7 @@ class UnmetDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Relaxed:
+class RelaxedPackage:
     """A package of a lock whose demands on the torch stack the matrix waives. `unmet` are those
     demands (`torch==2.8.0`), `reason` the matrix's.
     """
@@ -187,7 +187,7 @@ class WheelLock:
     python: str
     inputs_digest: str
     wheels: tuple[LockedWheel, ...]
-    relaxed: tuple[Relaxed, ...] = ()
+    relaxed: tuple[RelaxedPackage, ...] = ()
     builds: tuple[WheelBuild, ...] = ()
     patched: tuple[PatchedWheel, ...] = ()
 

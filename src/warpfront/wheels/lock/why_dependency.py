@@ -19,7 +19,7 @@ from warpfront.wheels.resolve.demands import marker_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class DependencyGraph:
     """`requires`: normalized name -> its `Requires-Dist`; `roots`: what the image asks for."""
 
     requires: Mapping[str, tuple[str, ...]]
@@ -28,7 +28,7 @@ class Asking:
     machine: str
 
 
-def asked_for(asking: Asking) -> tuple[tuple[str, str, str], ...]:
+def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
     """(asker or "" for the image, wanted, the requirement as it stands), by what applies on the
     cell's Python and machine; extras count from where somebody asked for them.
     """

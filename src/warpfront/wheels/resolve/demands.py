@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.matrix.cell import Pin
-from warpfront.wheels.lock.values import Distribution, LockInputs, Relaxed, UnmetDemand
+from warpfront.wheels.lock.values import Distribution, LockInputs, RelaxedPackage, UnmetDemand
 from warpfront.wheels.requirement_lines import marker_holds, readable_requirement
 from warpfront_checks.guard.constraints import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
@@ -29,7 +29,7 @@ _Node = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class VersionDemand:
     """The versions of a distribution that the stack accepts, and the names that demand them."""
 
     specifier: SpecifierSet
@@ -53,7 +53,7 @@ class Stack:
     held: Mapping[str, str]
     answered: Mapping[str, str]
     foreign: Mapping[str, str]
-    needs: Mapping[str, Need] = field(default_factory=dict)
+    needs: Mapping[str, VersionDemand] = field(default_factory=dict)
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -158,19 +158,19 @@ def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
 
 def needs_of(
     distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
-) -> Mapping[str, Need]:
+) -> Mapping[str, VersionDemand]:
     """Return the demands of these distributions, without extras, on others than the stack's."""
     own = {*stack.held, *stack.answered, *stack.foreign}
     environment = {**marker_environment(python, machine), "extra": ""}
-    found: dict[str, Need] = {}
+    found: dict[str, VersionDemand] = {}
     for one in distributions:
         for requirement in filter(None, map(readable_requirement, one.requires)):
             name = canonicalize_name(requirement.name)
             marker = requirement.marker
             if name in own or (marker and not marker_holds(marker, environment)):
                 continue
-            before = found.get(name, Need(specifier=SpecifierSet(), requirers=()))
-            found[name] = Need(
+            before = found.get(name, VersionDemand(specifier=SpecifierSet(), requirers=()))
+            found[name] = VersionDemand(
                 specifier=before.specifier & requirement.specifier,
                 requirers=tuple(dict.fromkeys((*before.requirers, one.name))),
             )
@@ -181,7 +181,7 @@ def relaxed_of(
     demands: Iterable[UnmetDemand],
     distributions: Iterable[Distribution],
     reasons: Mapping[str, str],
-) -> tuple[Relaxed, ...]:
+) -> tuple[RelaxedPackage, ...]:
     """The packages that `reasons` lets go unmet, with what they demand in vain."""
     versions = {one.name: one.version for one in distributions}
     unmet: dict[str, list[str]] = {}
@@ -189,7 +189,7 @@ def relaxed_of(
         if demand.asker in reasons:
             unmet.setdefault(demand.asker, []).append(demand.wanted)
     return tuple(
-        Relaxed(
+        RelaxedPackage(
             package=name,
             version=versions[name],
             reason=reasons[name],

@@ -130,7 +130,7 @@ class Resolver(Protocol):
         """Return the wheel of one distribution."""
 
 
-class Crafting(Protocol):
+class WheelMaker(Protocol):
     """Makes wheels that no index has, for one cell."""
 
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:

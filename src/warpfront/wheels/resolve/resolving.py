@@ -27,7 +27,7 @@ from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
     PatchedWheel,
-    Relaxed,
+    RelaxedPackage,
     UnmetDemand,
     WheelBuild,
     WheelLock,
@@ -44,10 +44,10 @@ from warpfront.wheels.resolve.resolution import (
     BUILD_TOOLS,
     NO_TERMS,
     Contradiction,
-    Crafting,
     Resolution,
     Resolver,
     Terms,
+    WheelMaker,
 )
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
@@ -68,7 +68,7 @@ def resolve(
     *,
     on_line: Line,
     parent: WheelLock | None = None,
-    crafting: Crafting | None = None,
+    crafting: WheelMaker | None = None,
 ) -> WheelLock:
     """Return the lock for `inputs`: one wheel per distribution, the best for the base's Python
     and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
@@ -124,7 +124,7 @@ class _Resolving:
     builds: tuple[WheelBuild, ...]
     patched: tuple[PatchedWheel, ...]
 
-    def with_sources(self, crafting: Crafting) -> _Resolving:
+    def with_sources(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels of its folders, commits and addresses."""
         given, builds = list(self.given), list(self.builds)
         for source in self.inputs.sources:
@@ -138,7 +138,7 @@ class _Resolving:
             builds += [build] if build else []
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
 
-    def with_builds(self, crafting: Crafting) -> _Resolving:
+    def with_builds(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
         built = {one.package for one in self.builds}
         recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
@@ -168,7 +168,7 @@ class _Resolving:
             raise self._contradiction(found)
         return found
 
-    def with_patches(self, crafting: Crafting) -> _Resolving:
+    def with_patches(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels that this image changes, and builds of patched sources."""
         if not self.inputs.patches:
             return self
@@ -213,7 +213,7 @@ class _Resolving:
                     hint="patch it in `patches:` of that image",
                 )
 
-    def with_allowed_builds(self, crafting: Crafting) -> _Resolving:
+    def with_allowed_builds(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels that their index has as a source archive only and that matrix.yaml
         allows to build. Their demands are known once they are built, and may add more of them.
         """
@@ -338,7 +338,7 @@ class _Resolving:
             )
         return self._lock(judged.resolution, relaxed=relaxed)
 
-    def _lock(self, found: Resolution, relaxed: tuple[Relaxed, ...] = ()) -> WheelLock:
+    def _lock(self, found: Resolution, relaxed: tuple[RelaxedPackage, ...] = ()) -> WheelLock:
         inputs = self.inputs
         wheels = self.resolver.wheels(found)
         foreign = foreign_wheel(wheels, inputs.machine)

@@ -17,7 +17,7 @@ from warpfront.errors import WheelError
 from warpfront.matrix.cell import Cell
 from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.lock.why_dependency import Asking, asked_for, roots_of
+from warpfront.wheels.lock.why_dependency import DependencyGraph, asked_for, roots_of
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.requirements import RequirementList
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
@@ -75,7 +75,7 @@ def _wrong_demands(
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
     requires = {name: one.requires for name, one in own.items()}
-    asking = Asking(
+    asking = DependencyGraph(
         requires=requires,
         roots=roots_of(chain, requirements, lock.wheels),
         python=lock.python,

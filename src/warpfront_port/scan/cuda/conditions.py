@@ -19,7 +19,7 @@ import tree_sitter
 import tree_sitter_cuda
 from tree_sitter import Node
 
-from warpfront_port.scan.findings import SIDES, Known, Side
+from warpfront_port.scan.findings import SIDES, DocumentInputs, Side
 
 # An open value is None; NONZERO is defined and true, but no number is known.
 NONZERO: Final = "nonzero"
@@ -44,16 +44,16 @@ def parser() -> tree_sitter.Parser:
 class MacroTable:
     """What is known of macros before a file is read: by name, then by the first fitting pattern."""
 
-    names: Mapping[str, Mapping[Side, Known]]
-    patterns: tuple[tuple[re.Pattern[str], Mapping[Side, Known]], ...]
+    names: Mapping[str, Mapping[Side, DocumentInputs]]
+    patterns: tuple[tuple[re.Pattern[str], Mapping[Side, DocumentInputs]], ...]
 
-    def beside(self, names: Mapping[str, Mapping[Side, Known]]) -> MacroTable:
+    def beside(self, names: Mapping[str, Mapping[Side, DocumentInputs]]) -> MacroTable:
         """This table and what a tree says of macros, which comes first."""
         if not names:
             return self
         return MacroTable(names=ChainMap(dict(names), dict(self.names)), patterns=self.patterns)
 
-    def known(self, name: str, side: Side) -> Known:
+    def known(self, name: str, side: Side) -> DocumentInputs:
         row = self.names.get(name)
         if row is None:
             row = next((row for pattern, row in self.patterns if pattern.search(name)), {})
@@ -71,7 +71,7 @@ def macro_table() -> MacroTable:
     )
 
 
-def _sides(row: Mapping[str, Known]) -> Mapping[Side, Known]:
+def _sides(row: Mapping[str, DocumentInputs]) -> Mapping[Side, DocumentInputs]:
     return {side: row[side] for side in SIDES if side in row}
 
 
@@ -80,12 +80,12 @@ class Macros:
     """The table, and what the file has defined up to a point; `assumed` overrides both."""
 
     table: MacroTable
-    defined: dict[Side, dict[str, Known]] = field(
+    defined: dict[Side, dict[str, DocumentInputs]] = field(
         default_factory=lambda: {side: {} for side in SIDES}
     )
-    assumed: Mapping[str, Known] = field(default_factory=dict)
+    assumed: Mapping[str, DocumentInputs] = field(default_factory=dict)
 
-    def known(self, name: str, side: Side) -> Known:
+    def known(self, name: str, side: Side) -> DocumentInputs:
         if name in self.assumed:
             return self.assumed[name]
         if name in self.defined[side]:
@@ -107,7 +107,7 @@ class Macros:
             self.defined[side][name] = "unset"
 
 
-def _known(body: str, side: Side, macros: Macros) -> Known:
+def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
     """What a `#define` with this body makes of its macro."""
     value = evaluated(body[:_MAX_BODY], _operand(side, macros)) if body else NONZERO
     if value is None:
@@ -213,7 +213,7 @@ def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
 
 
 _OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
-_FIXED: Final[Mapping[Known, int | None]] = {"open": None, None: None, "unset": 0}
+_FIXED: Final[Mapping[DocumentInputs, int | None]] = {"open": None, None: None, "unset": 0}
 
 
 def combine(operator: str, left: Value, right: Value) -> Value:

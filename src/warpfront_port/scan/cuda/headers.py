@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from warpfront_port.scan.cuda.conditions import macro_table
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, View, is_typed, portable_names
-from warpfront_port.scan.findings import SIDES, Known, Side
+from warpfront_port.scan.findings import SIDES, DocumentInputs, Side
 
 _HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
@@ -118,7 +118,7 @@ def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
             yield name, frozenset().union(*(view.region(one.start).reach for one in defined))
 
 
-def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Known]]:
+def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, DocumentInputs]]:
     """The macros that no header defines for some side, and those that are asked for beside AMD's,
     by name: unset there. Those that the table knows stay as they are there.
     """
@@ -149,7 +149,7 @@ _PART_OF_AMD = re.compile(rf"(?<=[A-Za-z0-9]_)(?:(?:HIP|ROC){_LIBRARY}|(?:HIP|RO
 _PART_OF_NVIDIA = re.compile(rf"(?<=[A-Za-z0-9]_)(?:CU{_LIBRARY}|(?:CUDA|NVIDIA)(?![A-Z]))")
 
 
-def _row(name: str, missing: Reach) -> Mapping[Side, Known]:
+def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
     """What is known of a macro on each side; nothing where the table says all of it."""
     table = macro_table()
     known = {side: table.known(name, side) for side in SIDES}
