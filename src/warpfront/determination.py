@@ -45,12 +45,13 @@ def combine(determinations: Iterable[Determination]) -> Determination:
     The order is: does not hold, not determined, holds, nothing to determine. An empty iterable
     gives "nothing to determine".
     """
-    known = tuple(determinations)
+    every = tuple(determinations)
     answer = next(
-        (one for one in _WORST_FIRST if any(each.answer is one for each in known)), Answer.NOTHING
+        (state for state in _WORST_FIRST if any(each.answer is state for each in every)),
+        Answer.NOTHING,
     )
     return Determination(
-        answer, tuple(text for each in known if each.answer is answer for text in each.reasons)
+        answer, tuple(text for each in every if each.answer is answer for text in each.reasons)
     )
 
 

@@ -167,7 +167,7 @@ def _one_child(
 ) -> Iterator[Returned]:
     """Until no place is left, or it ends over an item, which is the last that this returns."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        job, paths = Path(name) / "job.json", {one: Path(name) / one for one in _PIPES}
+        job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
         for path in paths.values():
             os.mkfifo(path)
         told = {"items": items, **{one: str(path) for one, path in paths.items()}}
@@ -175,7 +175,7 @@ def _one_child(
         said = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
         writing, reading = (
-            stack.enter_context(paths[one].open("r+b", buffering=0)) for one in _PIPES
+            stack.enter_context(paths[pipe].open("r+b", buffering=0)) for pipe in _PIPES
         )
         child = begin(job, said)
         stack.callback(_end_group, child)
@@ -233,11 +233,11 @@ class _AnswerLines:
                     return None
         line, _, self._kept = self._kept.partition(b"\n")
         try:
-            found = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError):
             return {}
-        sound = isinstance(found, dict) and isinstance(found.get("document"), dict)
-        return found if sound else {}
+        sound = isinstance(document, dict) and isinstance(document.get("document"), dict)
+        return document if sound else {}
 
 
 def _ending(child: Child, said: Path) -> str:

@@ -95,7 +95,7 @@ def judge_reality(
 
 def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Iterator[str]:
     """Each by itself shows that something other than the hardware answers."""
-    yield from (f"an emulator is in this process: {one}" for one in answering.emulators)
+    yield from (f"an emulator is in this process: {emulator}" for emulator in answering.emulators)
     yield from answering.foreign
     if answering.invented:
         yield f"this process sees {', '.join(answering.invented)}, which the kernel does not know"
@@ -131,7 +131,7 @@ def _doubts(
     elif not kernel.drivers and not kernel.boards:
         places = ", ".join(kernel.unseen) or "/sys and /proc/driver"
         yield f"neither driver nor board can be seen in {places}: not mounted in this container?"
-    boards = [one for one in kernel.boards if not one.startswith("pci ")]
+    boards = [board for board in kernel.boards if not board.startswith("pci ")]
     if boards and len(facts.devices) > len(boards):
         yield f"torch reports {len(facts.devices)} devices, the kernel {len(boards)}"
     seen = {one.arch for one in hardware.of("nvidia") if one.arch}
@@ -141,7 +141,7 @@ def _doubts(
 
 def _other_arch(facts: TorchFacts, kernel: KernelView) -> str:
     """The archs of the kernel's topology (AMD's only names them), if torch's is none of them."""
-    known = {one.rpartition(" ")[2] for one in kernel.boards if one.startswith("kfd ")}
+    known = {board.rpartition(" ")[2] for board in kernel.boards if board.startswith("kfd ")}
     return "" if not known or facts.devices[0].arch in known else ", ".join(sorted(known))
 
 
@@ -153,17 +153,19 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
     """
     facts = read_facts(torch)
     recorder.environment.update(environment_of(torch))
-    found = judge_device(claims, facts, hardware)
-    if found is None:
+    check_finding = judge_device(claims, facts, hardware)
+    if check_finding is None:
         first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
-        found = passed(first if BUILDS.get(claims.vendor) else "the CPU", **facts.evidence())
-    recorder.run([Check(name="device", find=lambda: found)])
-    return computes(found)
+        check_finding = passed(
+            first if BUILDS.get(claims.vendor) else "the CPU", **facts.evidence()
+        )
+    recorder.run([Check(name="device", find=lambda: check_finding)])
+    return computes(check_finding)
 
 
-def computes(found: CheckFinding | None) -> bool:
+def computes(check_finding: CheckFinding | None) -> bool:
     """Whether a device with this finding computes at all."""
-    return found is None or found.outcome in {PASSED, EMULATED, UNDETERMINED}
+    return check_finding is None or check_finding.outcome in {PASSED, EMULATED, UNDETERMINED}
 
 
 def judge_device(claims: Claims, facts: TorchFacts, hardware: Hardware) -> CheckFinding | None:

@@ -57,7 +57,7 @@ class Claims:
             "guard": dict(self.guard) if self.guard is not None else None,
             "extensions": list(self.extensions),
             "smoke": [dict(one) for one in self.smoke],
-            "policies": [dict(one) for one in self.policies],
+            "policies": [dict(policy) for policy in self.policies],
         }
 
 
@@ -135,7 +135,7 @@ def _named(fields: Mapping[str, Any], field: str) -> tuple[Mapping[str, Any], ..
     if not isinstance(value, list):
         raise ClaimsError(f"{field} must be a list")
     entries = tuple(_mapping(one, field) for one in value)
-    if not all(isinstance(one.get("name"), str) for one in entries):
+    if not all(isinstance(entry.get("name"), str) for entry in entries):
         raise ClaimsError(f"{field}: an entry has no name")
     return entries
 

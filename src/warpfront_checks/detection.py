@@ -108,8 +108,8 @@ def _reality(hardware: Hardware, facts: TorchFacts) -> str:
     vendor = next(name for name, build in BUILDS.items() if build == facts.build)
     target, device = facts.devices[0].arch, _DEVICE_TYPES[facts.build]
     claims = Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
-    found = judge_device(claims, facts, hardware)
-    return f"{found.outcome}: {found.reason}" if found else PASSED
+    check_finding = judge_device(claims, facts, hardware)
+    return f"{check_finding.outcome}: {check_finding.reason}" if check_finding else PASSED
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
@@ -131,13 +131,13 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
             f" {len(facts.devices)}" + (f" ({facts.obstacle})" if facts.obstacle else "")
         )
     elif visible is not None:
-        for place, seen in zip(visible, facts.devices, strict=True):
+        for place, device in zip(visible, facts.devices, strict=True):
             there_is = devices[place]
-            if there_is.arch and seen.arch and there_is.arch != seen.arch:
-                found.append(f"device {place} is {there_is.arch}, torch says {seen.arch}")
-            size = there_is.memory_bytes or seen.memory_bytes
-            if seen.memory_bytes and abs(size - seen.memory_bytes) > _MEMORY_SLACK * size:
-                found.append(f"device {place} has {size} bytes, torch says {seen.memory_bytes}")
+            if there_is.arch and device.arch and there_is.arch != device.arch:
+                found.append(f"device {place} is {there_is.arch}, torch says {device.arch}")
+            size = there_is.memory_bytes or device.memory_bytes
+            if device.memory_bytes and abs(size - device.memory_bytes) > _MEMORY_SLACK * size:
+                found.append(f"device {place} has {size} bytes, torch says {device.memory_bytes}")
     return tuple(found)
 
 
@@ -169,7 +169,7 @@ def _probe(facts: TorchFacts) -> dict[str, str]:
 
 def _text(detection: Detection) -> str:
     rows = [(name, _shown(value)) for name, value in detection.answer().items()]
-    rows += [(f"probe {name}", said) for name, said in detection.dtypes.items()]
+    rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
     rows += [(one.source, one.said) for one in detection.hardware.evidence]
     return "".join(f"{name:<24} {value}\n" for name, value in rows)
 

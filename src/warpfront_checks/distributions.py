@@ -138,7 +138,7 @@ def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
     nothing could be read.
     """
     asked = {
-        "versions": {name: found[0] for name, found in installed.versions.items()},
+        "versions": {name: version[0] for name, version in installed.versions.items()},
         "requirements": installed.requirements,
         "roots": list(roots),
     }
@@ -155,8 +155,8 @@ def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
     if completed.returncode != 0:
         last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise RuntimeError(f"requirements cannot be read here: {last[0]}")
-    found = json.loads(completed.stdout)
-    return Conflicts(**{name: tuple(lines) for name, lines in found.items()})
+    document = json.loads(completed.stdout)
+    return Conflicts(**{name: tuple(lines) for name, lines in document.items()})
 
 
 def pip_conflicts() -> tuple[str, ...] | None:

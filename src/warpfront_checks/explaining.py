@@ -99,30 +99,30 @@ def explained(result: Path, check: str) -> str:
     return _script(f"{check}: {fault[:_SHOWN]}", root, _drawn(environment))
 
 
-def _case_script(one: CheckRecord) -> str:
+def _case_script(check_record: CheckRecord) -> str:
     """Return the report of a failed case as comments, and its script. Every value of the file has
     to be one that the catalogue has.
     """
-    found = one.details.get("case")
+    found = check_record.details.get("case")
     case = found if isinstance(found, dict) else {}
     operation = CATALOGUE.get(str(case.get("operation")))
     given, device = case.get("assignment"), case.get("device")
     if operation is None or not isinstance(given, dict) or device not in DEVICES:
-        raise UnexplainedError(f"{one.name}: the file has no case of the catalogue")
+        raise UnexplainedError(f"{check_record.name}: the file has no case of the catalogue")
     assignment: dict[str, Any] = {}
     for axis, values in axes_of(operation, FLOATS).items():
         if axis in given:
             known = [value for value in values if _as_json(value) == _as_json(given[axis])]
             if not known and not axis.startswith("memory"):
-                raise UnexplainedError(f"{one.name}: {axis} is not one of the catalogue's")
+                raise UnexplainedError(f"{check_record.name}: {axis} is not one of the catalogue's")
             assignment[axis] = known[0] if known else "contiguous"
     lengths = given.get("lengths")
     numbers = {key: given.get(key) for key in ("seed", "wide", "rank")}
     sizes = lengths if isinstance(lengths, dict) else {}
     if any(type(n) is not int or n < 0 for n in (*numbers.values(), *sizes.values())):
-        raise UnexplainedError(f"{one.name}: a size or the seed is no number")
+        raise UnexplainedError(f"{check_record.name}: a size or the seed is no number")
     script = build(operation, {**assignment, **numbers, "lengths": sizes}, str(device))
-    listed = one.details.get("report")
+    listed = check_record.details.get("report")
     lines = listed if isinstance(listed, list) else []
     comments = [f"# {str(line)[:_SHOWN].encode('unicode_escape').decode()}" for line in lines]
     return "\n".join([*comments, repr(script)]) + "\n"
@@ -146,12 +146,12 @@ def _definitions_of(wanted: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     return tuple(Shaken().script(wanted))
 
 
-def _first_fault(one: CheckRecord) -> str:
+def _first_fault(check_record: CheckRecord) -> str:
     for name in ("faults", "bad"):
-        listed = one.details.get(name)
+        listed = check_record.details.get(name)
         if isinstance(listed, list) and listed:
             return str(listed[0])
-    return one.reason
+    return check_record.reason
 
 
 def _drawn(environment: Mapping[str, object]) -> dict[str, int]:
@@ -467,11 +467,11 @@ class Shaken:
 
 @cache
 def _definitions(module: str) -> dict[str, list[ast.stmt]]:
-    found: dict[str, list[ast.stmt]] = {}
+    definitions: dict[str, list[ast.stmt]] = {}
     for node in _tree(module).body:
         for name in _defines(node):
-            found.setdefault(name, []).append(node)
-    return found
+            definitions.setdefault(name, []).append(node)
+    return definitions
 
 
 @cache

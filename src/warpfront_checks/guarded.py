@@ -30,25 +30,25 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     """
     places = places or places_of_this_python()
     try:
-        found = read_policy(places.policy)
-        wrong = policy_differences(found, policy_from(claimed))
+        policy = read_policy(places.policy)
+        wrong = policy_differences(policy, policy_from(claimed))
     except GuardError as error:
         return failed(f"no guard to speak of: {error}")
     there = installed(places.site_packages)
-    if found.needs != needs_of(there, found.protected):
+    if policy.needs != needs_of(there, policy.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
     start = read_start(places)
     wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
-    details = {"protected": found.pinned(), "relaxed": dict(found.relaxed), "findings": wrong}
+    details = {"protected": policy.pinned(), "relaxed": dict(policy.relaxed), "findings": wrong}
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         return failed("; ".join(wrong[:_SHOWN]) + more, **details)
-    here = sentence(found, there)
-    return passed(f"{here}; {len(found.pinned())} names protected", **details)
+    here = sentence(policy, there)
+    return passed(f"{here}; {len(policy.pinned())} names protected", **details)
 
 
-def policy_differences(found: Policy, claimed: Policy) -> list[str]:
+def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
     """Where the image's policy is not the claimed one. What was adopted from a base is known by
     its patterns only.
     """
@@ -56,18 +56,18 @@ def policy_differences(found: Policy, claimed: Policy) -> list[str]:
     if claimed.adopt:
         strangers = [
             name
-            for name in found.protected
+            for name in policy.protected
             if not any(fnmatchcase(name, pattern) for pattern in claimed.adopt)
         ]
-        if strangers or "torch" not in found.protected:
-            wrong.append(f"the policy protects {', '.join(found.protected) or 'nothing'}")
-        lost = set(claimed.sentinels) - set(found.sentinels) - set(found.protected)
+        if strangers or "torch" not in policy.protected:
+            wrong.append(f"the policy protects {', '.join(policy.protected) or 'nothing'}")
+        lost = set(claimed.sentinels) - set(policy.sentinels) - set(policy.protected)
         wrong += [f"the policy lets {name} come" for name in sorted(lost)]
-        found = replace(
-            found, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
+        policy = replace(
+            policy, protected=claimed.protected, sentinels=claimed.sentinels, shims=claimed.shims
         )
-    found = replace(found, needs=claimed.needs)  # they are read where the stack is sealed
-    ours, theirs = claimed.document(), found.document()
+    policy = replace(policy, needs=claimed.needs)  # they are read where the stack is sealed
+    ours, theirs = claimed.document(), policy.document()
     return wrong + [
         f"the policy's {name} is {theirs[name]!r}, claimed is {ours[name]!r}"
         for name in ours

@@ -101,13 +101,21 @@ def read_contents(root: Path = Path("/")) -> Contents:
     dpkg = root / "var" / "lib" / "dpkg"
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
     parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
-    texts = [status, *(_text(one, _COPYRIGHT_LIMIT_BYTES) for one in parts)]
+    texts = [status, *(_text(part, _COPYRIGHT_LIMIT_BYTES) for part in parts)]
     return Contents(
-        distributions=tuple(sorted(_distributions(), key=lambda one: (one.name, one.version))),
+        distributions=tuple(
+            sorted(
+                _distributions(),
+                key=lambda found_distribution: (
+                    found_distribution.name,
+                    found_distribution.version,
+                ),
+            )
+        ),
         packages=tuple(
-            with_licences(one, _copyright(root, one.name))
+            with_licences(package, _copyright(root, package.name))
             for text in texts
-            for one in packages_in(text)
+            for package in packages_in(text)
         ),
         system=_short(release.get("ID", "")),
         release=_short(release.get("VERSION_ID", "")),
@@ -168,15 +176,15 @@ def packages_in(status: str) -> Iterator[Package]:
             continue
         if not told.get("package") or not told.get("version"):
             continue
-        one = Package(
+        package = Package(
             name=_short(told["package"]),
             version=_short(told["version"]),
             architecture=_short(told.get("architecture", "")),
             source=_short(told.get("source", "")),
         )
-        if one not in seen:
-            seen.add(one)
-            yield one
+        if package not in seen:
+            seen.add(package)
+            yield package
 
 
 def with_licences(package: Package, copyright_text: str) -> Package:
@@ -201,7 +209,16 @@ def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundD
         classifiers=_all(read, "Classifier", "License ::"),
         licence_files=_all(read, "License-File"),
         requires=_all(read, "Requires-Dist"),
-        carried=tuple(sorted(set(carried), key=lambda one: (one.kind, one.name, one.version))),
+        carried=tuple(
+            sorted(
+                set(carried),
+                key=lambda embedded_component: (
+                    embedded_component.kind,
+                    embedded_component.name,
+                    embedded_component.version,
+                ),
+            )
+        ),
     )
 
 
@@ -243,7 +260,7 @@ def _found(value: object) -> FoundDistribution:
 def _made(kind: type[_T], value: object, **known: Any) -> _T:
     """A value of strings and tuples of strings, and nothing else."""
     told = _mapping(value, kind.__name__)
-    types = {one.name: str(one.type) for one in fields(kind)}  # type: ignore[arg-type]
+    types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
     read: dict[str, object] = {}
     for name, one in told.items():
         texts = one if isinstance(one, list) else [one]
@@ -289,10 +306,13 @@ def _list(value: object) -> list[Any]:
 
 
 def _distributions() -> Iterator[FoundDistribution]:
-    for one in importlib.metadata.distributions():
-        found = found_in(one.read_text("METADATA") or one.read_text("PKG-INFO") or "", _inside(one))
-        if found is not None:
-            yield found
+    for distribution in importlib.metadata.distributions():
+        found_distribution = found_in(
+            distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or "",
+            _inside(distribution),
+        )
+        if found_distribution is not None:
+            yield found_distribution
 
 
 def _inside(one: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:

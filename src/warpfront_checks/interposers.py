@@ -109,7 +109,7 @@ def preloads(environment: Mapping[str, str], file: Path = _PRELOAD_FILE) -> Iter
 
 def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[str]:
     """What names a known emulator: a library in the process, or a variable of its launcher."""
-    yield from dict.fromkeys(one for one in files if _EMULATORS.match(Path(one).name))
+    yield from dict.fromkeys(file for file in files if _EMULATORS.match(Path(file).name))
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
 
 
@@ -152,7 +152,7 @@ def kernel_apart(
 
 def _paths_of(kernel: KernelView) -> Iterator[str]:
     yield from (*kernel.nodes, *kernel.shared, *kernel.drivers)
-    if any(one.startswith("kfd ") for one in kernel.boards):
+    if any(board.startswith("kfd ") for board in kernel.boards):
         yield "/sys/class/kfd/kfd/topology/nodes"
 
 
@@ -170,7 +170,7 @@ def known_to_kernel(path: str) -> bool:
 
 
 def _real(files: Iterable[str]) -> set[str]:
-    return {os.path.realpath(one) for one in files}
+    return {os.path.realpath(file) for file in files}
 
 
 def _mapped() -> tuple[str, ...] | None:

@@ -55,17 +55,19 @@ class CaseVerdict:
 Form = tuple["torch.Size | None", "torch.dtype | None"]
 
 
-def structure_faults(found: Computed, forms: Sequence[Form | None], device: str) -> Iterator[str]:
+def structure_faults(
+    computed: Computed, forms: Sequence[Form | None], device: str
+) -> Iterator[str]:
     """What is wrong with a run before any number of it is compared."""
-    if len(found.all) != len(forms):
-        yield f"{len(found.all)} results, expected {len(forms)}"
+    if len(computed.all) != len(forms):
+        yield f"{len(computed.all)} results, expected {len(forms)}"
         return
-    for name, x, form in zip(found.names, found.all, forms, strict=True):
+    for name, x, form in zip(computed.names, computed.all, forms, strict=True):
         if form is None and x is not None:
             yield f"{name}: not expected"
         elif form is not None and (fault := form_fault(x, *form)):
             yield f"{name}: {fault}"
-    if found.all and (fault := place_fault(found.places, device)):
+    if computed.all and (fault := place_fault(computed.places, device)):
         yield fault
 
 

@@ -79,8 +79,8 @@ def read_archive(path: Path) -> Archive:
 def group_of(name: str) -> str:
     """The group of an archive's file name: `torch` of `torch_gfx942.kpack`."""
     stem = name.removesuffix(".kpack")
-    found = _NAME.match(stem)
-    return found["group"] if found else stem
+    match = _NAME.match(stem)
+    return match["group"] if match else stem
 
 
 def find_archives(site_packages: Path) -> tuple[Path, ...]:
@@ -115,9 +115,9 @@ def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[s
     """
     wanted = tuple(accepted)
     groups: dict[str, set[str]] = {}
-    for one in archives:
-        filled = (arch for arch, count in one.kernels.items() if count)
-        groups.setdefault(one.group, set()).update(_FEATURES.sub("", arch) for arch in filled)
+    for archive in archives:
+        filled = (arch for arch, count in archive.kernels.items() if count)
+        groups.setdefault(archive.group, set()).update(_FEATURES.sub("", arch) for arch in filled)
     return [
         f"{group}: its archives have code for {' '.join(sorted(archs)) or 'no target'}, "
         f"none for {wanted[0]}"
@@ -132,12 +132,12 @@ def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
     """
     plain: dict[str, int] = {}
     variants: dict[tuple[str, str], int] = {}
-    for one in archives:
-        for arch, count in one.kernels.items():
+    for archive in archives:
+        for arch, count in archive.kernels.items():
             if arch == target:
-                plain[one.group] = plain.get(one.group, 0) + count
+                plain[archive.group] = plain.get(archive.group, 0) + count
             elif _FEATURES.sub("", arch) == target:
-                key = one.group, arch
+                key = archive.group, arch
                 variants[key] = variants.get(key, 0) + count
     return [
         f"{group} for {arch} has {count} of the {plain[group]} code objects of {target}"

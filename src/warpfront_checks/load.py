@@ -156,16 +156,16 @@ def _claimed_checks(
 def match_policies(claims: Claims) -> CheckFinding:
     """The environment is as the image's runtime policies say; what they only advise is told."""
     wrong = []
-    for one in claims.policies:
-        found = os.environ.get(one["name"])
-        if one["level"] == "set" and found != one["value"]:
+    for policy in claims.policies:
+        found = os.environ.get(policy["name"])
+        if policy["level"] == "set" and found != policy["value"]:
             wrong.append(
-                f"{one['name']} is {found!r}, claimed is {one['value']!r}: {one['effect']}"
+                f"{policy['name']} is {found!r}, claimed is {policy['value']!r}: {policy['effect']}"
             )
-        if one["level"] == "forbid" and found is not None and re.search(one["value"], found):
-            wrong.append(f"{one['name']} is {found!r}: {one['effect']} ({one['source']})")
+        if policy["level"] == "forbid" and found is not None and re.search(policy["value"], found):
+            wrong.append(f"{policy['name']} is {found!r}: {policy['effect']} ({policy['source']})")
     advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
-    details = {"policies": [dict(one) for one in claims.policies]}
+    details = {"policies": [dict(policy) for policy in claims.policies]}
     if wrong:
         return failed("; ".join(wrong), **details)
     return passed(f"advice: {'; '.join(advice)}" if advice else "", **details)
@@ -347,14 +347,14 @@ def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
         *(variants if _numbers(rocm_release(torch)) < _ALL_CANDIDATES else ()),
     ]
     details: dict[str, object] = {
-        "archives": {Path(one.path).name: dict(one.kernels) for one in archives},
+        "archives": {Path(archive.path).name: dict(archive.kernels) for archive in archives},
         "variants": variants,
     }
     if wrong:
         return failed(_several(wrong), **details)
     if not archives:
         return passed("in the libraries themselves: no archives of device code are here", **details)
-    count = sum(one.kernels.get(claims.target, 0) for one in archives)
+    count = sum(archive.kernels.get(claims.target, 0) for archive in archives)
     return passed(
         f"{count} code objects for {claims.target} in {len(archives)} archives", **details
     )
@@ -368,21 +368,21 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
         details: dict[str, object] = {"by": "pip check", "relaxed": relaxed, "complaints": wrong}
         return failed(_several(wrong), **details) if wrong else passed("pip check", **details)
     roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
-    found = closure_conflicts(installed, roots)
+    conflicts = closure_conflicts(installed, roots)
     scope = "all distributions" if claims.image else "torch, its companions and what they require"
-    relaxed, wrong = split_relaxed(found.conflicts, claims)
+    relaxed, wrong = split_relaxed(conflicts.conflicts, claims)
     details = {
         "by": "own reading",
         "relaxed": relaxed,
         "scope": scope,
-        "checked": len(found.checked),
-        "unread": list(found.unread),
+        "checked": len(conflicts.checked),
+        "unread": list(conflicts.unread),
     }
     if wrong:
         return failed(_several(wrong), conflicts=wrong, **details)
-    if found.unread:
-        return failed(f"cannot be judged: {_several(list(found.unread))}", **details)
-    return passed(f"{len(found.checked)} distributions ({scope}), own reading", **details)
+    if conflicts.unread:
+        return failed(f"cannot be judged: {_several(list(conflicts.unread))}", **details)
+    return passed(f"{len(conflicts.checked)} distributions ({scope}), own reading", **details)
 
 
 def split_relaxed(complaints: Iterable[str], claims: Claims) -> tuple[list[str], list[str]]:

@@ -47,10 +47,10 @@ def _overlooked(documents: Sequence[Mapping[str, Any]]) -> str:
             overlooked[key] += counts["overlooked"][profile]
     if not asked:
         return ""
-    profiles = [one for one in profile_names() if any(one == profile for _, profile in asked)]
+    profiles = [name for name in profile_names() if any(name == profile for _, profile in asked)]
     lines = [f"| lets pass | {' | '.join(profiles)} |", "|---" * (len(profiles) + 1) + "|"]
     for name in sorted({name for name, _ in asked}):
-        shares = [_share(overlooked[name, one], asked[name, one]) for one in profiles]
+        shares = [_share(overlooked[name, profile], asked[name, profile]) for profile in profiles]
         lines.append(f"| {name} | {' | '.join(shares)} |")
     return "\n" + "\n".join(lines) + "\n"
 

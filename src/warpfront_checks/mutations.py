@@ -189,7 +189,7 @@ def exemptions() -> tuple[Exemption, ...]:
 
 def exemption_of(seed: Seeded) -> str:
     """Why this fault need not be caught, or nothing."""
-    return next((one.reason for one in exemptions() if one.covers(seed)), "")
+    return next((exemption.reason for exemption in exemptions() if exemption.covers(seed)), "")
 
 
 def _undefined(tensor: Tensor) -> Tensor:

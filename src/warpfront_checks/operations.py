@@ -443,11 +443,11 @@ class Attention:
         budgets = attention_budgets(split, self._split(cotangent), how)
         joined = [
             Budgeted(
-                reference=self._join(one.reference),
-                bound=self._join(one.bound),
-                walk=None if one.walk is None else self._join(one.walk),
+                reference=self._join(budget.reference),
+                bound=self._join(budget.bound),
+                walk=None if budget.walk is None else self._join(budget.walk),
             )
-            for one in budgets
+            for budget in budgets
         ]
         return ExpectedResults(output=joined[0], gradients=tuple(joined[1:]))
 

@@ -42,15 +42,15 @@ def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
 
 def _since(before: Collection[int]) -> list[int]:
     """Those that live; one that has ended is waited for, which nobody else would."""
-    left = [pid for pid in _descendants() if pid not in before]
-    for pid in left:
+    descendants = [pid for pid in _descendants() if pid not in before]
+    for pid in descendants:
         with contextlib.suppress(ChildProcessError):  # a child's child
             os.waitpid(pid, os.WNOHANG)
-    return [pid for pid in left if _stat(pid)[0] not in {"", "Z"}]
+    return [pid for pid in descendants if _stat(pid)[0] not in {"", "Z"}]
 
 
 def _descendants() -> Iterator[int]:
-    parents = {int(one.name): _stat(int(one.name))[1] for one in Path("/proc").glob("[0-9]*")}
+    parents = {int(path.name): _stat(int(path.name))[1] for path in Path("/proc").glob("[0-9]*")}
     found: set[int] = set()
     new = {os.getpid()}
     while new:

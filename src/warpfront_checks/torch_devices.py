@@ -259,8 +259,8 @@ def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
 
 def _hpu_memory(torch: Any, index: int) -> int:
     """Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`."""
-    said = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
-    return int(said[1]) if said else 0
+    match = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
+    return int(match[1]) if match else 0
 
 
 def _xpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:

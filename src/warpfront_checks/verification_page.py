@@ -63,7 +63,9 @@ def draw_counts(results: Path) -> str:
     """How much each run checked."""
     lines = [f"| | {' | '.join(RUNS)} |", "|---" * (len(RUNS) + 1) + "|"]
     columns = [_counts(results / folder) for folder in RUNS.values()]
-    lines += [f"| {name} | {' | '.join(one[name] for one in columns)} |" for name in columns[0]]
+    lines += [
+        f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]
+    ]
     rows = json.loads((TABLES / "opinfo" / "exclusions.json").read_text(encoding="utf-8"))
     excluded, reasons = len(rows["exclusions"]), len(rows["reasons"])
     pair = len(_read(results / PAIR, "selftest-*.json")[0]["checks"])
@@ -128,10 +130,10 @@ def _counts(folder: Path) -> dict[str, str]:
         ),
         "opinfo: samples": f"{sum(one['samples'] for one in opinfo):,}",
         "models: checks, tensors": (
-            f"{len(models)}, {sum(one['details']['tensors'] for one in models):,}"
+            f"{len(models)}, {sum(model['details']['tensors'] for model in models):,}"
         ),
         "golden: cases and dtypes": f"{len(_named(sessions['golden'], 'three_ways'))}",
-        "all checks": f"{sum(len(one['checks']) for one in sessions.values())}",
+        "all checks": f"{sum(len(session['checks']) for session in sessions.values())}",
         "faults seeded": f"{sum(seeded):,}",
     }
 
@@ -152,7 +154,7 @@ def _read(folder: Path, pattern: str) -> list[Results]:
 
 def _opinions(sessions: Mapping[str, Results]) -> Counter[tuple[str, str]]:
     counts: Counter[tuple[str, str]] = Counter()
-    for check in (check for one in sessions.values() for check in one["checks"]):
+    for check in (check for session in sessions.values() for check in session["checks"]):
         for profile, answers in check["details"].get("profiles", {}).items():
             for answer, count in answers.items():
                 counts[current_profile(profile), answer] += count

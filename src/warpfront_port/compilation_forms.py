@@ -41,10 +41,12 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _left_lines(left: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[str]:
+def _left_lines(scan_findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[str]:
     """Yield one line a rule with the first places, errors first."""
     by_rule: dict[str, list[ScanFinding]] = {}
-    for finding in sorted(left, key=lambda one: (one.severity != "error", one)):
+    for finding in sorted(
+        scan_findings, key=lambda finding: (finding.severity != "error", finding)
+    ):
         by_rule.setdefault(finding.rule, []).append(finding)
     for rule, found in by_rule.items():
         places = ", ".join(f"{one.path}:{one.line}" for one in found[:3])
@@ -67,22 +69,22 @@ def compilation_sarif(
     """
     compilations = tuple(compilations)
     messages = [
-        _sarif_message(message, one.verification.target)
-        for one in compilations
-        for message in one.messages
+        _sarif_message(message, compilation.verification.target)
+        for compilation in compilations
+        for message in compilation.messages
     ]
-    left = [_sarif_left(finding) for one in compilations for finding in one.left]
+    left = [_sarif_left(finding) for compilation in compilations for finding in compilation.left]
     compilers = {
         name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
-        for one in compilations
-        for target in (one.verification.target,)
+        for compilation in compilations
+        for target in (compilation.verification.target,)
         for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))
     }
     named = sorted({finding.rule_id for finding in left})
     unknown = [
-        f"{check.name} for {one.verification.target}: {check.outcome}: {check.reason}"
-        for one in compilations
-        for check in one.verification.checks
+        f"{check.name} for {compilation.verification.target}: {check.outcome}: {check.reason}"
+        for compilation in compilations
+        for check in compilation.verification.checks
         if check.outcome not in {Outcome.PASSED, Outcome.FAILED}
     ]
     return sarif.sarif_text(

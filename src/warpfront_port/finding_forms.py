@@ -133,7 +133,7 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
     if not project.renames:
         return
     names, uses = sum(r.names for r in project.renames), sum(r.uses for r in project.renames)
-    lacking = [one for one in project.renames if one.twinless]
+    lacking = [rename for rename in project.renames if rename.twinless]
     known = (
         "" if project.tables else "; whether all have twins in HIP is not determined (no tables)"
     )
@@ -145,16 +145,16 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
         f"names: {plural(names, 'CUDA name')} ({uses} uses) in "
         f"{plural(len(project.renames), 'file')}{twins}{known}"
     )
-    for one in project.renames if everything else lacking[:CAUSES_SHOWN]:
-        yield f"  {_rename_line(one)}"
+    for rename in project.renames if everything else lacking[:CAUSES_SHOWN]:
+        yield f"  {_rename_line(rename)}"
 
 
-def _rename_line(one: Renames) -> str:
-    if not one.twinless:
-        return f"{one.path}: {one.names} names"
-    listed = ", ".join(f"{name} (line {line})" for name, line in one.twinless[:4])
-    more = f", ... {len(one.twinless) - 4} more" if len(one.twinless) > 4 else ""
-    return f"{one.path}: {one.names} names, without twin: {listed}{more}"
+def _rename_line(renames: Renames) -> str:
+    if not renames.twinless:
+        return f"{renames.path}: {renames.names} names"
+    listed = ", ".join(f"{name} (line {line})" for name, line in renames.twinless[:4])
+    more = f", ... {len(renames.twinless) - 4} more" if len(renames.twinless) > 4 else ""
+    return f"{renames.path}: {renames.names} names, without twin: {listed}{more}"
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
@@ -175,7 +175,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "taken": [asdict(one) for one in verdict.taken],
         "compiler": verdict.compiler,
         "units": list(verdict.project.units),
-        "renames": [asdict(one) for one in verdict.project.renames],
+        "renames": [asdict(rename) for rename in verdict.project.renames],
         "causes": causes,
     }
 
@@ -190,7 +190,11 @@ def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
     unread = (f"{one.path}: {one.reason}" for one in scan.unread if not one.left_out)
-    unparsed = (f"{one.path}: {one.message}" for one in scan.findings if one.rule == UNPARSED)
+    unparsed = (
+        f"{finding.path}: {finding.message}"
+        for finding in scan.findings
+        if finding.rule == UNPARSED
+    )
     return (*unread, *unparsed)
 
 
@@ -199,13 +203,13 @@ def files_of(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
-def scan_summary(scan: Scan, shown: Sequence[ScanFinding]) -> str:
+def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
     """What was scanned and what came of it, in a line or two."""
-    accepted = len(scan.findings) - len(shown)
+    accepted = len(scan.findings) - len(fresh)
     unknown = len(undetermined_files(scan))
     left_out = sum(one.left_out for one in scan.unread)
     facts = [
-        f"{counted(shown)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
+        f"{counted(fresh)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
         f"{scan.suppressed} suppressed by comments" if scan.suppressed else "",
         f"{accepted} accepted by the baseline" if accepted else "",
         f"{files_of(unknown)} not determined (--json lists them)" if unknown else "",

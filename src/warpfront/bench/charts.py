@@ -21,19 +21,19 @@ _WIDE = 10
 """The range of times that needs a logarithmic axis."""
 
 
-def charts_of(found: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
+def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
     """Name of a file -> SVG; those for which there is something to draw."""
     pictures: dict[str, str] = {}
     runs = [[] if isinstance(side, Bench) else side for side in sides]
     if any(run.steps for side in runs for run in side):
-        pictures["steps.svg"] = _drawn(lambda axes: _steps(axes, found, runs))
+        pictures["steps.svg"] = _drawn(lambda axes: _steps(axes, comparison, runs))
     for name, side in zip("ab", sides, strict=True):
         if isinstance(side, Bench):
             pictures |= roofline_of(side, f"roofline-{name}.svg")
-    if found.times:
-        pictures["ratios.svg"] = _drawn(lambda axes: _ratios(axes, found))
-    if found.losses:
-        pictures["losses.svg"] = _drawn(lambda axes: _losses(axes, found, runs))
+    if comparison.times:
+        pictures["ratios.svg"] = _drawn(lambda axes: _ratios(axes, comparison))
+    if comparison.losses:
+        pictures["losses.svg"] = _drawn(lambda axes: _losses(axes, comparison, runs))
     return pictures
 
 
@@ -71,10 +71,13 @@ def _plain(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _steps(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None:
+def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
     drawn: list[float] = []
-    for letter, side, colour, runs in (("A", found.a, _A, sides[0]), ("B", found.b, _B, sides[1])):
+    for letter, side, colour, runs in (
+        ("A", comparison.a, _A, sides[0]),
+        ("B", comparison.b, _B, sides[1]),
+    ):
         for number, run in enumerate(runs):
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):
@@ -96,32 +99,37 @@ def _steps(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None
     _plain(axes.yaxis)
     _plain(axes.xaxis)
     axes.set_xlabel("step")
-    is_rate = found.metric == Metric.TOKENS_PER_SECOND
+    is_rate = comparison.metric == Metric.TOKENS_PER_SECOND
     axes.set_ylabel("seconds per token" if is_rate else "seconds per step")
     axes.legend()
 
 
-def _ratios(axes: Any, found: Comparison) -> None:
+def _ratios(axes: Any, comparison: Comparison) -> None:
     """B's time over A's, with its interval; operations below the whole."""
-    assert found.times is not None
-    rows = [("all", found.times), *((case.id, case.ratio) for case in found.cases[:_MOST_CASES])]
+    assert comparison.times is not None
+    rows = [
+        ("all", comparison.times),
+        *((case.id, case.ratio) for case in comparison.cases[:_MOST_CASES]),
+    ]
     for at, (_, ratio) in enumerate(rows):
         axes.plot([ratio.low, ratio.high], [at, at], color=_B, linewidth=2)
         axes.plot([ratio.value], [at], "o", color=_B)
-    axes.axvspan(1 - found.noise, 1 + found.noise, color="#dddddd", zorder=0)
+    axes.axvspan(1 - comparison.noise, 1 + comparison.noise, color="#dddddd", zorder=0)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel("B's time over A's; grey is the declared noise")
 
 
-def _losses(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> None:
+def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Losses at equal tokens, over a band of the neighbouring losses."""
-    tokens = [at for at, _, _ in found.losses]
-    for index, letter, side, colour in ((1, "A", found.a, _A), (2, "B", found.b, _B)):
+    tokens = [at for at, _, _ in comparison.losses]
+    for index, letter, side, colour in ((1, "A", comparison.a, _A), (2, "B", comparison.b, _B)):
         label = _label(letter, side.name)
-        axes.plot(tokens, [one[index] for one in found.losses], color=colour, label=label)
-        if band := [one for one in bands_of(sides[index - 1]) if tokens[0] <= one[0] <= tokens[-1]]:
+        axes.plot(tokens, [loss[index] for loss in comparison.losses], color=colour, label=label)
+        if band := [
+            band for band in bands_of(sides[index - 1]) if tokens[0] <= band[0] <= tokens[-1]
+        ]:
             places, low, high = zip(*band, strict=True)
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
     _plain(axes.xaxis)
@@ -133,17 +141,19 @@ def _losses(axes: Any, found: Comparison, sides: Sequence[Sequence[Run]]) -> Non
 
 def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
     """FLOP/s over FLOP/byte, by formulas. What lies above a roof found its data in the cache."""
-    intensities = [(one.flops or 0) / (one.bytes or 1) for one in counted]
+    intensities = [(measurement.flops or 0) / (measurement.bytes or 1) for measurement in counted]
     ends = min(intensities) / 2, max(intensities) * 2
-    for number, dtype in enumerate(dict.fromkeys(one.dtype for one in counted)):
+    for number, dtype in enumerate(dict.fromkeys(measurement.dtype for measurement in counted)):
         colour = f"C{number}"
         points = [
-            (intensity, flop_rate(one))
-            for intensity, one in zip(intensities, counted, strict=True)
-            if one.dtype == dtype
+            (intensity, flop_rate(measurement))
+            for intensity, measurement in zip(intensities, counted, strict=True)
+            if measurement.dtype == dtype
         ]
         axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=4, label=dtype)
-        peak = next((one.peak for one in counted if one.dtype == dtype), None)
+        peak = next(
+            (measurement.peak for measurement in counted if measurement.dtype == dtype), None
+        )
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second
             corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})

@@ -96,15 +96,15 @@ def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[s
     number of parameters.
     """
     is_training = metric not in {SERVING, KERNELS}
-    found = {
+    model = {
         name: (said(name, a), said(name, b))
         for name in ((*_SHAPE, *_ALSO.get(metric, ())) if is_training else _LOAD)
         if _is_known(name, a, b) and not _agree(name, a, b)
     }
     shared = any(_is_known(name, a, b) and _agree(name, a, b) for name in _IDENTITY)
-    if is_training and not shared and not found:
-        found["model"] = (said("model", a), said("model", b))
-    return found
+    if is_training and not shared and not model:
+        model["model"] = (said("model", a), said("model", b))
+    return model
 
 
 def _work(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:

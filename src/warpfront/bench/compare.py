@@ -90,7 +90,7 @@ def compare_runs(
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     losses = losses_at_equal_tokens(a[1], b[1])
-    asked = Comparison(
+    comparison = Comparison(
         metric=metric,
         a=sides[0],
         b=sides[1],
@@ -109,12 +109,14 @@ def compare_runs(
     )
     refused = _refusals(unlike)
     if terms.same_training:
-        refused += tuple(one.message for one in asked.findings if is_of_training(one))
+        refused += tuple(
+            finding.message for finding in comparison.findings if is_of_training(finding)
+        )
     if refused:
-        return dataclasses.replace(asked, reasons=refused)
+        return dataclasses.replace(comparison, reasons=refused)
     if terms.paired:
-        return _measured_pairs(asked, *groups)
-    return _measured(asked, *groups)
+        return _measured_pairs(comparison, *groups)
+    return _measured(comparison, *groups)
 
 
 def _compare_serving(
@@ -123,7 +125,7 @@ def _compare_serving(
     metric = serving.metric_of((*a[1], *b[1]))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     sides = (serving.side_of(*a), serving.side_of(*b))
-    asked = Comparison(
+    comparison = Comparison(
         metric=metric,
         a=sides[0],
         b=sides[1],
@@ -140,27 +142,34 @@ def _compare_serving(
     )
     refused = _refusals(unlike)
     if refused:
-        return dataclasses.replace(asked, reasons=refused)
-    return serving.measured_serving(asked, a[1], b[1])
+        return dataclasses.replace(comparison, reasons=refused)
+    return serving.measured_serving(comparison, a[1], b[1])
 
 
-def _measured_pairs(asked: Comparison, a: Groups, b: Groups) -> Comparison:
+def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
     """Runs in pairs, the first of A with the first of B: what differs between nights cancels."""
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
         reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
-        return dataclasses.replace(asked, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,))
+        return dataclasses.replace(
+            comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
+        )
     ratios = [median(other) / median(one) for one, other in zip(a, b, strict=True)]
     times = statistics.median_interval_of_runs(ratios)
     return dataclasses.replace(
-        asked, verdict=verdict_of(times, asked.noise), times=times, resampled=f"{len(a)} pairs"
+        comparison,
+        verdict=verdict_of(times, comparison.noise),
+        times=times,
+        resampled=f"{len(a)} pairs",
     )
 
 
 def _refusals(unlike: Iterable[Difference]) -> tuple[str, ...]:
     return tuple(
-        f"{one.name}: {one.a} against {one.b}" if one.a != one.b else f"{one.name}: {one.a}"
-        for one in unlike
-        if one.refused and not one.allowed
+        f"{difference.name}: {difference.a} against {difference.b}"
+        if difference.a != difference.b
+        else f"{difference.name}: {difference.a}"
+        for difference in unlike
+        if difference.refused and not difference.allowed
     )
 
 
@@ -185,15 +194,17 @@ def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Sid
     )
 
 
-def _measured(asked: Comparison, a: Groups, b: Groups) -> Comparison:
-    reason = _too_short("A", a, asked.metric) or _too_short("B", b, asked.metric)
+def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
+    reason = _too_short("A", a, comparison.metric) or _too_short("B", b, comparison.metric)
     if reason:
-        return dataclasses.replace(asked, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,))
+        return dataclasses.replace(
+            comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
+        )
     one, other = _units(a), _units(b)
     times = statistics.ratio_interval(one, other)
     resampled = f"{_drawn(one)} against {_drawn(other)}"
     return dataclasses.replace(
-        asked, verdict=verdict_of(times, asked.noise), times=times, resampled=resampled
+        comparison, verdict=verdict_of(times, comparison.noise), times=times, resampled=resampled
     )
 
 
@@ -232,7 +243,9 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
     """What is worth knowing of a side's runs; of several, how many each is of."""
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
-        every = [one for one in (*run.findings, *summary.findings) if one.level != "note"]
+        every = [
+            finding for finding in (*run.findings, *summary.findings) if finding.level != "note"
+        ]
         if len(runs) > 1:  # then runs are resampled, not steps
             every = [one for one in every if "too short" not in one.message]
         counts.update(
@@ -263,7 +276,7 @@ def compare_benches(
     one, other = (_cases(bench) for _, bench in (a, b))
     common = [name for name in one if name in other]
     unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
-    asked = Comparison(
+    comparison = Comparison(
         metric="seconds_per_operation",
         a=_bench_side(*a, one),
         b=_bench_side(*b, other),
@@ -278,11 +291,13 @@ def compare_benches(
     )
     refused = _refusals(unlike)
     if refused or not common:
-        return dataclasses.replace(asked, reasons=refused or ("no operation that both have",))
-    return _measured_cases(asked, {name: (one[name], other[name]) for name in common})
+        return dataclasses.replace(comparison, reasons=refused or ("no operation that both have",))
+    return _measured_cases(comparison, {name: (one[name], other[name]) for name in common})
 
 
-def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]]) -> Comparison:
+def _measured_cases(
+    comparison: Comparison, cases: Mapping[str, tuple[Groups, Groups]]
+) -> Comparison:
     resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
@@ -296,13 +311,13 @@ def _measured_cases(asked: Comparison, cases: Mapping[str, tuple[Groups, Groups]
     ratios = []
     for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
         ratio = statistics.geometric_mean([drawn], [values[name]])
-        changed = stand and verdict_of(ratio, asked.noise) is ComparisonOutcome.DIFFERENCE
+        changed = stand and verdict_of(ratio, comparison.noise) is ComparisonOutcome.DIFFERENCE
         ratios.append(CaseRatio(id=name, ratio=ratio, p_value=p_values[name], changed=changed))
     times = statistics.geometric_mean(list(resampled.values()), list(values.values()))
     differs = any(case.changed for case in ratios)
     return dataclasses.replace(
-        asked,
-        verdict=ComparisonOutcome.DIFFERENCE if differs else verdict_of(times, asked.noise),
+        comparison,
+        verdict=ComparisonOutcome.DIFFERENCE if differs else verdict_of(times, comparison.noise),
         times=times,
         cases=tuple(ratios),
         resampled=f"blocks of repetitions of {len(ratios)} operations",

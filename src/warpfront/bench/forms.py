@@ -47,7 +47,10 @@ def run_text(run: Run, summary: Summary) -> str:
         *([f"  parallel      {parallel}"] if parallel else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
-        *(f"  {one.level}: {one.message}" for one in (*run.findings, *summary.findings)),
+        *(
+            f"  {finding.level}: {finding.message}"
+            for finding in (*run.findings, *summary.findings)
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -142,31 +145,31 @@ def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
     return f"{value:,.{digits}f} ({low:,.{digits}f}..{high:,.{digits}f})"
 
 
-def sentence(found: Comparison) -> str:
+def sentence(comparison: Comparison) -> str:
     """What a comparison came to, in one line; never a winner."""
-    names = f"A ({found.a.name}) and B ({found.b.name})"
+    names = f"A ({comparison.a.name}) and B ({comparison.b.name})"
     if (
-        found.verdict
+        comparison.verdict
         in {
             ComparisonOutcome.NOT_COMPARABLE,
             ComparisonOutcome.TOO_SHORT,
             ComparisonOutcome.UNDETERMINED,
         }
-        or found.times is None
+        or comparison.times is None
     ):
-        return f"{found.verdict}: {'; '.join(found.reasons)}"
-    differs = found.verdict is ComparisonOutcome.DIFFERENCE
+        return f"{comparison.verdict}: {'; '.join(comparison.reasons)}"
+    differs = comparison.verdict is ComparisonOutcome.DIFFERENCE
     said = f"{names} differ" if differs else f"no difference between {names}"
     return (
-        f"{said}: B takes {_interval(found.times)} times as long as A, "
-        f"A {_interval(found.times.inverse)} times as long as B; {found.resampled}"
+        f"{said}: B takes {_interval(comparison.times)} times as long as A, "
+        f"A {_interval(comparison.times.inverse)} times as long as B; {comparison.resampled}"
     )
 
 
-def _side_rows(found: Comparison) -> Rows:
+def _side_rows(comparison: Comparison) -> Rows:
     return [
-        (letter, side.name, str(side.runs), str(side.samples), _median(side, found.metric))
-        for letter, side in (("A", found.a), ("B", found.b))
+        (letter, side.name, str(side.runs), str(side.samples), _median(side, comparison.metric))
+        for letter, side in (("A", comparison.a), ("B", comparison.b))
     ]
 
 
@@ -186,18 +189,21 @@ def _median(side: Side, metric: str) -> str:
             return f"{side.median:,.1f} tokens/s/device"
 
 
-def slowest_of(found: Comparison) -> tuple[str, Interval] | None:
+def slowest_of(comparison: Comparison) -> tuple[str, Interval] | None:
     """Return what is slower than allowed for certain: the worst operation, all, or the run."""
-    if found.times is None or found.limit is None or not found.is_slower:
+    if comparison.times is None or comparison.limit is None or not comparison.is_slower:
         return None
-    named = {case.id: case.ratio for case in found.cases if case.changed}
-    named |= {"all operations together" if found.cases else "B": found.times}
-    beyond = [(name, ratio) for name, ratio in named.items() if ratio.low > found.limit]
+    named = {case.id: case.ratio for case in comparison.cases if case.changed}
+    named |= {"all operations together" if comparison.cases else "B": comparison.times}
+    beyond = [(name, ratio) for name, ratio in named.items() if ratio.low > comparison.limit]
     return max(beyond, key=lambda one: one[1].low, default=None)
 
 
-def _difference_rows(found: Comparison) -> Rows:
-    return [(one.name, one.a, one.b, _standing(one)) for one in found.differences]
+def _difference_rows(comparison: Comparison) -> Rows:
+    return [
+        (difference.name, difference.a, difference.b, _standing(difference))
+        for difference in comparison.differences
+    ]
 
 
 def _standing(difference: Difference) -> str:
@@ -206,8 +212,8 @@ def _standing(difference: Difference) -> str:
     return "allowed" if difference.allowed else "refused"
 
 
-def _case_rows(found: Comparison) -> Rows:
-    ordered = sorted(found.cases, key=lambda case: case.ratio.value, reverse=True)
+def _case_rows(comparison: Comparison) -> Rows:
+    ordered = sorted(comparison.cases, key=lambda case: case.ratio.value, reverse=True)
     return [
         (
             case.id,
@@ -220,55 +226,60 @@ def _case_rows(found: Comparison) -> Rows:
     ]
 
 
-def _level_lines(found: Comparison) -> Iterable[str]:
-    for letter, side in (("A", found.a), ("B", found.b)):
+def _level_lines(comparison: Comparison) -> Iterable[str]:
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
         for summary in side.summaries if side.runs == 1 else ():
             for level in summary.levels if len(summary.levels) > 1 else ():
                 steps = f"steps {level.first_step} to {level.last_step}"
                 yield f"{letter}, {steps}: {level.median:.5g} s a step"
 
 
-def _memory_lines(found: Comparison) -> Iterable[str]:
+def _memory_lines(comparison: Comparison) -> Iterable[str]:
     """The most memory that each side used, where both say it."""
     peaks = [
-        max((one.peak_memory_bytes or 0 for one in side.summaries), default=0)
-        for side in (found.a, found.b)
+        max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
+        for side in (comparison.a, comparison.b)
     ]
     if all(peaks):
         a, b = (f"{peak / _GIB:,.2f} GiB" for peak in peaks)
         yield f"peak memory: A {a}, B {b}, {peaks[1] / peaks[0]:.3f} times"
 
 
-def _tables(found: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
-    yield f"By {found.metric}", SIDES_HEAD, _side_rows(found)
-    if found.differences:
-        yield "What they do not share", ("", "A", "B", ""), _difference_rows(found)
-    if found.cases:
-        yield "By operation", CASES_HEAD, _case_rows(found)
+def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    yield f"By {comparison.metric}", SIDES_HEAD, _side_rows(comparison)
+    if comparison.differences:
+        yield "What they do not share", ("", "A", "B", ""), _difference_rows(comparison)
+    if comparison.cases:
+        yield "By operation", CASES_HEAD, _case_rows(comparison)
 
 
-def _remarks(found: Comparison) -> list[str]:
-    remarks = [*_level_lines(found), *_memory_lines(found)]
-    remarks += (one.message for one in found.findings)
-    for letter, names in (("A", found.only_in_a), ("B", found.only_in_b)):
+def _remarks(comparison: Comparison) -> list[str]:
+    remarks = [*_level_lines(comparison), *_memory_lines(comparison)]
+    remarks += (finding.message for finding in comparison.findings)
+    for letter, names in (("A", comparison.only_in_a), ("B", comparison.only_in_b)):
         if names:
             remarks.append(f"only in {letter}: {', '.join(names)}")
-    if found.limit and found.times and not found.is_slower and found.times.high > found.limit:
-        high = f"{found.times.high:.3f}"
+    if (
+        comparison.limit
+        and comparison.times
+        and not comparison.is_slower
+        and comparison.times.high > comparison.limit
+    ):
+        high = f"{comparison.times.high:.3f}"
         remarks.append(f"B is not slower than allowed for certain, but may be: {high} times")
     return remarks
 
 
-def comparison_text(found: Comparison, *, width: int = 120) -> str:
+def comparison_text(comparison: Comparison, *, width: int = 120) -> str:
     stream = io.StringIO()
     console = Console(
         file=stream, width=width, highlight=False, no_color=True, markup=False, emoji=False
     )
-    for title, head, rows in _tables(found):
+    for title, head, rows in _tables(comparison):
         console.print(_table(title, head, rows))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())
-    remarks = "".join(f"{one}\n" for one in _remarks(found))
-    return "\n".join(lines) + f"\n{remarks}{sentence(found)}\n"
+    remarks = "".join(f"{remark}\n" for remark in _remarks(comparison))
+    return "\n".join(lines) + f"\n{remarks}{sentence(comparison)}\n"
 
 
 def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
@@ -280,25 +291,27 @@ def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
     return table
 
 
-def comparison_markdown(found: Comparison) -> str:
-    parts = [f"**{markdown_text(sentence(found))}**\n"]
-    for title, head, rows in _tables(found):
+def comparison_markdown(comparison: Comparison) -> str:
+    parts = [f"**{markdown_text(sentence(comparison))}**\n"]
+    for title, head, rows in _tables(comparison):
         parts.append(f"{title}:\n\n{markdown_table(head, rows)}")
-    remarks = _remarks(found)
+    remarks = _remarks(comparison)
     if remarks:
-        parts.append("".join(f"* {markdown_text(one)}\n" for one in remarks))
+        parts.append("".join(f"* {markdown_text(remark)}\n" for remark in remarks))
     return "\n".join(parts)
 
 
-def comparison_html(found: Comparison, charts: Mapping[str, str], template: str, style: str) -> str:
+def comparison_html(
+    comparison: Comparison, charts: Mapping[str, str], template: str, style: str
+) -> str:
     """One page that needs nothing else; `charts` are SVGs of ours by name. What logs say is escaped
     by Jinja2, the charts' texts by matplotlib.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(template).render(
-        sentence=sentence(found),
-        tables=list(_tables(found)),
-        remarks=_remarks(found),
+        sentence=sentence(comparison),
+        tables=list(_tables(comparison)),
+        remarks=_remarks(comparison),
         charts={name: picture[picture.index("<svg") :] for name, picture in charts.items()},
         style=style,
     )

@@ -44,7 +44,9 @@ def _tokens_at(run: Run, step: Step) -> int | None:
 
 def evaluations_of(run: Run) -> Curve:
     """(tokens, value of an evaluation), in the same way."""
-    points = {one.samples * (run.sequence or 1): one.value for one in run.evaluations}
+    points = {
+        evaluation.samples * (run.sequence or 1): evaluation.value for evaluation in run.evaluations
+    }
     return sorted(points.items())
 
 
@@ -59,12 +61,12 @@ def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
     return ()
 
 
-def _side_by_side(one: Curve, other: Curve) -> Losses:
-    end = min(one[-1][0], other[-1][0])
-    common = [at for at, _ in one if other[0][0] <= at <= end]
+def _side_by_side(curve: Curve, other: Curve) -> Losses:
+    end = min(curve[-1][0], other[-1][0])
+    common = [at for at, _ in curve if other[0][0] <= at <= end]
     step = max(1, -(-len(common) // _POINTS))
     chosen = common[::-1][::step][::-1]
-    return tuple((at, _smooth(one, at), _smooth(other, at)) for at in chosen)
+    return tuple((at, _smooth(curve, at), _smooth(other, at)) for at in chosen)
 
 
 def _smooth(curve: Curve, at: int) -> float:

@@ -55,20 +55,22 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
-def slower_in(found: Comparison) -> dict[str, Interval]:
+def slower_in(comparison: Comparison) -> dict[str, Interval]:
     """What took longer than the limit with all of its interval, by operation, the worst first."""
-    if found.limit is None or found.times is None:
+    if comparison.limit is None or comparison.times is None:
         return {}
-    every = {one.id: one.ratio for one in found.cases if one.changed} | {EVERYTHING: found.times}
-    limit = found.limit
+    every = {case.id: case.ratio for case in comparison.cases if case.changed} | {
+        EVERYTHING: comparison.times
+    }
+    limit = comparison.limit
     beyond = {name: ratio for name, ratio in every.items() if ratio.low > limit}
     return dict(sorted(beyond.items(), key=lambda item: -item[1].value))
 
 
 def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
     """What a bench found its machine to do besides."""
-    for one in comparisons:
-        for finding in one.findings:
+    for comparison in comparisons:
+        for finding in comparison.findings:
             if finding.message.startswith(_NOISY):
                 yield finding.message.removeprefix(_NOISY)
 

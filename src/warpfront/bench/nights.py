@@ -275,7 +275,7 @@ def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
         f"p {shift.p_value:.1g}), image {shift.image_digest or 'none'}; {' '.join(shift.place)}"
         for shift in sorted(shifts, key=lambda shift: -shift.ratio)
     ]
-    judged = any(len(each) >= 2 * FEWEST for each in places_of(nights).values())
+    judged = any(len(place) >= 2 * FEWEST for place in places_of(nights).values())
     if not shifts:
         lines.append("no change for good" if judged else "not determined: too few nights")
     return "\n".join(lines) + "\n"

@@ -128,5 +128,5 @@ def _has_sound_times(record: Run | Bench) -> bool:
         times += [record.run_seconds] if record.run_seconds is not None else []
     else:
         times = [one for case in record.results for block in case.samples_seconds for one in block]
-        times += [one for case in record.training for one in case.step_seconds]
-    return all(math.isfinite(one) and one > 0 for one in times)
+        times += [second for case in record.training for second in case.step_seconds]
+    return all(math.isfinite(time) and time > 0 for time in times)

@@ -12,42 +12,54 @@ _HEAD = ("operation", "median ms", "p05..p95", "TFLOP/s", "GB/s", "of peak", "ke
 _KERNEL_CHARACTERS = 40
 
 
-def times_of(one: Measurement) -> list[float]:
-    return list(chain.from_iterable(one.samples_seconds))
+def times_of(measurement: Measurement) -> list[float]:
+    return list(chain.from_iterable(measurement.samples_seconds))
 
 
-def flop_rate(one: Measurement) -> float | None:
-    times = times_of(one)
-    return one.flops / median(times) if one.flops and times else None
+def flop_rate(measurement: Measurement) -> float | None:
+    times = times_of(measurement)
+    return measurement.flops / median(times) if measurement.flops and times else None
 
 
-def byte_rate(one: Measurement) -> float | None:
-    times = times_of(one)
-    return one.bytes / median(times) if one.bytes and times else None
+def byte_rate(measurement: Measurement) -> float | None:
+    times = times_of(measurement)
+    return measurement.bytes / median(times) if measurement.bytes and times else None
 
 
-def share_of_peak(one: Measurement) -> float | None:
+def share_of_peak(measurement: Measurement) -> float | None:
     """Of what bounds it by its formula: the arithmetic where it is counted, else the memory. None
     where nobody says what the device reaches.
     """
-    flops, moved = flop_rate(one), byte_rate(one)
-    if one.peak is None:
+    flops, moved = flop_rate(measurement), byte_rate(measurement)
+    if measurement.peak is None:
         return None
     if flops is not None:
-        return flops / one.peak.flop_per_second if one.peak.flop_per_second else None
-    return moved / one.peak.bytes_per_second if moved and one.peak.bytes_per_second else None
+        return (
+            flops / measurement.peak.flop_per_second if measurement.peak.flop_per_second else None
+        )
+    return (
+        moved / measurement.peak.bytes_per_second
+        if moved and measurement.peak.bytes_per_second
+        else None
+    )
 
 
-def tokens_per_second(one: Training) -> float:
+def tokens_per_second(training: Training) -> float:
     """Of each device, by the median step."""
-    return one.tokens_per_step / median(one.step_seconds) / one.devices
+    return training.tokens_per_step / median(training.step_seconds) / training.devices
 
 
-def model_flops_utilization(one: Training) -> float | None:
+def model_flops_utilization(training: Training) -> float | None:
     """MFU: what the model needs, of the dense peak of this very dtype."""
-    if one.peak is None or not one.peak.flop_per_second or not one.model_flops_per_token:
+    if (
+        training.peak is None
+        or not training.peak.flop_per_second
+        or not training.model_flops_per_token
+    ):
         return None
-    return tokens_per_second(one) * one.model_flops_per_token / one.peak.flop_per_second
+    return (
+        tokens_per_second(training) * training.model_flops_per_token / training.peak.flop_per_second
+    )
 
 
 def bench_text(bench: Bench) -> str:
@@ -57,26 +69,26 @@ def bench_text(bench: Bench) -> str:
     lines = ["  ".join(row).rstrip() for row in padded]
     lines += _reference_lines(bench)
     lines += map(_training_line, bench.training)
-    lines += (f"{one.level}: {one.message}" for one in bench.findings)
+    lines += (f"{finding.level}: {finding.message}" for finding in bench.findings)
     name = bench.environment.get("device_name") or "unknown device"
     whose = f"{bench.image_digest or 'no image'}, {bench.verified}"
     return "\n".join([f"{bench.cell_id} on {bench.target} ({name}): {whose}", *lines]) + "\n"
 
 
-def _row(one: Measurement) -> tuple[str, ...]:
-    times = times_of(one)
+def _row(measurement: Measurement) -> tuple[str, ...]:
+    times = times_of(measurement)
     if not times:
-        return (one.id, one.outcome, one.note, "", "", "", "")
+        return (measurement.id, measurement.outcome, measurement.note, "", "", "", "")
     low, high = (1000 * quantile(sorted(times), at) for at in (0.05, 0.95))
-    share = share_of_peak(one)
+    share = share_of_peak(measurement)
     return (
-        one.id,
+        measurement.id,
         f"{1000 * median(times):.4g}",
         f"{low:.4g}..{high:.4g}",
-        _scaled(flop_rate(one), 1e12),
-        _scaled(byte_rate(one), 1e9),
+        _scaled(flop_rate(measurement), 1e12),
+        _scaled(byte_rate(measurement), 1e9),
         "-" if share is None else f"{share:.1%}",
-        (one.kernel or "-")[:_KERNEL_CHARACTERS],
+        (measurement.kernel or "-")[:_KERNEL_CHARACTERS],
     )
 
 
@@ -94,8 +106,8 @@ def _scaled(rate: float | None, unit: float) -> str:
     return "-" if rate is None else f"{rate / unit:.4g}"
 
 
-def _training_line(one: Training) -> str:
-    mfu = model_flops_utilization(one)
+def _training_line(run: Training) -> str:
+    mfu = model_flops_utilization(run)
     share = "unknown" if mfu is None else f"{mfu:.1%}"
-    seconds = 1000 * median(one.step_seconds)
-    return f"{one.id}: {seconds:.4g} ms a step, {tokens_per_second(one):,.0f} tokens/s, MFU {share}"
+    seconds = 1000 * median(run.step_seconds)
+    return f"{run.id}: {seconds:.4g} ms a step, {tokens_per_second(run):,.0f} tokens/s, MFU {share}"

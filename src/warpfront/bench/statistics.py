@@ -84,7 +84,7 @@ def resampled_medians(groups: Sequence[Sequence[float]], random: Random, times: 
 
 
 def median_of(groups: Sequence[Sequence[float]]) -> float:
-    return median(groups[0]) if len(groups) == 1 else median(median(one) for one in groups)
+    return median(groups[0]) if len(groups) == 1 else median(median(group) for group in groups)
 
 
 def median_interval(values: Sequence[float]) -> Interval:

@@ -27,14 +27,14 @@ def kept_pins(
     """The pins of `packaged`, each replaced by a newer one that a project's own workflows have: a
     commit with the version beside it, as Dependabot and Renovate write them.
     """
-    kept = dict(packaged)
+    pins = dict(packaged)
     names = {uses.partition("@")[0]: name for name, (uses, _) in packaged.items()}
     for text in texts:
         for action, commit, version in _PIN.findall(text):
             name = names.get(action)
-            if name and _numbers(version) > _numbers(kept[name][1]):
-                kept[name] = (f"{action}@{commit}", f"v{version}")
-    return kept
+            if name and _numbers(version) > _numbers(pins[name][1]):
+                pins[name] = (f"{action}@{commit}", f"v{version}")
+    return pins
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -17,13 +17,13 @@ _KEEPERS = frozenset({"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dc
 
 def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
     """Process -> its name, of those that may be looked at: root sees all, others their own."""
-    found = {}
+    holders = {}
     for folder in proc.iterdir():
         if folder.name.isdigit() and _holds_device(folder / "fd"):
             name = _name(folder)
             if name not in _KEEPERS:
-                found[int(folder.name)] = name
-    return found
+                holders[int(folder.name)] = name
+    return holders
 
 
 def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
@@ -34,11 +34,11 @@ def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
 
 def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
     """Kill them, nobody else's; the ones that were killed. What hangs in a driver hears no TERM."""
-    found = left_behind(proc)
-    for pid in found:
+    behind = left_behind(proc)
+    for pid in behind:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return found
+    return behind
 
 
 def _is_orphan_of_a_job(folder: Path) -> bool:
@@ -53,7 +53,7 @@ def _is_orphan_of_a_job(folder: Path) -> bool:
 
 def _holds_device(folder: Path) -> bool:
     try:
-        links = [str(one.readlink()) for one in folder.iterdir()]
+        links = [str(path.readlink()) for path in folder.iterdir()]
     except OSError:  # it ended, or is somebody else's
         return False
     return any(_is_device(link) for link in links)

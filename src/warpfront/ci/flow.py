@@ -123,7 +123,9 @@ def make_flow(
     cells: jobs of one vendor wait for no job of another.
     """
     runners, options = tuple(runners), options or CiOptions()
-    home = min((one for one in runners if one.builds), key=lambda one: one.trust != "hosted")
+    home = min(
+        (runner for runner in runners if runner.builds), key=lambda runner: runner.trust != "hosted"
+    )
     machines: dict[str, set[str]] = {}
     for vendor, machine in served:
         machines.setdefault(vendor, set()).add(machine)
@@ -169,8 +171,8 @@ def _alerting(required: Job) -> Job:
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
     """The row that builds for `machine`: a hosted one first; one of our own only if `trusted`."""
-    fits = [one for one in runners if one.builds and one.machine == machine]
-    usable = [one for one in fits if trusted or one.trust == "hosted"]
+    fits = [runner for runner in runners if runner.builds and runner.machine == machine]
+    usable = [fit for fit in fits if trusted or fit.trust == "hosted"]
     return min(usable, key=lambda one: one.trust != "hosted") if usable else None
 
 
@@ -190,19 +192,19 @@ def unable_to_pull(flow: Flow, can_read: str) -> str:
 def _of_vendor(
     vendor: str, machines: Iterable[str], runners: tuple[Runner, ...], home: Runner
 ) -> tuple[Job, ...]:
-    found = (builder_of(one, runners, trusted=True) for one in sorted(machines))
+    found = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
     builders = tuple(dict.fromkeys(one for one in found if one))
     builds = tuple(
         job
         for rows in _by_trust(builders)
         for job in (_building(vendor, rows), _sending(vendor, rows))
     )
-    targets = [one for one in runners if one.targets and one.vendor == vendor]
+    targets = [runner for runner in runners if runner.targets and runner.vendor == vendor]
     verifies = tuple(_verifying(vendor, rows, builds) for rows in _by_trust(targets))
     benches = tuple(
         _benching(job, rows)
         for job in verifies
-        if (rows := tuple(one for one in job.runners if one.bench))
+        if (rows := tuple(runner for runner in job.runners if runner.bench))
     )
     publish = Job(
         name=f"publish-{vendor}",

@@ -89,7 +89,7 @@ class Line:
             entries = found.get(inside, []) if inside and isinstance(found, dict) else found
             if not isinstance(entries, list):
                 raise UnavailableError(f"{self.base}/{path}: no listing", hint="try it again")
-            yield from (one for one in entries if isinstance(one, dict))
+            yield from (entry for entry in entries if isinstance(entry, dict))
             if len(entries) < _PAGE:
                 return
         raise UnavailableError(f"{self.base}/{path}: more than {_PAGES * _PAGE} entries")
@@ -168,8 +168,8 @@ class GitHubApi(ForgeApi):
         """
         latest: dict[str, int] = {}
         found: list[tuple[int, Job]] = []
-        for one in self.line.pages(f"actions/runs/{self.run}/jobs", "jobs", filter="all"):
-            attempt, job = int(one.get("run_attempt") or 1), _github_job(one)
+        for page in self.line.pages(f"actions/runs/{self.run}/jobs", "jobs", filter="all"):
+            attempt, job = int(page.get("run_attempt") or 1), _github_job(page)
             latest[job.name] = max(attempt, latest.get(job.name, 0))
             found.append((attempt, job))
         return tuple(job for attempt, job in found if attempt == latest[job.name])
@@ -179,9 +179,9 @@ class GitHubApi(ForgeApi):
         such machine of its own. Those of an organisation are in no listing of it.
         """
         found = [
-            one.get("status") == "online"
-            for one in self.line.pages("actions/runners", "runners")
-            if {str(label.get("name")) for label in one.get("labels", ())}.issuperset(labels)
+            page.get("status") == "online"
+            for page in self.line.pages("actions/runners", "runners")
+            if {str(label.get("name")) for label in page.get("labels", ())}.issuperset(labels)
         ]
         return any(found) if found else None
 
@@ -206,10 +206,10 @@ class GitHubApi(ForgeApi):
         body |= {"sha": old[0]} if old else {}
         self.line.ask("PUT", f"contents/{change.path}", body)
         asked = {"title": change.title, "body": change.body}
-        for one in self.line.pages("pulls", state="open", base=base):
-            if one.get("head", {}).get("ref") == change.branch:
-                self.line.ask("PATCH", f"pulls/{one['number']}", asked)
-                return str(one.get("html_url", ""))
+        for page in self.line.pages("pulls", state="open", base=base):
+            if page.get("head", {}).get("ref") == change.branch:
+                self.line.ask("PATCH", f"pulls/{page['number']}", asked)
+                return str(page.get("html_url", ""))
         made = self.line.ask("POST", "pulls", {**asked, "head": change.branch, "base": base})
         return str(made.get("html_url", ""))
 
@@ -236,7 +236,9 @@ class GitHubApi(ForgeApi):
         states = ("queued", "in_progress")
         path = f"actions/workflows/{workflow}/runs"
         found = (
-            one for state in states for one in self.line.pages(path, "workflow_runs", status=state)
+            page
+            for state in states
+            for page in self.line.pages(path, "workflow_runs", status=state)
         )
         return tuple(dict.fromkeys(str(one.get("id")) for one in found))
 
@@ -318,11 +320,11 @@ def job_states(api: ForgeApi | None) -> tuple[Mapping[str, str] | None, str]:
     if api is None:
         return None, ""
     try:
-        found = api.jobs()
+        jobs = api.jobs()
     except InputError as error:
         return None, f"states of jobs: not determined ({error.message})"
     states: dict[str, str] = {}
-    for one in found:
-        if states.get(one.name, "success") == "success":
-            states[one.name] = one.state
+    for job in jobs:
+        if states.get(job.name, "success") == "success":
+            states[job.name] = job.state
     return states, ""

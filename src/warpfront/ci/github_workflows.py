@@ -144,7 +144,7 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
 
 
 def _has_own_machines(flow: Flow) -> bool:
-    return any(one.trust == "self-hosted" for one in flow.runners)
+    return any(runner.trust == "self-hosted" for runner in flow.runners)
 
 
 def _may_publish(flow: Flow) -> str:
@@ -233,11 +233,11 @@ def _text(document: object, actions: Actions) -> str:
 
 def _zizmor(flow: Flow) -> str:
     """What its strictest persona may report, with the reason."""
-    found = [job for job in flow.jobs if job.is_own or any(one.group for one in job.runners)]
-    files = [f"{MAIN}-{file}.yml" for file in _called_files(found)]
-    if any(not job.spread for job in found):
+    jobs = [job for job in flow.jobs if job.is_own or any(runner.group for runner in job.runners)]
+    files = [f"{MAIN}-{file}.yml" for file in _called_files(jobs)]
+    if any(not job.spread for job in jobs):
         files += [f"{MAIN}.yml", f"{LABELLED}.yml"]
-    grouped = any(not job.is_own for job in found)
+    grouped = any(not job.is_own for job in jobs)
     parts = [_ZIZMOR]
     if files:
         parts.append(_ignoring(_OWN + (_GROUPED if grouped else ""), files))
@@ -259,7 +259,7 @@ def _called_files(jobs: Iterable[Job]) -> list[str]:
 
 def _labels(flow: Flow) -> dict[str, Any]:
     """What actionlint has to know: GitHub's larger machines have names of one's own, too."""
-    every = {label for one in flow.runners for label in one.labels}
+    every = {label for runner in flow.runners for label in runner.labels}
     return {"self-hosted-runner": {"labels": sorted(every)}}
 
 
@@ -289,7 +289,7 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
     pull_request = "github.event.pull_request.number"
     made = {}
     for each in jobs:
-        job = dataclasses.replace(each, needs=tuple(one for one in each.needs if one in names))
+        job = dataclasses.replace(each, needs=tuple(need for need in each.needs if need in names))
         body = _calling(flow, job) if job.spread else _whole(flow, job, actions)
         if not job.spread:
             body["if"] = f"${{{{ {'always() && ' if job.needs else ''}{_BY_LABEL} }}}}"
@@ -397,7 +397,7 @@ def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
                 **body,
                 "strategy": {
                     "fail-fast": False,
-                    "max-parallel": sum(one.count for one in job.runners),
+                    "max-parallel": sum(runner.count for runner in job.runners),
                     "matrix": {"include": "${{ fromJSON(inputs.jobs) }}"},
                 },
                 **_whole(flow, job, actions),
@@ -407,7 +407,7 @@ def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
 
 
 def _rows(jobs: Iterable[Job]) -> tuple[Runner, ...]:
-    return tuple(dict.fromkeys(one for job in jobs for one in job.runners))
+    return tuple(dict.fromkeys(runner for job in jobs for runner in job.runners))
 
 
 def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
@@ -425,7 +425,7 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
         "permissions": _permissions(flow, job),
     }
     if job.name == "plan":
-        names = (*(one.name for one in flow.jobs if one.spread), "channel", "plan")
+        names = (*(job.name for job in flow.jobs if job.spread), "channel", "plan")
         body["outputs"] = {name: f"${{{{ steps.call.outputs.{name} }}}}" for name in names}
     return {**body, "steps": _Steps(flow=flow, job=job, actions=actions).all()}
 
@@ -445,7 +445,7 @@ def _machine(job: Job) -> object:
         return _runs_on(job.runner) if job.wanted else _for_anybody(job.runner)
     if len(job.runners) == 1:
         return _runs_on(job.runner)
-    cases = (f"{_is_row(one)} && '{json.dumps(_runs_on(one))}'" for one in job.runners)
+    cases = (f"{_is_row(runner)} && '{json.dumps(_runs_on(runner))}'" for runner in job.runners)
     return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
 
 
@@ -510,7 +510,9 @@ class _Steps:
 
     def _python(self) -> list[dict[str, Any]]:
         """A Python where a machine may have none of ours: hosted ones, and pods."""
-        bare = [one for one in self.job.runners if one.trust == "hosted" or one.scale_set]
+        bare = [
+            runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
+        ]
         if not bare:
             return []
         step = self._uses("Python", "setup-python", {"python-version": PYTHON})

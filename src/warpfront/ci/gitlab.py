@@ -183,7 +183,7 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
     if work.images and "images" in job.tells:
         facts["IMAGES"] = " ".join(work.images)
     known, logs_in = _login(flow, job, channel)
-    runner = next(one for one in job.runners if one.name == row)
+    runner = next(runner for runner in job.runners if runner.name == row)
     body: dict[str, Any] = {
         "stage": job.kind,
         **_machine(runner, job.minutes),

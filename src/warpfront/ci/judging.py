@@ -152,7 +152,7 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
     """Return what a run has to prove: the demands of the channel that it publishes to, or of the
     nightly that publishes it later. Where nothing is published, a base may be a bootstrapped one.
     """
-    known = {one.name: one for one in channels}
+    known = {channel.name: channel for channel in channels}
     if channel:
         return known[channel]
     usual = Channel(
@@ -208,7 +208,11 @@ def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
 def _on(evidence: Evidence, target: str) -> Evidence:
     """Return the evidence of one target alone."""
     cell = dataclasses.replace(evidence.cell, targets=(target,))
-    found = {name: one for name, one in evidence.verifications.items() if name == target}
+    found = {
+        name: verification
+        for name, verification in evidence.verifications.items()
+        if name == target
+    }
     return dataclasses.replace(evidence, cell=cell, verifications=found)
 
 
@@ -239,12 +243,14 @@ def _why_not_published(
     return ""
 
 
-def _is_of(found: Publication, evidence: Evidence | None) -> bool:
-    return evidence is not None and bool({found.image_id, found.digest} & evidence.identities)
+def _is_of(publication: Publication, evidence: Evidence | None) -> bool:
+    return evidence is not None and bool(
+        {publication.image_id, publication.digest} & evidence.identities
+    )
 
 
-def _omitted(one: Omitted) -> str:
-    return f"{' on '.join(filter(None, (one.cell_id, one.target)))}: {one.reason}"
+def _omitted(omitted: Omitted) -> str:
+    return f"{' on '.join(filter(None, (omitted.cell_id, omitted.target)))}: {omitted.reason}"
 
 
 def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> Iterator[Fault]:
@@ -260,7 +266,7 @@ def _not_built(planned: Schedule, rows: Mapping[str, ReportRow]) -> Iterator[Fau
 
 
 def _slower(planned: Schedule, standings: Iterable[NightStanding]) -> Iterator[str]:
-    known = {(one.cell_id, one.target): one for one in standings}
+    known = {(standing.cell_id, standing.target): standing for standing in standings}
     for cell, target in planned.timed:
         found = known.get((cell, target))
         if wrong := found.wrong if found else "not timed: no job left a result":

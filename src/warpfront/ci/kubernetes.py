@@ -27,7 +27,7 @@ def kubernetes_files(
     """Return values of the chart `gha-runner-scale-set` for each scale set, and manifests of so
     many `pods` of BuildKit; by path. https://github.com/actions/actions-runner-controller
     """
-    sets = [one for one in runners if one.scale_set]
+    sets = [runner for runner in runners if runner.scale_set]
     text = templates["scale-set.values.yaml"]
     files = {
         f"{FOLDER}/{one.name}.values.yaml": HEADER + filled(text, **_values(one, images, source))
@@ -49,7 +49,7 @@ def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str,
         "source": json.dumps(source),
         "name": json.dumps(runner.labels[0]),
         "count": str(runner.count),
-        "selector": json.dumps({f"warpfront.dev/{one}": "true" for one in runner.targets}),
+        "selector": json.dumps({f"warpfront.dev/{target}": "true" for target in runner.targets}),
         "engine": runner.image or images["engine"],
         "runner": images["runner"],
         "limits": json.dumps({resource: 1} if resource else {}),

@@ -25,4 +25,4 @@ def read_limits(text: str) -> Limits:
         for service in tomllib.loads(text).values()
         for name, row in service.items()
     }
-    return Limits(**{one.name: rows[one.name] for one in fields(Limits)})
+    return Limits(**{field.name: rows[field.name] for field in fields(Limits)})

@@ -40,7 +40,7 @@ class Pool:
 
     @property
     def living(self) -> tuple[BuildNode, ...]:
-        return tuple(one for one in self.nodes if one.name not in self.lost)
+        return tuple(node for node in self.nodes if node.name not in self.lost)
 
     def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
         """Whatever can begin now, and the pool with it begun."""
@@ -127,4 +127,4 @@ def _could(node: BuildNode, load: Load) -> bool:
 
 
 def _largest_first(loads: Iterable[Load]) -> tuple[Load, ...]:
-    return tuple(sorted(loads, key=lambda one: (-one.size_bytes, one.name)))
+    return tuple(sorted(loads, key=lambda load: (-load.size_bytes, load.name)))

@@ -46,7 +46,7 @@ def unready(
         yield f"{readable_size(free_bytes)} free, and a job needs {readable_size(ROOM_BYTES)}"
     if not runner.targets or runner.vendor == "cpu":
         return
-    own = [one for one in accelerators if one.vendor == runner.vendor]
+    own = [accelerator for accelerator in accelerators if accelerator.vendor == runner.vendor]
     known = {one.arch for one in own if one.usable}
     for target in runner.targets:
         if target not in known and (known or not own):

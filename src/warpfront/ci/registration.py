@@ -31,15 +31,15 @@ def one_job_configuration(
         "work_folder": "_work",
     }
     answer = line.ask("POST", "actions/runners/generate-jitconfig", request)
-    found = answer.get("encoded_jit_config") if isinstance(answer, dict) else None
-    if not isinstance(found, str) or not found:
+    configuration = answer.get("encoded_jit_config") if isinstance(answer, dict) else None
+    if not isinstance(configuration, str) or not configuration:
         raise InputError(f"{api} gives no configuration for a runner", hint="is it GitHub's?")
-    return found
+    return configuration
 
 
 def _group(line: Line, name: str) -> int:
     groups = line.pages("actions/runner-groups", "runner_groups")
-    found = {str(one.get("name")): one.get("id") for one in groups}
+    found = {str(group.get("name")): group.get("id") for group in groups}
     if not isinstance(found.get(name), int):
         known = ", ".join(sorted(found)) or "none"
         raise InputError(f"{line.base} has no runner group {name!r}", hint=f"it has {known}")

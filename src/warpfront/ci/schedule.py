@@ -102,7 +102,7 @@ class Schedule:
     def works(self) -> frozenset[str]:
         """The names of all works."""
         kinds = (*self.build.values(), *self.verify.values(), *self.bench.values(), self.publish)
-        return frozenset(work.name for each in kinds for work in each)
+        return frozenset(work.name for kind in kinds for work in kind)
 
     @property
     def building(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def _building(
         images = tuple(one for one in chain if one in handed)
         work = Work(name=f"build-{root}", cells=tuple(chain), vendor=vendor, images=images)
         works.setdefault(runner, []).append(work)
-    return {runner: tuple(each) for runner, each in works.items()}
+    return {runner: tuple(work) for runner, work in works.items()}
 
 
 def _publishing(
@@ -234,8 +234,10 @@ def _verifying(
     later: list[Omitted] = []
     for cell in cells:
         for target in cell.targets:
-            fits = [one for one in runners if one.verifies(cell.vendor, target, cell.machine)]
-            allowed = [one for one in fits if scope.trusted or one.trust == "hosted"]
+            fits = [
+                runner for runner in runners if runner.verifies(cell.vendor, target, cell.machine)
+            ]
+            allowed = [fit for fit in fits if scope.trusted or fit.trust == "hosted"]
             usable = [one for one in allowed if one.name not in offline]
             asleep = "; ".join(offline[one.name] for one in allowed if one.name in offline)
             reason = asleep or f"no runner of the table has {target}"
@@ -251,7 +253,7 @@ def _verifying(
                 works.setdefault(usable[0].name, []).append(work)
             else:
                 (missing if scope.trusted else later).append(omitted)
-    return {runner: tuple(each) for runner, each in works.items()}, missing, later
+    return {runner: tuple(work) for runner, work in works.items()}, missing, later
 
 
 def _benching(
@@ -260,9 +262,9 @@ def _benching(
     """What is verified, timed where it was: the first image of a chain, whose torch all have."""
     roots = {cell.id for cell in cells if not cell.parent}
     return {
-        one.name: works
-        for one in runners
-        if one.bench
+        runner.name: works
+        for runner in runners
+        if runner.bench
         and (
             works := tuple(
                 dataclasses.replace(
@@ -270,7 +272,7 @@ def _benching(
                     name=f"bench-{work.name.removeprefix('verify-')}",
                     after=(*work.after, work.name),
                 )
-                for work in verify.get(one.name, ())
+                for work in verify.get(runner.name, ())
                 if roots.issuperset(work.cells)
             )
         )
@@ -325,7 +327,7 @@ def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str,
             f"no job of the workflows does {', '.join(sorted(lost))}",
             hint="`invoke ci --write`, and commit the result",
         )
-    lists = {name: shards(each, limits.jobs_per_matrix) for name, each in works.items()}
+    lists = {name: shards(work, limits.jobs_per_matrix) for name, work in works.items()}
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in lists.items()}
     texts["channel"] = planned.channel
     size = sum(len((name + text).encode("utf-16-le")) for name, text in texts.items())

@@ -89,9 +89,9 @@ def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
         f"{len(lines[name])} {counted}, " for name, counted, _ in _KINDS if counted and lines[name]
     )
     counts = f"{first}{len(judgement.failures)} failed, {more}{len(judgement.unavailable)} "
-    said = [f"- {begin}: {_said(one)}" for name, _, begin in _KINDS for one in lines[name]]
+    said = [f"- {begin}: {_said(line)}" for name, _, begin in _KINDS for line in lines[name]]
     head = f"### {word}: {counts}unavailable, {judgement.passed} passed"
-    return cut([head, "", *said, *(f"- {_said(one)}" for one in notes)])
+    return cut([head, "", *said, *(f"- {_said(note)}" for note in notes)])
 
 
 def alert_title(scope: str) -> str:
@@ -106,9 +106,9 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
     say = _as_code if markdown else _plainly
     why = judgement.error.message if judgement.error else ""
     lines = [f"The {scope} run is red: {say(why)}", "", url, ""]
-    for one in judgement.faults:
-        lines += [f"- {one.kind}: {say(one.text)}", f"  repeat: `{flat(one.repeat)}`"]
-    cells = {one.text for one in judgement.faults}
+    for fault in judgement.faults:
+        lines += [f"- {fault.kind}: {say(fault.text)}", f"  repeat: `{flat(fault.repeat)}`"]
+    cells = {fault.text for fault in judgement.faults}
     others = (*judgement.failures, *judgement.slower, *judgement.unavailable, *judgement.pending)
     lines += [f"- {say(line)}" for line in others if line not in cells]
     return cut(lines, ISSUE_LIMIT_BYTES)
@@ -178,11 +178,14 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
     those of the cells in matrix.yaml.
     """
     bad = [one for one in sorted(results, key=_rank) if _word(one) not in {"made", "passed"}]
-    said = [_annotation(one, lines) for one in bad]
-    if len(said) <= ANNOTATION_LIMIT:
-        return said
-    more = len(said) - ANNOTATION_LIMIT + 1
-    return [*said[: ANNOTATION_LIMIT - 1], f"::error title=more::and {more} more, in the summary"]
+    commands = [_annotation(one, lines) for one in bad]
+    if len(commands) <= ANNOTATION_LIMIT:
+        return commands
+    more = len(commands) - ANNOTATION_LIMIT + 1
+    return [
+        *commands[: ANNOTATION_LIMIT - 1],
+        f"::error title=more::and {more} more, in the summary",
+    ]
 
 
 def matcher_command(path: str) -> str:

@@ -98,29 +98,29 @@ class Display:
             else:
                 self._live.console.print(text, soft_wrap=True)
 
-    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+    def advance(self, transfer_name: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
             if not total_bytes:
-                self._transfers.pop(what, None)
+                self._transfers.pop(transfer_name, None)
                 self._show()
                 return
             now = self._clock()
-            begun, _ = self._transfers.get(what, (None, 0))
-            transfer = begun or _Transfer(
+            started, _ = self._transfers.get(transfer_name, (None, 0))
+            transfer = started or _Transfer(
                 since=now, begun_bytes=done_bytes, done_bytes=done_bytes, said=now
             )
             transfer.done_bytes = done_bytes
             if done_bytes >= total_bytes:
-                self._transfers.pop(what, None)
+                self._transfers.pop(transfer_name, None)
                 self._show()
-                taken = _taken(transfer, now)
-                self._say_briefly(f"{readable_size(total_bytes)}{taken}: {what}")
+                seconds = _taken(transfer, now)
+                self._say_briefly(f"{readable_size(total_bytes)}{seconds}: {transfer_name}")
                 return
-            self._transfers[what] = (transfer, total_bytes)
+            self._transfers[transfer_name] = (transfer, total_bytes)
             self._show()
             if not self._is_terminal and now - transfer.said >= _PLAIN_EVERY_SECONDS:
                 transfer.said = now
-                self._say_briefly(f"{_share(transfer, total_bytes, now)}: {what}")
+                self._say_briefly(f"{_share(transfer, total_bytes, now)}: {transfer_name}")
 
     def step(self, cell_id: str, text: str) -> None:
         with self._lock:
@@ -128,19 +128,19 @@ class Display:
                 self._steps.pop(cell_id, None)
                 self._show()
                 return
-            shown = _one_line(text)
+            line = _one_line(text)
             now = self._clock()
-            self._steps[cell_id] = _ShownLine(text=shown, since=now, said=now)
+            self._steps[cell_id] = _ShownLine(text=line, since=now, said=now)
             self._show()
             self._remind()
-            if not self._is_terminal and (cell_id, shown) not in self._said:
-                self._said.add((cell_id, shown))
-                self._say_briefly(f"{cell_id}: {shown}")
+            if not self._is_terminal and (cell_id, line) not in self._said:
+                self._said.add((cell_id, line))
+                self._say_briefly(f"{cell_id}: {line}")
 
     def line(self, cell_id: str, text: str) -> None:
-        running, shown = self._steps.get(cell_id), _one_line(text)
-        if running is not None and shown:
-            running.line = shown
+        running, previous = self._steps.get(cell_id), _one_line(text)
+        if running is not None and previous:
+            running.line = previous
 
     def _remind(self) -> None:
         """Print the running steps every 30 s if there are no live lines."""
@@ -214,8 +214,8 @@ class Display:
             yield f"{'':9}  {step.text}", ""
             if step.line:
                 yield f"{'':9}  {step.line}", "dim"
-        for what, (transfer, total) in tuple(self._transfers.items()):
-            yield f"{_share(transfer, total, now):>32}  {what}", ""
+        for transfer_name, (transfer, total) in tuple(self._transfers.items()):
+            yield f"{_share(transfer, total, now):>32}  {transfer_name}", ""
 
 
 def _share(transfer: _Transfer, total: int, now: float) -> str:

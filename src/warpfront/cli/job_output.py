@@ -63,7 +63,7 @@ def _is_job() -> bool:
 
 def _inert(piece: str, after: str = "") -> str:
     """`piece` of a line, whose text so far is `after`."""
-    ends = (found.end() - 1 - len(after) for found in _COMMAND.finditer(after + piece))
-    for end in sorted((one for one in ends if one >= 0), reverse=True):
+    ends = (match.end() - 1 - len(after) for match in _COMMAND.finditer(after + piece))
+    for end in sorted((end for end in ends if end >= 0), reverse=True):
         piece = f"{piece[:end]} {piece[end:]}"
     return piece

@@ -121,22 +121,22 @@ def _models(session: nox.Session) -> None:
     add_library_options(parser)
     options = _read_options(session, parser)
     try:
-        asked = parsed_library(options)
+        library = parsed_library(options)
     except ValueError as error:
         _stop(session, str(error))
     if options.claims and options.results:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
-        _try_library(session, claims, folder, asked)
+        _try_library(session, claims, folder, library)
     elif options.image or options.only or options.vendor:
-        _hand_over(session, "models", *_chosen(options), *asked.arguments())
+        _hand_over(session, "models", *_chosen(options), *library.arguments())
     else:
         target = options.target or _detected_target(session)
         folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
-        _try_library(session, claims, folder, asked)
+        _try_library(session, claims, folder, library)
 
 
-def _try_library(session: nox.Session, claims: Path, results: Path, asked: Library) -> None:
-    ending = _run_checks(session, ["architectures"], claims, results, asked)
+def _try_library(session: nox.Session, claims: Path, results: Path, library: Library) -> None:
+    ending = _run_checks(session, ["architectures"], claims, results, library)
     if ending:
         _stop(session, f"models: {ending}; {results / 'models.json'} has all of it")
 
@@ -199,11 +199,11 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     _time(session, claims, folder, effort)
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
     whose |= {"verified": "not verified", "target": target, "at": now()}
-    found = bench_of(_read_results(folder / "bench.json"), whose)
+    bench = bench_of(_read_results(folder / "bench.json"), whose)
     record = folder.with_suffix(".json")
-    write_json(record, bench_document(found))
+    write_json(record, bench_document(bench))
     document = visible_json(record.read_text(encoding="utf-8"))
-    sys.stdout.write(document if options.json else bench_text(found))
+    sys.stdout.write(document if options.json else bench_text(bench))
     sys.stdout.write("" if options.json else f"{record}\n")
     sys.stdout.flush()
 
@@ -218,8 +218,8 @@ def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort
 # images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
 SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
     **{
-        name: (f"Inside an image: {one.says}.", _check(name))
-        for name, one in CHECK_SESSIONS.items()
+        name: (f"Inside an image: {session.says}.", _check(name))
+        for name, session in CHECK_SESSIONS.items()
     },
     "golden": (f"Inside an image: {CHECK_SESSIONS['golden'].says}.", _golden),
     "models": (
@@ -261,11 +261,11 @@ for _name, (_says, _runs) in SESSION_TABLE.items():
 
 
 def _verify_images(session: nox.Session, options: argparse.Namespace) -> None:
-    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
+    arguments = {name: getattr(options, name.replace("-", "_")) for name in _OF_CONTAINERS}
     argv = [f"--{name}" for name in ("json", "selftest") if getattr(options, name)]
     argv += [
         f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in given.items()
+        for name, value in arguments.items()
         if value
     ]
     words = list(parsed_effort(options).arguments())
@@ -378,11 +378,11 @@ def _check_inside(session: nox.Session, name: str) -> None:
     options = _read_options(session, _inside_parser(name))
     claims, results = options.claims.resolve(), options.results.resolve()
     together = options.together.split(",")
-    known = _endings(results)
-    if name == together[0] and len(together) > 1 and not known:
+    endings = _endings(results)
+    if name == together[0] and len(together) > 1 and not endings:
         # The first of them starts all; the others tell how theirs ended.
-        known = _run_all(session, together, claims, results, parsed_effort(options))
-    ending = known.get(name)
+        endings = _run_all(session, together, claims, results, parsed_effort(options))
+    ending = endings.get(name)
     if ending is None:
         ending = _run_checks(session, [name], claims, results, parsed_effort(options))
     if ending:
@@ -394,10 +394,10 @@ def _run_together(
 ) -> dict[str, str]:
     """Sessions side by side; one that none of them answers for is run again, alone."""
     (results / ENDINGS).unlink(missing_ok=True)
-    known = _run_all(session, names, claims, results, effort)
+    endings = _run_all(session, names, claims, results, effort)
     return {
-        name: known[name]
-        if name in known
+        name: endings[name]
+        if name in endings
         else _run_checks(session, [name], claims, results, effort)
         for name in names
     }

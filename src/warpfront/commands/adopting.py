@@ -28,7 +28,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     another project may have a cell of the same name.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
-    engine, began = connect(environment()), time.monotonic()
+    engine, started = connect(environment()), time.monotonic()
     named = part_here(reference, engine)
     if named.digest not in reference:
         watch.say(f"{reference} is an index; of {engine.machine} it lists {named.digest}")
@@ -39,7 +39,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     locks = fresh_locks((cell,), matrix.cells, requirements, folders)
     if not is_locked_by(locks.get(cell.id), image):
         return None
-    take_in(cell, image, folders.store, engine, seconds=time.monotonic() - began)
+    take_in(cell, image, folders.store, engine, seconds=time.monotonic() - started)
     return cell
 
 
@@ -80,7 +80,7 @@ def adopt_image(
     """Pull an image of one of these cells, and leave it as built. Raises `InputError`
     for any other.
     """
-    began, image = time.monotonic(), pull(named, engine, watch)
+    started, image = time.monotonic(), pull(named, engine, watch)
     cell = _cell_of(image, cells)
     if cell is None:
         raise InputError(
@@ -89,7 +89,7 @@ def adopt_image(
             hint="verify it in the project that it was built from: its label "
             f"org.opencontainers.image.source is {image.labels.get(_SOURCE, 'missing')}",
         )
-    take_in(cell, image, store, engine, seconds=time.monotonic() - began)
+    take_in(cell, image, store, engine, seconds=time.monotonic() - started)
     return cell
 
 
@@ -131,8 +131,8 @@ def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage
 
 
 def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:
-    found = next((one for one in cells if one.id == image.labels.get(CELL, "")), None)
-    return found if image.labels.get(CONTENT_HASH) else None
+    cell = next((cell for cell in cells if cell.id == image.labels.get(CELL, "")), None)
+    return cell if image.labels.get(CONTENT_HASH) else None
 
 
 _SOURCE = "org.opencontainers.image.source"

@@ -39,8 +39,10 @@ def standing_name(target: str) -> str:
 
 
 def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | None:
-    found: NightStanding | None = store.load(cell_id, standing_name(target), (NightStanding,))
-    return found
+    night_standing: NightStanding | None = store.load(
+        cell_id, standing_name(target), (NightStanding,)
+    )
+    return night_standing
 
 
 def hold_against_release(
@@ -53,7 +55,7 @@ def hold_against_release(
     project = Timeable(
         cells=matrix.cells, requirements=requirements, folders=folders, compat=compat
     )
-    usual = {one.name: one.default for one in BENCH_OPTIONS}
+    usual = {option.name: option.default for option in BENCH_OPTIONS}
     effort = read_bench_effort(**{**usual, "preset": row.bench})
     chosen = Selection(only=cell_id, target=target)
     (timing,) = project.timings(chosen, watch, engine, effort=effort)
@@ -61,16 +63,16 @@ def hold_against_release(
         return [timing]
     store.drop(cell_id, standing_name(target))
     released = last_release(_published(matrix, store, timing.cell), cell_id, RELEASE)
-    found = _stood(timing, released, engine, watch, max_slower=row.max_slower)
-    if not isinstance(found, NightStanding):
-        return [found]
-    store.save(cell_id, standing_name(target), found)
-    watch.say(f"{cell_id} {found.text}")
-    return [_failed(found)] if found.wrong else [found]
+    standing = _stood(timing, released, engine, watch, max_slower=row.max_slower)
+    if not isinstance(standing, NightStanding):
+        return [standing]
+    store.save(cell_id, standing_name(target), standing)
+    watch.say(f"{cell_id} {standing.text}")
+    return [_failed(standing)] if standing.wrong else [standing]
 
 
 def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
-    if all(one.name != RELEASE for one in matrix.channels):
+    if all(channel.name != RELEASE for channel in matrix.channels):
         return ()
     with house_of(matrix, store, (cell,), channel=RELEASE) as house:
         return house.stock()
@@ -79,11 +81,11 @@ def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:
     """The newest image of a cell that was proven for a channel, and not taken back."""
     fits = [
-        one
-        for one in stocks
-        if channel in one.channels and not one.yanked and one.labels.get(CELL) == cell_id
+        stock
+        for stock in stocks
+        if channel in stock.channels and not stock.yanked and stock.labels.get(CELL) == cell_id
     ]
-    return max(fits, key=lambda one: one.labels.get(CREATED, ""), default=None)
+    return max(fits, key=lambda fit: fit.labels.get(CREATED, ""), default=None)
 
 
 def _stood(
@@ -94,12 +96,12 @@ def _stood(
     if released is None or same:
         timed = timing.run(engine, watch)
         release = released.digest if released else ""
-        known = NightStanding(cell_id=cell_id, target=target, release=release)
-        return known if isinstance(timed, Bench) else timed
+        night_standing = NightStanding(cell_id=cell_id, target=target, release=release)
+        return night_standing if isinstance(timed, Bench) else timed
     named = read_reference(f"{released.repository}@{released.digest}")
-    began, image = time.monotonic(), pull(named, engine, watch)
+    started, image = time.monotonic(), pull(named, engine, watch)
     try:
-        built = as_labelled(timing.cell, image, seconds=time.monotonic() - began)
+        built = as_labelled(timing.cell, image, seconds=time.monotonic() - started)
         before = dataclasses.replace(timing, built=built, released=True)
         return _in_turns(before, timing, released.digest, engine, watch, max_slower=max_slower)
     finally:
@@ -119,28 +121,28 @@ def _in_turns(
     terms = ComparisonTerms(max_slower=max_slower)
     comparisons: list[Comparison] = []
     for order in ((before, now), (now, before)):
-        timed = {one.released: one.run(engine, watch) for one in order}
-        one, other = timed[True], timed[False]
+        timed = {timed_run.released: timed_run.run(engine, watch) for timed_run in order}
+        timed_run, other = timed[True], timed[False]
         if not isinstance(other, Bench):
             return other
-        if not isinstance(one, Bench):
-            reason = f"the release: {one.reason}"
+        if not isinstance(timed_run, Bench):
+            reason = f"the release: {timed_run.reason}"
             return NightStanding(
                 cell_id=now.cell.id, target=now.target, release=release, reason=reason
             )
-        comparisons.append(compare_benches((release, one), ("this night", other), terms))
+        comparisons.append(compare_benches((release, timed_run), ("this night", other), terms))
         if not slower_in(comparisons[-1]):
             break
         watch.say(f"{now.cell.id}: slower than the release on {now.target}; once more, in turns")
     return standing_of(now.cell.id, now.target, release, comparisons)
 
 
-def _failed(found: NightStanding) -> Failed:
-    folder = f"build/{found.cell_id}/bench-{found.target}"
+def _failed(night_standing: NightStanding) -> Failed:
+    folder = f"build/{night_standing.cell_id}/bench-{night_standing.target}"
     return Failed(
-        cell_id=found.cell_id,
+        cell_id=night_standing.cell_id,
         step="bench",
-        reason=found.wrong,
+        reason=night_standing.wrong,
         hint=f"{folder}.json has this night's times, {folder}/release.json those of the release",
         exit_code=SlowerError.exit_code,
         repeat=f"invoke compare {folder}/release.json {folder}.json",

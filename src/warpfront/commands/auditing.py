@@ -64,11 +64,12 @@ def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) ->
     problems = tuple(
         Problem(
             path=MATRIX_FILE,
-            line=one.line,
-            message=f"{one.id} is accepted until {one.until}, which is over ({one.reason})",
+            line=waived.line,
+            message=f"{waived.id} is accepted until {waived.until}, which is over "
+            f"({waived.reason})",
             hint="decide again: remove the entry, or give it another day and reason",
         )
-        for one in expired(allowed, today=today)
+        for waived in expired(allowed, today=today)
     )
     if problems:
         raise MatrixError(problems)
@@ -91,11 +92,11 @@ def audit_bill(bill: Bill, run: Run, here: Mapping[str, str]) -> Audit:
 def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
     sbom = folder / "sbom.cdx.json"
     sbom.write_text(cyclonedx_text(bill), encoding="utf-8")
-    done = _scan(run, ("grype", f"sbom:{sbom}", "-o", "json", "--quiet"))
+    completed = _scan(run, ("grype", f"sbom:{sbom}", "-o", "json", "--quiet"))
     try:
-        found, unmatched = read_grype(done.stdout)
+        found, unmatched = read_grype(completed.stdout)
     except StatementError:
-        return _failed(bill, "grype", done)
+        return _failed(bill, "grype", completed)
     return Audit(cell_id=bill.cell_id, scanner="grype", found=found, undetermined=unmatched)
 
 
@@ -104,13 +105,13 @@ def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:
     requirements = folder / "requirements.txt"
     requirements.write_text(audited_requirements(bill.parts), encoding="utf-8")
     words = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off")
-    done = _scan(run, ("pip-audit", "--requirement", str(requirements), *words))
+    completed = _scan(run, ("pip-audit", "--requirement", str(requirements), *words))
     try:
-        found, skipped = read_pip_audit(done.stdout)
+        audit, skipped = read_pip_audit(completed.stdout)
     except StatementError:
-        return _failed(bill, "pip-audit", done)
+        return _failed(bill, "pip-audit", completed)
     unknown = (*skipped, _WHEELS_ONLY)
-    return Audit(cell_id=bill.cell_id, scanner="pip-audit", found=found, undetermined=unknown)
+    return Audit(cell_id=bill.cell_id, scanner="pip-audit", found=audit, undetermined=unknown)
 
 
 def _scan(run: Run, argv: tuple[str, ...]) -> Completed:
@@ -121,7 +122,7 @@ def _scan(run: Run, argv: tuple[str, ...]) -> Completed:
         return Completed(command=command, returncode=1, stdout="", stderr=error.message)
 
 
-def _failed(bill: Bill, scanner: str, done: Completed) -> Audit:
-    lines = done.stderr.strip().splitlines() or ["it printed nothing"]
-    reason = f"{scanner} ended with {done.returncode}: {lines[-1][:300]}"
+def _failed(bill: Bill, scanner: str, completed: Completed) -> Audit:
+    lines = completed.stderr.strip().splitlines() or ["it printed nothing"]
+    reason = f"{scanner} ended with {completed.returncode}: {lines[-1][:300]}"
     return Audit(cell_id=bill.cell_id, scanner="", found=(), undetermined=(reason,))

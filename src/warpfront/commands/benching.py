@@ -58,8 +58,8 @@ def bench(
     folders, compat = workspace.folders, workspace.material.compat
     engine = connect(environment())
     project = Timeable(cells=every, requirements=requirements, folders=folders, compat=compat)
-    for one in project.timings(selection, watch, engine, effort=effort):
-        yield one.run(engine, watch) if isinstance(one, ImageTiming) else one
+    for timing in project.timings(selection, watch, engine, effort=effort):
+        yield timing.run(engine, watch) if isinstance(timing, ImageTiming) else timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +84,16 @@ class Timeable:
         tools = Tools(engine=engine, folders=folders, site=site_when_needed())
         tool = tool_here(folders.root)
         for cell in cells:
-            found = blocked.get(cell.id) or verifiable(cell, locks.get(cell.id), tools, watch)
-            if isinstance(found, Blocked | Failed):
-                yield found
+            image = blocked.get(cell.id) or verifiable(cell, locks.get(cell.id), tools, watch)
+            if isinstance(image, Blocked | Failed):
+                yield image
                 continue
-            built, lock, toolbox = found
+            built, lock, toolbox = image
             policy = claimed_policy(cell, by_id, locks, self.compat)
-            for one in targets_of(cell, selection.target):
+            for target in targets_of(cell, selection.target):
                 yield ImageTiming(
                     cell=cell,
-                    claims=image_claims(cell, lock, policy, target=one),
+                    claims=image_claims(cell, lock, policy, target=target),
                     built=built,
                     folders=folders,
                     toolbox=toolbox,
@@ -110,12 +110,15 @@ def tool_here(root: Path) -> dict[str, str]:
 def verified_as(store: Store, built: BuiltImage, target: str) -> str:
     """Return the outcome of the verification of this content on this target."""
     try:
-        found = store.load(built.cell_id, f"verify-{target}", (Verification,))
+        verification = store.load(built.cell_id, f"verify-{target}", (Verification,))
     except StoreError:
         return NOT_VERIFIED
-    if not isinstance(found, Verification) or found.content_hash != built.content_hash:
+    if (
+        not isinstance(verification, Verification)
+        or verification.content_hash != built.content_hash
+    ):
         return NOT_VERIFIED
-    return outcome_of(found).value
+    return outcome_of(verification).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +140,8 @@ class ImageTiming:
 
     @property
     def folder(self) -> Path:
-        own = self.folders.store.cell_folder(self.cell.id) / f"bench-{self.target}"
-        return own / "release" if self.released else own
+        folder = self.folders.store.cell_folder(self.cell.id) / f"bench-{self.target}"
+        return folder / "release" if self.released else folder
 
     def run(self, engine: Engine, watch: Watch) -> Benched:
         """Alone in its folder; whatever goes wrong with this image, the next one has its turn."""
@@ -163,16 +166,16 @@ class ImageTiming:
         result, output = run_told(engine, request, watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         try:
-            found = bench_of(
+            bench = bench_of(
                 result_in(self.folder / "results" / f"{SESSION}.json"), whose=self._whose()
             )
         except NoTimingsError as error:
-            ended = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
+            ending = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
             hint = f"what it said is in {self.folder / 'output.log'}"
-            return self._failed("; ".join(filter(None, (str(error), ended))), hint)
-        write_json(record, bench_document(found))
+            return self._failed("; ".join(filter(None, (str(error), ending))), hint)
+        write_json(record, bench_document(bench))
         watch.say(f"{self.cell.id} on {self.target}: {record}")
-        return found
+        return bench
 
     def _whose(self) -> dict[str, object]:
         return {

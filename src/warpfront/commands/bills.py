@@ -74,8 +74,8 @@ def bill_of_cell(
     built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if lock is None or not isinstance(built, BuiltImage):
         raise BlockedError(f"{cell.id}: there is no image with a lock that fits", hint=hint)
-    loaded = (store.load(cell.id, f"verify-{one}", (Verification,)) for one in cell.targets)
-    verifications = tuple(one for one in loaded if one is not None)
+    loaded = (store.load(cell.id, f"verify-{target}", (Verification,)) for target in cell.targets)
+    verifications = tuple(result for result in loaded if result is not None)
     labels = labels_seen(verifications, cell)
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
@@ -114,8 +114,8 @@ def _bill(
 
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
     """Return the image's labels from its verification, without an engine."""
-    for one in verifications:
-        for check in one.checks:
+    for verification in verifications:
+        for check in verification.checks:
             labels = check.details.get("labels")
             if check.name == "labels and tag" and isinstance(labels, Mapping) and CREATED in labels:
                 return {str(name): str(value) for name, value in labels.items()}

@@ -45,8 +45,8 @@ class Candidate:
 
 
 def kept_candidate(cell_id: str, store: Store) -> Candidate | None:
-    found: Candidate | None = store.load(cell_id, NAME, (Candidate,))
-    return found
+    candidate: Candidate | None = store.load(cell_id, NAME, (Candidate,))
+    return candidate
 
 
 def send_candidates(
@@ -61,11 +61,11 @@ def send_candidates(
     engine, host = connect(environment()), repository.partition("/")[0]
     with client.connect(host, environment(), run) as registry:
         return [
-            published_already(one, matrix, store, engine=engine, registry=registry, watch=watch)
-            or _sent(one, repository, store, engine=engine, registry=registry, watch=watch)
-            if isinstance(one, BuiltImage)
-            else one
-            for one in results
+            published_already(result, matrix, store, engine=engine, registry=registry, watch=watch)
+            or _sent(result, repository, store, engine=engine, registry=registry, watch=watch)
+            if isinstance(result, BuiltImage)
+            else result
+            for result in results
         ]
 
 
@@ -82,7 +82,7 @@ def published_already(
     of it differs in its commit and date, and would be published under another digest. Whoever may
     push can give any image this content's label: its layers and settings have to be those built.
     """
-    cell = next((one for one in matrix.cells if one.id == built.cell_id), None)
+    cell = next((cell for cell in matrix.cells if cell.id == built.cell_id), None)
     for channel in matrix.channels if cell else ():
         assert cell is not None
         names = names_of(cell, channel, expected_words(cell), project=matrix.project.repository)
@@ -90,10 +90,13 @@ def published_already(
         if host != registry.host:
             continue
         for tag in dict.fromkeys((*names.aliases, *names.tags)):
-            held = _held_or_none(registry, path, tag)
-            if held is None or held.labels.get(CONTENT_HASH) != built.content_hash:
+            registry_image = _held_or_none(registry, path, tag)
+            if (
+                registry_image is None
+                or registry_image.labels.get(CONTENT_HASH) != built.content_hash
+            ):
                 continue
-            reference = f"{names.repository}@{held.digest}"
+            reference = f"{names.repository}@{registry_image.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
             image, here = (
                 pull(read_reference(reference), engine, watch),
@@ -102,18 +105,24 @@ def published_already(
             if here is None or not _is_same_build(image, here):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
-            identities = tuple(sorted(held.identities))
+            identities = tuple(sorted(registry_image.identities))
             candidate = Candidate(cell_id=cell.id, reference=reference, identities=identities)
             store.save(cell.id, NAME, candidate)
             return take_in(cell, image, store, engine, seconds=built.seconds)
     return None
 
 
-def _is_same_build(one: StoredImage, other: StoredImage) -> bool:
+def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
     """Return whether two images differ in commit and date alone."""
     varying = {CREATED, REVISION}
-    labels = [{k: v for k, v in each.labels.items() if k not in varying} for each in (one, other)]
-    return bool(one.substance) and one.substance == other.substance and labels[0] == labels[1]
+    labels = [
+        {k: v for k, v in each.labels.items() if k not in varying} for each in (stored_image, other)
+    ]
+    return (
+        bool(stored_image.substance)
+        and stored_image.substance == other.substance
+        and labels[0] == labels[1]
+    )
 
 
 def _held_or_none(registry: Registry, path: str, tag: str) -> RegistryImage | None:
@@ -153,11 +162,14 @@ def send(
     name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{moment}-{built.content_hash[:24]}"
     engine.tag(built.image_id, f"{name}:{tag}")
     try:
-        engine.push(f"{name}:{tag}", lambda done, total: watch.advance(f"push {tag}", done, total))
+        engine.push(
+            f"{name}:{tag}",
+            lambda sent_bytes, total: watch.advance(f"push {tag}", sent_bytes, total),
+        )
     finally:
         engine.remove(f"{name}:{tag}")
-    held = held_image(registry, name.partition("/")[2], tag)
-    if held is None or built.image_id not in held.identities:
+    registry_image = held_image(registry, name.partition("/")[2], tag)
+    if registry_image is None or built.image_id not in registry_image.identities:
         raise RegistryError(
             f"{name}:{tag} was pushed, and is not what is there",
             registry=registry.host,
@@ -167,8 +179,8 @@ def send(
         )
     return Candidate(
         cell_id=built.cell_id,
-        reference=f"{name}@{held.digest}",
-        identities=tuple(sorted(held.identities)),
+        reference=f"{name}@{registry_image.digest}",
+        identities=tuple(sorted(registry_image.identities)),
     )
 
 
@@ -184,24 +196,24 @@ def take_candidate(
     handed: BuiltImage = store.load(cell.id, "build", (BuiltImage,))
     engine = engine or connect(environment())
     adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
-    taken: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
+    built: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
     identities = {handed.image_id, *candidate.identities}
-    if taken.image_id not in identities:
+    if built.image_id not in identities:
         return Failed(
             cell_id=cell.id,
             step="verify",
-            reason=f"{candidate.reference} is the image {taken.image_id} here, and "
+            reason=f"{candidate.reference} is the image {built.image_id} here, and "
             f"{handed.image_id} was built",
             exit_code=7,
         )
-    if adopted.id != cell.id or taken.content_hash != handed.content_hash:
+    if adopted.id != cell.id or built.content_hash != handed.content_hash:
         return Failed(
             cell_id=cell.id,
             step="verify",
-            reason=f"{candidate.reference} is of {adopted.id}, content {taken.content_hash[:12]}, "
+            reason=f"{candidate.reference} is of {adopted.id}, content {built.content_hash[:12]}, "
             f"and {handed.content_hash[:12]} was built",
             exit_code=7,
         )
     return dataclasses.replace(
-        taken, log=handed.log, builder=handed.builder, invocation=handed.invocation
+        built, log=handed.log, builder=handed.builder, invocation=handed.invocation
     )

@@ -72,13 +72,13 @@ def work(
     the results, and hand over what there is. What failed for its infrastructure is tried again, so
     many times; a missing hand-over and a machine that is not ready fail every cell.
     """
-    store, found = folders.store, taken(folders.root)
-    gather(found, store)
+    store, handovers = folders.store, taken(folders.root)
+    gather(handovers, store)
     before = {cell: _earlier(store, cell, job_request) for cell in job_request.cells}
     results: list[object] = []
     tries: dict[str, int] = {}
     try:
-        hindrance = _hindrance(job_request, found, prepare)
+        hindrance = _hindrance(job_request, handovers, prepare)
         for cell in job_request.cells:
             made: Sequence[object] = ()
             if hindrance is not None:
@@ -88,7 +88,7 @@ def work(
                     act, cell, job_request.step, retries=retries, watch=watch, pause=pause
                 )
             _keep_reason(made, job_request, store)
-            results += [_judged_again(one, before[cell], store) for one in made]
+            results += [_judged_again(result, before[cell], store) for result in made]
         finish(results)
     finally:
         ids = dict.fromkeys((*job_request.cells, *(getattr(r, "cell_id", "") for r in results)))
@@ -102,11 +102,11 @@ def work(
 
 
 def _hindrance(
-    job_request: JobRequest, found: Mapping[Path, str], prepare: Callable[[], object]
+    job_request: JobRequest, handovers: Mapping[Path, str], prepare: Callable[[], object]
 ) -> WarpfrontError | None:
     """Why no cell of this job can be worked on. Raises what is a mistake of the call."""
     try:
-        demand(job_request.after, found.values())
+        demand(job_request.after, handovers.values())
         prepare()
     except WarpfrontError as error:
         if error.kind is FailureKind.INPUT:
@@ -149,18 +149,18 @@ def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Stor
     """Keep why nothing was built or verified, for the report, where the step itself kept nothing.
     An image that is there stays known.
     """
-    for one in results:
+    for result in results:
         if job_request.step == "verify":
-            if isinstance(one, Failed):
-                store.save(one.cell_id, not_run(job_request.target), one)
-            elif isinstance(one, Verification):
-                store.drop(one.cell_id, not_run(job_request.target))
-        elif not isinstance(one, Failed):
+            if isinstance(result, Failed):
+                store.save(result.cell_id, not_run(job_request.target), result)
+            elif isinstance(result, Verification):
+                store.drop(result.cell_id, not_run(job_request.target))
+        elif not isinstance(result, Failed):
             continue
         elif job_request.step == "build":
-            before = store.load(one.cell_id, "build", (BuiltImage, Blocked, Failed))
+            before = store.load(result.cell_id, "build", (BuiltImage, Blocked, Failed))
             if not isinstance(before, BuiltImage):
-                store.save(one.cell_id, "build", one)
+                store.save(result.cell_id, "build", result)
 
 
 def not_run(target: str) -> str:

@@ -67,7 +67,9 @@ def read_indexes(
     unread: list[str] = []
 
     def survey(url: str, names: Sequence[str]) -> Releases | NoAnswer:
-        own = [name for name, one in table.indexes.items() if one.url == url and name in addresses]
+        own = [
+            name for name, index in table.indexes.items() if index.url == url and name in addresses
+        ]
         known = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
@@ -81,12 +83,12 @@ def read_indexes(
     watch.step("compat", f"reading {len(every)} indexes")
     with ThreadPoolExecutor(4) as pool:
         answers = dict(zip(every, pool.map(survey, every, every.values()), strict=True))
-    for url, found in answers.items():
-        if isinstance(found, NoAnswer):
-            unread.append(without_secrets(str(found)))
+    for url, answer in answers.items():
+        if isinstance(answer, NoAnswer):
+            unread.append(without_secrets(str(answer)))
             continue
         known = before.indexes.get(url)
-        indexes[url] = updated(known, found, today=today)
+        indexes[url] = updated(known, answer, today=today)
         lines += changes(url, known, indexes[url])
     watch.step("compat", "")
     contents = Contents(indexes=indexes)
@@ -103,7 +105,7 @@ def update_text(update: Update) -> str:
     """The update as lines for people."""
     lines = [
         *update.changes,
-        *(f"contradicts a row: {one}" for one in update.contradictions),
+        *(f"contradicts a row: {contradiction}" for contradiction in update.contradictions),
         *(f"not read: {one}" for one in update.unread),
     ]
     return "".join(f"{line}\n" for line in lines) or "the file is current\n"

@@ -90,25 +90,27 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
     """
     from warpfront.ci.forge_api import forge_api  # noqa: PLC0415 - its HTTP takes long to load
 
-    here = environment()
-    api = forge_api(here, here.get("RUNNERS_TOKEN", ""))
-    own = [one for one in runners if one.trust == "self-hosted" and not one.scale_set]
+    variables = environment()
+    api = forge_api(variables, variables.get("RUNNERS_TOKEN", ""))
+    self_hosted = [
+        runner for runner in runners if runner.trust == "self-hosted" and not runner.scale_set
+    ]
     offline: dict[str, str] = {}
-    for one in own if api else ():
-        labels = ", ".join(one.labels)
+    for runner in self_hosted if api else ():
+        labels = ", ".join(runner.labels)
         assert api is not None
         try:
-            serves = None if one.group else api.serves(one.labels)
+            serves = None if runner.group else api.serves(runner.labels)
         except (InputError, UnavailableError) as error:
             return {}, (f"whether machines are online: not determined ({error.message})",)
         if serves is False:
-            offline[one.name] = f"no machine of the row `{one.name}` ({labels}) is online"
+            offline[runner.name] = f"no machine of the row `{runner.name}` ({labels}) is online"
     return offline, ()
 
 
 def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
     """A night without a channel proves its images, and sends them nowhere."""
-    if scope.channel in {"", *(one.name for one in channels)}:
+    if scope.channel in {"", *(channel.name for channel in channels)}:
         return scope, ()
     if scope.name == "release":
         demanded_channel(channels, scope.channel)
@@ -192,11 +194,11 @@ def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] 
 
 
 def _asked(tree: Path) -> Mapping[str, CellState]:
-    own = tree / "src"
+    source = tree / "src"
     command = Command(
         argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
         cwd=tree,
-        environment={"PYTHONPATH": str(own)} if (own / "warpfront").is_dir() else None,
+        environment={"PYTHONPATH": str(source)} if (source / "warpfront").is_dir() else None,
         timeout_seconds=300,
     )
     return _STATES.validate_json(run(command).check().stdout)

@@ -119,17 +119,17 @@ def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observat
         reason = registry_reachable(base.reference)
         yield _reached(f"base {name}", base.reference, reason, bootstrap=base.bootstrap is not None)
     indexes = {cell.index.name: cell.index for cell in cells if cell.index}
-    for index in sorted(indexes.values(), key=lambda one: one.name):
+    for index in sorted(indexes.values(), key=lambda index: index.name):
         watch.step("doctor", f"asking the index {index.url}")
         yield _reached_index(index, probe(site, index.url, "torch"))
     watch.step("doctor", "")
 
 
-def _reached(subject: str, what: str, reason: str | None, *, bootstrap: bool) -> Observation:
+def _reached(subject: str, kind: str, reason: str | None, *, bootstrap: bool) -> Observation:
     if not reason:
-        return _observed(subject, Outcome.PASSED, f"the registry of {what} answers")
+        return _observed(subject, Outcome.PASSED, f"the registry of {kind} answers")
     hint = "it will be bootstrapped with mmdebstrap" if bootstrap else "its cells are blocked here"
-    return _observed(subject, Outcome.UNAVAILABLE, f"{what}: {reason}", hint)
+    return _observed(subject, Outcome.UNAVAILABLE, f"{kind}: {reason}", hint)
 
 
 def _reached_index(index: WheelIndex, reason: str) -> Observation:
@@ -146,15 +146,15 @@ def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Obs
             hint = "images build and load here; their checks on the device say unavailable"
             yield _observed(f"devices of {name}", Outcome.UNAVAILABLE, "none on this machine", hint)
         else:
-            shown = ", ".join((*access.cdi, *access.nodes)) or "needs none"
-            yield _observed(f"devices of {name}", Outcome.PASSED, shown)
+            devices = ", ".join((*access.cdi, *access.nodes)) or "needs none"
+            yield _observed(f"devices of {name}", Outcome.PASSED, devices)
 
 
 def examine_drivers(
     cells: Iterable[Cell], compat: Compat, hardware: Hardware
 ) -> Iterator[Observation]:
     """This machine's driver beside the lowest that each toolkit of the cells runs with."""
-    toolkits = {(one.vendor, one.toolkit) for one in cells if one.toolkit}
+    toolkits = {(cell.vendor, cell.toolkit) for cell in cells if cell.toolkit}
     for vendor, toolkit in sorted(toolkits, key=str):
         floor = compat.driver_floor(vendor, toolkit.version)
         found = hardware.drivers.get(vendor, "")
@@ -175,10 +175,12 @@ def examine_drivers(
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
     """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
-    for one in hardware.accelerators:
-        kinds.setdefault((one.vendor, one.arch, one.name), []).append(one)
+    for accelerator in hardware.accelerators:
+        kinds.setdefault((accelerator.vendor, accelerator.arch, accelerator.name), []).append(
+            accelerator
+        )
     for (vendor, arch, name), devices in kinds.items():
-        shown = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
+        words = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
         memory = devices[0].memory_bytes
         size = f", {readable_size(memory)} each" if memory else ""
         driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
@@ -186,7 +188,7 @@ def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
         yield _observed(
             f"hardware of {vendor}",
             Outcome.PASSED if usable else Outcome.UNAVAILABLE,
-            f"{len(devices)} x {shown}{size}, driver {driver or 'unknown'}",
+            f"{len(devices)} x {words}{size}, driver {driver or 'unknown'}",
             "" if usable else "its device nodes may not be opened here",
         )
     for problem in hardware.problems:

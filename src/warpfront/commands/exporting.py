@@ -53,19 +53,19 @@ def export(
 
 def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Blocked:
     """Write an image to its layout, with its tags, documents and signatures."""
-    found = carried.find(cell)
-    if isinstance(found, Blocked):
-        return found
+    image_place = carried.find(cell)
+    if isinstance(image_place, Blocked):
+        return image_place
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
     target = Repository(registry=layout, repository=source.repository)
-    image = copy_image(source, target, found.digest)
-    sent = image.sent_bytes + copy_attached(source, target, found.digest).sent_bytes
-    manifest = source.registry.manifest(source.repository, found.digest)
+    image = copy_image(source, target, image_place.digest)
+    sent_bytes = image.sent_bytes + copy_attached(source, target, image_place.digest).sent_bytes
+    manifest = source.registry.manifest(source.repository, image_place.digest)
     assert manifest is not None
     for tag in source.registry.tags(source.repository):
         on = source.registry.head(source.repository, tag)
-        if on is not None and on.digest == found.digest and not tag.startswith("candidate-"):
+        if on is not None and on.digest == image_place.digest and not tag.startswith("candidate-"):
             media_type = manifest.descriptor.media_type
             layout.put_manifest(source.repository, tag, manifest.body, media_type)
-    return f"{folder / cell.image}: {found.digest}, {sent} bytes written"
+    return f"{folder / cell.image}: {image_place.digest}, {sent_bytes} bytes written"

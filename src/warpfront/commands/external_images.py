@@ -55,7 +55,7 @@ def verify_external_image(
     and rows of a report. Raises `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
-    own = Store(folders.store.folder / FOLDER)
+    store = Store(folders.store.folder / FOLDER)
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     engine = connect(environment())
@@ -66,7 +66,7 @@ def verify_external_image(
     if making is None:
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
     tools = Tools(
-        engine=engine, folders=dataclasses.replace(folders, store=own), site=site_when_needed()
+        engine=engine, folders=dataclasses.replace(folders, store=store), site=site_when_needed()
     )
     plan = CheckPlan(
         target=selection.target,
@@ -81,15 +81,15 @@ def attached_making(registry: Registry, named: Reference) -> BuildRecord | None:
     """Return the last valid provenance attached to the image. Anybody may have written it: the
     checks look for its claims inside.
     """
-    found = None
-    for one in registry.referrers(named.repository, named.digest):
-        if one.annotations.get("dev.warpfront.statement") == "provenance":
+    build_record = None
+    for descriptor in registry.referrers(named.repository, named.digest):
+        if descriptor.annotations.get("dev.warpfront.statement") == "provenance":
             try:
-                payload = attached_payload(registry, named.repository, one.digest)
-                found = read_provenance_statement(payload, digest=named.digest)
+                payload = attached_payload(registry, named.repository, descriptor.digest)
+                build_record = read_provenance_statement(payload, digest=named.digest)
             except (StatementError, RegistryError):
                 continue
-    return found
+    return build_record
 
 
 def verify_claimed(

@@ -47,9 +47,9 @@ def plan_digest(root: Path) -> str:
 def kept_plan(root: Path) -> Schedule | None:
     """The plan of this run, as its job left it or as it was taken from there."""
     for folder in (HANDOVER, LEFT):
-        found: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
-        if found is not None:
-            return found
+        schedule: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
+        if schedule is not None:
+            return schedule
     return None
 
 
@@ -104,18 +104,18 @@ def judge_run(
     by_id = {cell.id: cell for cell in matrix.cells}
     relaxed = {row.cell_id: row.relaxed for row in rows}
     chosen = {cell for cell, _ in planned.selected} & by_id.keys()
-    standings = (kept_standing(store, *one) for one in planned.timed)
+    standings = (kept_standing(store, *timed_cell) for timed_cell in planned.timed)
     end = RunEnd(
         now=now,
         planned=forge.planned,
         jobs=_ended(planned, forge),
         evidence={
-            cell: found
+            cell: evidence
             for cell in chosen
-            if (found := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
+            if (evidence := _evidence(by_id[cell], store, forge, relaxed.get(cell, ())))
         },
         publications={cell: publication_of(cell, store) for cell in planned.publishing},
-        standings=tuple(one for one in standings if one is not None),
+        standings=tuple(standing for standing in standings if standing is not None),
     )
     lists = matrix.ci.unchecked == "listed" and planned.scope == "pull_request"
     return judge(
@@ -135,7 +135,7 @@ def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
     if forge.jobs is None:
         return forge.ended
     kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
-    works = (work for each in kinds for work in each)
+    works = (work for kind in kinds for work in kind)
     return tuple(forge.jobs.get(work.name, "no job in this run") for work in works)
 
 
@@ -159,7 +159,7 @@ def _evidence(
             RELAXED: ",".join(relaxed),
         },
         identities=frozenset(
-            {built.image_id, *(name for one in files if one for name in one.identities)}
+            {built.image_id, *(name for file in files if file for name in file.identities)}
         ),
         verifications=verifications,
         unread=unread,

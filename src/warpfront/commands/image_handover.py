@@ -39,8 +39,8 @@ class ImageFile:
 
 
 def kept_image_file(cell_id: str, store: Store) -> ImageFile | None:
-    found: ImageFile | None = store.load(cell_id, NAME, (ImageFile,))
-    return found
+    image_file: ImageFile | None = store.load(cell_id, NAME, (ImageFile,))
+    return image_file
 
 
 def leave_images(
@@ -53,21 +53,21 @@ def leave_images(
     engine: Engine,
 ) -> None:
     """Write the images of `cells` that were built to `folder`, which the job `job` hands over."""
-    wanted = set(cells)
-    built = [one for one in results if isinstance(one, BuiltImage) and one.cell_id in wanted]
+    ids = set(cells)
+    built = [image for image in results if isinstance(image, BuiltImage) and image.cell_id in ids]
     if not built:
         return
     archive = folder / f"{IMAGES}-{job}" / _ARCHIVE
     with storing(archive):
         archive.parent.mkdir(parents=True, exist_ok=True)
-    engine.save([one.reference for one in built], archive)
-    digest, known = _sha256(archive), identities(archive)
-    for one in built:
-        names = {one.image_id, *known.get(one.reference, ())}
+    engine.save([image.reference for image in built], archive)
+    digest, facts = _sha256(archive), identities(archive)
+    for image in built:
+        names = {image.image_id, *facts.get(image.reference, ())}
         value = ImageFile(
-            cell_id=one.cell_id, job=job, sha256=digest, identities=tuple(sorted(names))
+            cell_id=image.cell_id, job=job, sha256=digest, identities=tuple(sorted(names))
         )
-        store.save(one.cell_id, NAME, value)
+        store.save(image.cell_id, NAME, value)
 
 
 def take_image(
@@ -83,20 +83,20 @@ def take_image(
         return handed
     file: ImageFile | None = store.load(cell.id, NAME, (ImageFile,))
     names = file.identities if file else (handed.image_id,)
-    found = _held(names, engine)
-    if found is None and file is not None:
+    images = _held(names, engine)
+    if images is None and file is not None:
         archive = _archive(file, folders)
         if archive is None:
             return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
         if _sha256(archive) != file.sha256:
             return _refused(cell, f"{archive} is not the file that {file.job} left")
         engine.load(archive)
-        found = _held(names, engine)
-    if found is None:
+        images = _held(names, engine)
+    if images is None:
         return _refused(cell, f"the image {handed.image_id} that was built is not here")
-    if (found.labels.get(CELL), found.labels.get(CONTENT_HASH)) != (cell.id, handed.content_hash):
-        return _refused(cell, f"{found.id} is not of content {handed.content_hash[:12]}")
-    return take_in(cell, found, store, engine, seconds=handed.seconds)
+    if (images.labels.get(CELL), images.labels.get(CONTENT_HASH)) != (cell.id, handed.content_hash):
+        return _refused(cell, f"{images.id} is not of content {handed.content_hash[:12]}")
+    return take_in(cell, images, store, engine, seconds=handed.seconds)
 
 
 def _refused(cell: Cell, reason: str) -> Failed:
@@ -110,15 +110,17 @@ def _refused(cell: Cell, reason: str) -> Failed:
 
 
 def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
-    found = (engine.image(one) for one in names)
-    return next((one for one in found if one is not None), None)
+    images = (engine.image(name) for name in names)
+    return next((image for image in images if image is not None), None)
 
 
 def _archive(file: ImageFile, folders: Iterable[Path]) -> Path | None:
     """The archive, whether the service put a folder of the artifact's name around it or not."""
     place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
     places = (place, f"*/{place}")
-    return next((path for at in folders for place in places for path in at.glob(place)), None)
+    return next(
+        (path for folder in folders for place in places for path in folder.glob(place)), None
+    )
 
 
 def _sha256(path: Path) -> str:
@@ -139,14 +141,14 @@ def identities(archive: Path) -> dict[str, set[str]]:
     listed = documents.get("manifest.json")
     if not isinstance(listed, list):
         raise EngineError(f"{archive}: the engine saved no image")
-    known: dict[str, set[str]] = {}
-    for one in listed:
-        config = f"sha256:{Path(one['Config']).name.removesuffix('.json')}"
-        for reference in one.get("RepoTags") or ():
-            known.setdefault(reference, set()).add(config)
+    ids: dict[str, set[str]] = {}
+    for entry in listed:
+        config = f"sha256:{Path(entry['Config']).name.removesuffix('.json')}"
+        for reference in entry.get("RepoTags") or ():
+            ids.setdefault(reference, set()).add(config)
     index = documents.get("index.json")
-    for one in index.get("manifests", ()) if isinstance(index, dict) else ():
-        reference = one.get("annotations", {}).get("io.containerd.image.name", "")
-        if reference in known:
-            known[reference].add(one["digest"])
-    return known
+    for entry in index.get("manifests", ()) if isinstance(index, dict) else ():
+        reference = entry.get("annotations", {}).get("io.containerd.image.name", "")
+        if reference in ids:
+            ids[reference].add(entry["digest"])
+    return ids

@@ -41,8 +41,8 @@ class House:
 
     def stock(self) -> tuple[Stock, ...]:
         """Every image that is there, those that were named last first."""
-        found = (one for path in self.paths for one in stock_of(self.registry, path))
-        return newest_first(found, created=CREATED)
+        paths = (stock for path in self.paths for stock in stock_of(self.registry, path))
+        return newest_first(paths, created=CREATED)
 
     def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
         """Take back the image of a tag or digest; the run's ledger says what was done."""
@@ -50,8 +50,8 @@ class House:
         if named.host != self.registry.host:
             message = f"{reference} is in another registry than the channel, {self.registry.host}"
             raise InputError(message, hint="--channel and --to say which registry is meant")
-        found = self.registry.head(named.repository, named.digest or named.tag)
-        digest = found.digest if found else named.digest or named.tag
+        descriptor = self.registry.head(named.repository, named.digest or named.tag)
+        digest = descriptor.digest if descriptor else named.digest or named.tag
         if (parts := parts_of(self.registry, named.repository, digest)) is not None:
             listed = ", ".join(f"{named.name}@{part}" for part in parts.values())
             message = f"{reference} is an index of several machines: {', '.join(parts)}"
@@ -84,12 +84,12 @@ class House:
                 )
                 for stock, reason in unneeded
             )
-        here = tuple(
+        repositories = tuple(
             dict.fromkeys(
                 stock.repository.removeprefix(f"{self.registry.host}/") for stock, _ in unneeded
             )
         )
-        return self._removed(unneeded, deleter_for(self.registry, here, environment(), run))
+        return self._removed(unneeded, deleter_for(self.registry, repositories, environment(), run))
 
     def _removed(
         self, unneeded: Iterable[tuple[Stock, str]], deleter: Deleter

@@ -58,8 +58,8 @@ def read_all(
     return _usable(where, read_any(where, watch, form=form, given=given))
 
 
-def _usable(where: str, found: Iterable[Run | Bench]) -> list[Run]:
-    runs = [one for one in found if isinstance(one, Run)]
+def _usable(where: str, measured: Iterable[Run | Bench]) -> list[Run]:
+    runs = [run for run in measured if isinstance(run, Run)]
     if not runs:
         raise InputError(
             f"{where}: no run", hint="read-log reads logs of trainings, and its own records"
@@ -85,35 +85,35 @@ def read_any(
         with standard_input() as path:
             return list(_read(path, STDIN, form, given or {}, watch))
     paths = files_of(where)
-    found: list[Run | Bench] = []
+    measured: list[Run | Bench] = []
     for path in paths:
         try:
-            found += _read(path, str(path), form, given or {}, watch)
+            measured += _read(path, str(path), form, given or {}, watch)
         except InputError as error:
             if len(paths) == 1:
                 raise
             watch.say(f"left out: {error.message}")
-    return found
+    return measured
 
 
 def files_of(where: str) -> list[Path]:
     """The files that a folder, a glob, or names with commas between them stand for."""
-    found: list[Path] = []
+    files: list[Path] = []
     for name in where.split(","):
         path = Path(name)
         if path.is_dir():
-            found += sorted(one for one in path.iterdir() if one.is_file())
+            files += sorted(entry for entry in path.iterdir() if entry.is_file())
         elif path.exists() or not glob.has_magic(name):
-            found.append(path)
+            files.append(path)
         else:
-            found += sorted(one for one in map(Path, glob.glob(name)) if one.is_file())  # noqa: PTH207
-    if not found:
+            files += sorted(entry for entry in map(Path, glob.glob(name)) if entry.is_file())  # noqa: PTH207
+    if not files:
         raise InputError(f"{where}: names no file")
-    return found
+    return files
 
 
 def _read(
-    path: Path, shown: str, form: str, given: LogFacts, watch: Watch
+    path: Path, name: str, form: str, log_facts: LogFacts, watch: Watch
 ) -> Iterable[Run | Bench]:
     identity = identity_of(path)
     document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
@@ -121,26 +121,26 @@ def _read(
         try:
             records = read_records(document)
         except NoRecordError as error:
-            raise InputError(f"{shown}: no record of this version: {error}") from None
+            raise InputError(f"{name}: no record of this version: {error}") from None
         if records:
             return records
-    chosen, evidence = _format(path, shown, document, form)
-    source = _source(shown, identity, chosen, evidence)
+    chosen, evidence = _format(path, name, document, form)
+    source = _source(name, identity, chosen, evidence)
     reading = Reading(chosen, source.path)
     if chosen.is_document:
         reading.feed(1, document or "")
     else:
-        for line in _watched(path, shown, watch):
+        for line in _watched(path, name, watch):
             reading.feed(line.number, line.text, whole=line.whole)
-    runs = reading.runs(source, given)
+    runs = reading.runs(source, log_facts)
     if not runs:
-        raise InputError(f"{shown}: no step in what {chosen.name} writes", hint=evidence)
+        raise InputError(f"{name}: no step in what {chosen.name} writes", hint=evidence)
     return runs
 
 
-def _source(shown: str, identity: FileIdentity, chosen: Format, evidence: str) -> RecordSource:
+def _source(name: str, identity: FileIdentity, chosen: Format, evidence: str) -> RecordSource:
     return RecordSource(
-        path=shown,
+        path=name,
         sha256=identity.sha256,
         size_bytes=identity.size_bytes,
         format=chosen.name,
@@ -198,35 +198,35 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
         for line in read_lines(path):
             if not choice.look(line.number, line.text):
                 break
-    made = choice.made()
-    if made is None:
+    reader = choice.made()
+    if reader is None:
         near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
         hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
         raise InputError(f"{shown}: no line of any known format", hint=hint)
-    return made
+    return reader
 
 
-def _watched(path: Path, shown: str, watch: Watch) -> Iterator[Line]:
+def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
     """Lines of a long log, as someone watches."""
-    done, size = 0, max(length_of(path), 1)
+    progress, size = 0, max(length_of(path), 1)
     is_long = False
     try:
         for line in read_lines(path):
-            done += len(line.text) + 1
+            progress += len(line.text) + 1
             if not line.number % _LINES_BETWEEN_REPORTS:
                 is_long = True
-                watch.advance(f"read {shown}", min(done, size - 1), size)
+                watch.advance(f"read {name}", min(progress, size - 1), size)
             yield line
     finally:
         if is_long:
-            watch.advance(f"read {shown}", size, size)
+            watch.advance(f"read {name}", size, size)
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
     """One side of a comparison: the last bench of a name, or else its runs. Raises `InputError`."""
-    found = read_any(where, watch)
-    benches = [one for one in found if isinstance(one, Bench)]
-    return benches[-1] if benches else _usable(where, found)
+    measured = read_any(where, watch)
+    benches = [run for run in measured if isinstance(run, Bench)]
+    return benches[-1] if benches else _usable(where, measured)
 
 
 def compare_sides(
@@ -248,7 +248,7 @@ def read_benches(file: Path, watch: Watch) -> list[Bench]:
     """What `bench` left in a file; none where there is none, or where it cannot be read."""
     try:
         text = read_text(file, missing_ok=True)
-        return [one for one in read_records(text or "") if isinstance(one, Bench)]
+        return [record for record in read_records(text or "") if isinstance(record, Bench)]
     except (NoRecordError, StoreError) as error:
         watch.say(f"warning: {file}: {error}; left out")
         return []
@@ -256,7 +256,7 @@ def read_benches(file: Path, watch: Watch) -> list[Bench]:
 
 def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:
     """Append the benches that `where` names. Raises `InputError` where there is none."""
-    benches = [one for one in read_any(where, watch) if isinstance(one, Bench)]
+    benches = [bench for bench in read_any(where, watch) if isinstance(bench, Bench)]
     if not benches:
         raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
     lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
@@ -268,16 +268,16 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
     text = read_text(file, missing_ok=True)
     if text is None:
         raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
-    found, unread = read_nights(text)
+    nights, unread = read_nights(text)
     if unread:
         watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
-    return found
+    return nights
 
 
-def page_of(found: Comparison, charts: Mapping[str, str]) -> str:
+def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
     """A comparison as one HTML page."""
     template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
-    return comparison_html(found, charts, template, style)
+    return comparison_html(comparison, charts, template, style)
 
 
 def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:

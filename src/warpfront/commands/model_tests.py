@@ -29,13 +29,15 @@ def model_test_text(
         )
     if not _FILE.fullmatch(file):
         raise InputError(f"{file!r} is no name of a test", hint="test_qwen3.py, say")
-    own = next((one for one in exceptions if one["name"] == architecture), {})
+    exception = next(
+        (exception for exception in exceptions if exception["name"] == architecture), {}
+    )
     head = parts["head"]
-    said = {"architecture": architecture, "file": file}
-    for name, value in said.items():
+    values = {"architecture": architecture, "file": file}
+    for name, value in values.items():
         head = head.replace(f"{{{name}}}", value).replace(f"{{{name}!r}}", repr(value))
     for name, key in (("default", "default"), ("changed", "values")):
-        head = head.replace(f"{{{name}!r}}", repr(dict(own.get(key, {}))))
+        head = head.replace(f"{{{name}!r}}", repr(dict(exception.get(key, {}))))
     sections = (
         ("How small a configuration is made", _body(parts["shrinking"])),
         ("What a model is fed", _body(parts["feeding"])),

@@ -30,7 +30,9 @@ def model_types() -> tuple[frozenset[str], str]:
     else those of the releases that this warpfront has read.
     """
     with contextlib.suppress(LibraryError):
-        return frozenset(one.name for one in architectures()), f"transformers {library_version()}"
+        return frozenset(
+            architecture.name for architecture in architectures()
+        ), f"transformers {library_version()}"
     lines = (_PACKAGE / "data" / "model-types.txt").read_text(encoding="utf-8").splitlines()
     names = (name for line in lines if not line.startswith("#") for name in line.split())
     return frozenset(names), "transformers 4.57.6 to 5.24.0"
@@ -50,11 +52,11 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
     exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
     texts = {name: path.read_text(encoding="utf-8") for name, path in parts.items()}
     text = model_test_text(architecture, file.name, texts, exceptions)
-    known, source = model_types()
-    if architecture not in known and not allow_undetermined:
+    types, source = model_types()
+    if architecture not in types and not allow_undetermined:
         raise InputError(
             f"{architecture!r} is no model_type of {source}",
-            hint=f"{nearest(architecture, sorted(known))} A newer release may have it: "
+            hint=f"{nearest(architecture, sorted(types))} A newer release may have it: "
             "--allow-undetermined",
         )
     hint = "--write takes a file to write: test_qwen3.py"

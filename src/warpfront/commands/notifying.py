@@ -30,13 +30,13 @@ def notify(
     """Open or update the one issue of a red run, close it after a green one, and call the webhook
     after a red one. Return what was done, one line each.
     """
-    done: list[str] = []
+    notes: list[str] = []
     for way in dict.fromkeys(ways):
         if way == "issue":
-            done += _in_an_issue(judgement, scope, url, api)
+            notes += _in_an_issue(judgement, scope, url, api)
         elif judgement.error is not None:
-            done.append(_by_webhook(judgement, scope, url, webhook))
-    return tuple(done)
+            notes.append(_by_webhook(judgement, scope, url, webhook))
+    return tuple(notes)
 
 
 def _in_an_issue(
@@ -62,13 +62,13 @@ def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str
     keep_secret(webhook)
     faults = [
         {
-            "cell": one.cell_id,
-            "target": one.target,
-            "kind": one.kind,
-            "reason": one.text,
-            "repeat": one.repeat,
+            "cell": fault.cell_id,
+            "target": fault.target,
+            "kind": fault.kind,
+            "reason": fault.text,
+            "repeat": fault.repeat,
         }
-        for one in judgement.faults
+        for fault in judgement.faults
     ]
     body = {
         "text": alert_text(judgement, scope, url, markdown=False),
@@ -90,17 +90,17 @@ def end_waiting_runs(api: GitHubApi, workflow: str, *, hours: int, now: str) -> 
     """Cancel each run of a workflow in which a job waits longer than that for a machine, once
     nothing else of the run goes on. Return one line for each.
     """
-    ended = []
+    names = []
     for run in api.runs(workflow):
-        one = api.of_run(run)
-        jobs = one.jobs()
+        hub_api = api.of_run(run)
+        jobs = hub_api.jobs()
         late = [
             job.name for job in jobs if job.state == "queued" and _age(job.created, now) > hours
         ]
         if late and not any(job.state == "in_progress" for job in jobs):
-            one.cancel()
-            ended.append(f"run {run}: no machine took {', '.join(late)} for {hours} h; cancelled")
-    return tuple(ended)
+            hub_api.cancel()
+            names.append(f"run {run}: no machine took {', '.join(late)} for {hours} h; cancelled")
+    return tuple(names)
 
 
 def _age(created: str, now: str) -> float:

@@ -62,9 +62,11 @@ def write_page(
     write_text(path, text)
     if history:
         states = [(row, state_of(row)) for row in rows]
-        made, revision = provenance.created, provenance.revision
-        found = _verifications(rows, store)
-        append_text(history, history_line(states, made=made, revision=revision, found=found))
+        heading, revision = provenance.created, provenance.revision
+        verifications = _verifications(rows, store)
+        append_text(
+            history, history_line(states, made=heading, revision=revision, found=verifications)
+        )
     watch.say(f"wrote {path}")
 
 
@@ -72,9 +74,9 @@ def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
     """Return the pages of `publish`; an unreadable one is skipped."""
     for cell_id in cells:
         with contextlib.suppress(StoreError):
-            found: TagPage | None = store.load(cell_id, PAGE, (TagPage,))
-            if found is not None:
-                yield found
+            tag_page: TagPage | None = store.load(cell_id, PAGE, (TagPage,))
+            if tag_page is not None:
+                yield tag_page
 
 
 def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
@@ -82,13 +84,15 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
     known, unread = read_nights(read_text(file, missing_ok=True) or "")
     if unread:
         watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
-    here = [
-        night_of(one)
+    new_nights = [
+        night_of(bench)
         for row in rows
-        for one in read_benches(store.cell_folder(row.cell_id) / f"bench-{row.target}.json", watch)
+        for bench in read_benches(
+            store.cell_folder(row.cell_id) / f"bench-{row.target}.json", watch
+        )
     ]
-    there = {(night.place, night.at) for night in known}
-    added = [night for night in here if (night.place, night.at) not in there]
+    keys = {(night.place, night.at) for night in known}
+    added = [night for night in new_nights if (night.place, night.at) not in keys]
     if added:
         append_text(file, "".join(map(night_line, added)))
     nights = (*known, *added)
@@ -99,14 +103,16 @@ def _verifications(
     rows: Iterable[ReportRow], store: Store
 ) -> Mapping[tuple[str, str], Verification]:
     """Return readable verifications of a row's state; the row reports unreadable ones."""
-    found: dict[tuple[str, str], Verification] = {}
+    verifications: dict[tuple[str, str], Verification] = {}
     for row in rows:
         if row.verify == NOT_RUN:
             continue
         with contextlib.suppress(StoreError):
-            one = store.load(row.cell_id, f"verify-{row.target}", (Verification,))
-            found.update({(row.cell_id, row.target): one} if one is not None else {})
-    return found
+            verification = store.load(row.cell_id, f"verify-{row.target}", (Verification,))
+            verifications.update(
+                {(row.cell_id, row.target): verification} if verification is not None else {}
+            )
+    return verifications
 
 
 def _files() -> PageFiles:

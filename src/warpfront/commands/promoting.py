@@ -84,10 +84,10 @@ def promote(
         absent: set[str] = set()
 
         def find(cell: Cell) -> Publishable | Blocked | Failed:
-            found = carried.find(cell)
-            if isinstance(found, Blocked):
+            image_place = carried.find(cell)
+            if isinstance(image_place, Blocked):
                 absent.add(cell.id)
-            return found
+            return image_place
 
         results = publish_cells(
             cells.values(), matrix.cells, chosen, carrying, find=find, dry_run=dry_run
@@ -101,11 +101,11 @@ def without_absent(
     """Return the results with cells that the source does not have as no failure, unless nothing
     else was there.
     """
-    if not any(isinstance(one, Publication) for one in results.values()):
+    if not any(isinstance(result, Publication) for result in results.values()):
         return results
     return {
-        cell_id: NothingToPromote(cell_id=cell_id, reason=one.reason)
-        if isinstance(one, Blocked) and cell_id in absent
-        else one
-        for cell_id, one in results.items()
+        cell_id: NothingToPromote(cell_id=cell_id, reason=result.reason)
+        if isinstance(result, Blocked) and cell_id in absent
+        else result
+        for cell_id, result in results.items()
     }

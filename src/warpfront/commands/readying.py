@@ -18,11 +18,11 @@ from warpfront_checks.hardware.machine_reader import Machine
 
 def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:
     """The row of that name."""
-    found = [one for one in runners if one.name == name]
-    if not found:
-        known = ", ".join(one.name for one in runners) or "none"
-        raise InputError(f"no runner is called {name!r}", hint=f"`runners:` has {known}")
-    return found[0]
+    matches = [runner for runner in runners if runner.name == name]
+    if not matches:
+        names = ", ".join(runner.name for runner in runners) or "none"
+        raise InputError(f"no runner is called {name!r}", hint=f"`runners:` has {names}")
+    return matches[0]
 
 
 def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
@@ -36,7 +36,9 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
         return
     for pid, name in end_left_behind().items():
         watch.say(f"ended process {pid} ({name}), which an earlier job left with a device")
-    for image in sorted(engine.images(CELL), key=lambda one: one.size_bytes, reverse=True):
+    for image in sorted(
+        engine.images(CELL), key=lambda stored_image: stored_image.size_bytes, reverse=True
+    ):
         free = engine.features().free_bytes
         if free is None or free >= ROOM_BYTES:
             return
@@ -45,11 +47,11 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
             watch.say(f"removed {reference} for its room")
 
 
-def _make_room(watch: Watch, engine: Engine, given: Mapping[str, str], run: Run) -> None:
+def _make_room(watch: Watch, engine: Engine, variables: Mapping[str, str], run: Run) -> None:
     """Remove preinstalled files that no job uses on GitHub's machines, if the disk is full. Only
     GitHub can confirm that a machine is its own and is thrown away after the job.
     """
-    if given.get("RUNNER_ENVIRONMENT") != "github-hosted":
+    if variables.get("RUNNER_ENVIRONMENT") != "github-hosted":
         return
     for folder in SPARE_FOLDERS:
         if not is_short_of_room(engine.features().free_bytes):

@@ -76,19 +76,19 @@ class _Git:
         if not commit:
             return "", dict.fromkeys(FILES, "")
         self._git("fetch", "--quiet", "--depth=1", "origin", commit)
-        shown = {name: self._tried("show", f"{commit}:{name}") for name in FILES}
-        return commit, {n: one.stdout if one.returncode == 0 else "" for n, one in shown.items()}
+        texts = {name: self._tried("show", f"{commit}:{name}") for name in FILES}
+        return commit, {n: text.stdout if text.returncode == 0 else "" for n, text in texts.items()}
 
     def append(self, branch: str, added: Mapping[str, str]) -> None:
-        said = ""
+        reason = ""
         for _ in range(_TRIES):
             commit, texts = self.fetched(branch)
             made = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
-            ended = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
-            if ended.returncode == 0:
+            push = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
+            if push.returncode == 0:
                 return
-            said = ended.stderr.strip()
-        last = (said or "no word").splitlines()[-1]
+            reason = push.stderr.strip()
+        last = (reason or "no word").splitlines()[-1]
         raise UnavailableError(
             f"the history cannot be pushed to {branch}: {last}",
             hint=f"{TOKEN_VARIABLE} has to hold a token that may write contents",

@@ -36,8 +36,8 @@ def prepare(runner: Runner, watch: Watch, run: Run, engine: Engine | None = None
     for the device nodes, and compare the machine with its row.
     """
     engine = engine or engine_of(runner, watch)
-    for said in _described(runner, engine.host_devices(), run):
-        watch.say(said)
+    for note in _described(runner, engine.host_devices(), run):
+        watch.say(note)
     ready(runner, watch, engine)
 
 
@@ -48,7 +48,7 @@ def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
         yield f"device nodes and their groups: {nodes}"
         yield f"whoever runs jobs has to be in the groups {', '.join(map(str, groups))}"
     argv = _CDI_PROGRAMS.get(runner.vendor)
-    if argv is None or any(one.startswith(_CDI_PREFIXES[runner.vendor]) for one in host.cdi):
+    if argv is None or any(device.startswith(_CDI_PREFIXES[runner.vendor]) for device in host.cdi):
         return
     try:
         run(Command(argv=argv, timeout_seconds=60.0)).check()
@@ -93,11 +93,11 @@ def serve(
     """Take so many jobs (0: no end), each by a registration of its own, on a machine that is ready;
     how many were taken. A machine that is not is not registered, and looked at again after a while.
     """
-    taken = refused = 0
-    while not jobs or taken < jobs:
+    count = refused = 0
+    while not jobs or count < jobs:
         try:
-            known = engine or engine_of(runner, watch)
-            ready(runner, watch, known)
+            chosen_engine = engine or engine_of(runner, watch)
+            ready(runner, watch, chosen_engine)
             _one_job(runner, place, watch, run)
         except UnavailableError as error:
             if refused >= len(_PAUSES_SECONDS) and jobs:
@@ -107,9 +107,9 @@ def serve(
             refused += 1
             pause(seconds)
             continue
-        taken, refused = taken + 1, 0
-        tidy(runner, watch, known)
-    return taken
+        count, refused = count + 1, 0
+        tidy(runner, watch, chosen_engine)
+    return count
 
 
 def _one_job(runner: Runner, place: JobSource, watch: Watch, run: Run) -> None:
@@ -128,5 +128,5 @@ def _one_job(runner: Runner, place: JobSource, watch: Watch, run: Run) -> None:
         environment={JIT_VARIABLE: configuration},
         timeout_seconds=JOB_SECONDS,
     )
-    ended = run(agent)
-    watch.say(f"{name} ended with {ended.returncode}")
+    completed = run(agent)
+    watch.say(f"{name} ended with {completed.returncode}")

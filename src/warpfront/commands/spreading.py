@@ -70,8 +70,8 @@ def spread(
         hint = "docs/scale.md has the table to begin with"
         raise InputError("matrix.yaml has no `builders:`", hint=hint)
     chosen = selected_with_parents(matrix.cells, selection)
-    found = fingerprint(chosen, requirements, material, folders)
-    pool = make_pool(nodes, _loads(chosen, found.cells, folders.store))
+    current = fingerprint(chosen, requirements, material, folders)
+    pool = make_pool(nodes, _loads(chosen, current.cells, folders.store))
     for node in nodes:
         if not answers(node):
             watch.say(f"builder {node.name} does not answer, and gets nothing")
@@ -108,16 +108,16 @@ def _loads(
 def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], store: Store) -> Load:
     """Its fingerprint is that of every image in it: a child that changed is work, too."""
     chain = tuple(chain)
-    fingerprint = digest_of([states[one.id].fingerprint for one in chain])
+    fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
     before: Placed | None = store.load(root, PLACED, (Placed,))
-    known = before is not None and before.fingerprint == fingerprint
+    is_current = before is not None and before.fingerprint == fingerprint
     return Load(
         name=root,
         machine=chain[0].machine,
         fingerprint=fingerprint,
-        size_bytes=_LAYERS_TO_UNPACKED * max(states[one.id].size_bytes for one in chain),
-        cells=tuple(one.id for one in chain),
-        made_on=before.builder if before is not None and known else "",
+        size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
+        cells=tuple(cell.id for cell in chain),
+        made_on=before.builder if before is not None and is_current else "",
     )
 
 
@@ -137,13 +137,13 @@ class _Spreading:
             going: set[Future[_ChildEnd]] = set()
             try:
                 while True:
-                    pool, begun = pool.begin()
-                    going |= {threads.submit(self._child, load, node) for load, node in begun}
+                    pool, started = pool.begin()
+                    going |= {threads.submit(self._child, load, node) for load, node in started}
                     if not going:
                         break
-                    ended, going = wait(going, return_when=FIRST_COMPLETED)
-                    for one in ended:
-                        pool = self._after(one.result(), pool, results)
+                    finished, going = wait(going, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        pool = self._after(future.result(), pool, results)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 stop_all()
@@ -155,17 +155,17 @@ class _Spreading:
         return results
 
     def _after(
-        self, ended: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
+        self, end: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
     ) -> Pool:
         """An engine that is gone gives back what it had; any other end is the load's own."""
-        load, node = ended.load, ended.node
+        load, node = end.load, end.node
         if node.name in pool.lost:
             return pool
         # Whatever the child made of it: what an engine's end looks like to a client is a race.
-        if ended.code != 0 and not self.answers(node):
+        if end.code != 0 and not self.answers(node):
             self.watch.say(f"builder {node.name} is gone: its images are built by the others")
             return pool.lose(node)
-        results |= self._brought(ended)
+        results |= self._brought(end)
         return pool.end(load)
 
     def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
@@ -173,14 +173,16 @@ class _Spreading:
         self.watch.say(f"{load.name}: on {node.name}")
         folder = self._folder_for(load, node)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
-        done = self.run(
+        completed = self.run(
             Command(
                 argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
                 cwd=folder,
                 environment=dict(node.environment),
             )
         )
-        return _ChildEnd(load=load, node=node, code=done.returncode, said=done.stderr[-2000:])
+        return _ChildEnd(
+            load=load, node=node, code=completed.returncode, said=completed.stderr[-2000:]
+        )
 
     def _folder_for(self, load: Load, node: BuildNode) -> Path:
         """Return a copy of the project for a child, without results of builds."""
@@ -195,21 +197,21 @@ class _Spreading:
                 (folder / name).symlink_to(root / name)
         return folder
 
-    def _brought(self, ended: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
+    def _brought(self, end: _ChildEnd) -> dict[str, BuiltImage | Blocked | Failed]:
         """Copy the results of a child to this project, and return where each image is."""
-        store, load = self.folders.store, ended.load
-        folder = self._folder(load, ended.node) / LEFT / load.name
+        store, load = self.folders.store, end.load
+        folder = self._folder(load, end.node) / LEFT / load.name
         if not folder.is_dir():
-            return _failed(load, ended.said.strip() or "it said nothing", ended.code)
+            return _failed(load, end.said.strip() or "it said nothing", end.code)
         for cell in load.cells:
             store.drop(cell, "build")
         gather([folder], store)
-        found = {}
+        brought = {}
         for cell in load.cells:
-            found[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
-            where = Placed(cell_id=cell, builder=ended.node.name, fingerprint=load.fingerprint)
+            brought[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
+            where = Placed(cell_id=cell, builder=end.node.name, fingerprint=load.fingerprint)
             store.save(cell, PLACED, where)
-        return found
+        return brought
 
     def _folder(self, load: Load, node: BuildNode) -> Path:
         return self.folders.store.folder / _FOLDER / node.name / load.name

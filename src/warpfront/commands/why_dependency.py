@@ -29,11 +29,11 @@ def who_asked(
     cells = select(matrix.cells, selection)
     locks = fresh_locks(cells, matrix.cells, requirements, folders)
     house = folders.wheelhouse
-    found: dict[str, DeclaredRequirement | Blocked | Failed] = {}
+    answers: dict[str, DeclaredRequirement | Blocked | Failed] = {}
     for cell in cells:
         chain, lock = with_parents([cell], matrix.cells), locks.get(cell.id)
-        found[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
-    return found
+        answers[cell.id] = attempt(cell.id, "lock", _asked, chain, lock, requirements, house)
+    return answers
 
 
 def _asked(
@@ -58,4 +58,4 @@ def _asked(
         python=cell.python,
         machine=cell.machine,
     )
-    return tuple(one for one in asked_for(asking) if one[1] in paths)
+    return tuple(dependent for dependent in asked_for(asking) if dependent[1] in paths)

@@ -57,7 +57,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
         path, said = named.repository, named.digest or named.tag
         part = part_for(registry, path, said, platform.machine()) if said else ""
         found, requires = explained(registry, path, part, signer=signer)
-    cell = next((one for one in matrix.cells if one.id == found.labels.get(CELL)), None)
+    cell = next((cell for cell in matrix.cells if cell.id == found.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
     states = read_locks(chain, requirements, folders)
     lock = states[cell.id].lock if cell else None
@@ -112,7 +112,7 @@ def explained(
             found = read_attached(registry, path, one.digest)
             verifications += found
             unread += [f"{one.digest}: it cannot be read"] if not found else []
-    unread += [text for each in verifications for text in _wrong(each, held)]
+    unread += [text for verification in verifications for text in _wrong(verification, held)]
     unread += ["it was yanked"] if is_yanked(registry, path, held.digest) else []
     why = Why(
         reference=f"{registry.host}/{path}:{reference}",
@@ -129,48 +129,54 @@ def explained(
 
 
 def _statements(
-    registry: Registry, path: str, held: RegistryImage, attached: Iterable[Descriptor]
+    registry: Registry, path: str, registry_image: RegistryImage, attached: Iterable[Descriptor]
 ) -> tuple[BuildRecord | None, Proof | None, list[str]]:
     """The last statement of each kind that holds, and why others do not."""
     making, proof, unread = None, None, []
-    for one in attached:
-        kind = one.annotations.get("dev.warpfront.statement")
-        payload = attached_payload(registry, path, one.digest) if kind else b""
+    for descriptor in attached:
+        kind = descriptor.annotations.get("dev.warpfront.statement")
+        payload = attached_payload(registry, path, descriptor.digest) if kind else b""
         try:
             if kind == "provenance":
-                making = read_provenance_statement(payload, digest=held.digest)
+                making = read_provenance_statement(payload, digest=registry_image.digest)
             elif kind:
-                proof = read_proof(payload, digest=held.digest)
+                proof = read_proof(payload, digest=registry_image.digest)
         except StatementError as error:
-            unread.append(f"{one.annotations.get(DOCUMENT, kind)} {one.digest}: {error}")
+            unread.append(
+                f"{descriptor.annotations.get(DOCUMENT, kind)} {descriptor.digest}: {error}"
+            )
     return making, proof, unread
 
 
-def _wrong(one: Verification, held: RegistryImage) -> list[str]:
-    wrong = [] if is_sealed(one) else [f"the verification on {one.target} was changed"]
-    if one.image_id not in held.identities:
-        wrong.append(f"the verification on {one.target} is of another image, {one.image_id}")
+def _wrong(result: Verification, registry_image: RegistryImage) -> list[str]:
+    wrong = [] if is_sealed(result) else [f"the verification on {result.target} was changed"]
+    if result.image_id not in registry_image.identities:
+        wrong.append(f"the verification on {result.target} is of another image, {result.image_id}")
     return wrong
 
 
 def _signature(
     registry: Registry,
     path: str,
-    held: RegistryImage,
+    registry_image: RegistryImage,
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
     """What became of looking for one. That there is one says nothing of whose it is."""
     attached = tuple(attached)
     if signer is not None:
-        reference = f"{registry.host}/{path}@{held.digest}"
-        proofs = [one.digest for one in attached if one.artifact_type == VERIFICATION_TYPE]
+        reference = f"{registry.host}/{path}@{registry_image.digest}"
+        proofs = [
+            descriptor.digest
+            for descriptor in attached
+            if descriptor.artifact_type == VERIFICATION_TYPE
+        ]
         said = [{"dev.warpfront.verification": digest} for digest in proofs]
         if any(signer.is_signed(reference, annotations) for annotations in said):
             return "holds, for the image with its verification"
         return "there is none of this key that the image and its verification are in"
-    types = [one.artifact_type or "" for one in attached]
-    tagged = registry.head(path, f"{fallback_tag(held.digest)}.sig")
+    types = [descriptor.artifact_type or "" for descriptor in attached]
+    tagged = registry.head(path, f"{fallback_tag(registry_image.digest)}.sig")
     if tagged is not None or any(one.startswith(_SIGNATURE_TYPES) for one in types):
         return "there is one; --trust names a public key to check it by"
     return "none"
@@ -179,21 +185,23 @@ def _signature(
 def _attestations(
     registry: Registry,
     path: str,
-    held: RegistryImage,
+    registry_image: RegistryImage,
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
     """Which attached documents are attested, by the key that `signer` trusts."""
     if signer is None:
-        tag = f"{fallback_tag(held.digest)}{ATTESTATIONS}"
+        tag = f"{fallback_tag(registry_image.digest)}{ATTESTATIONS}"
         there = registry.head(path, tag) is not None
         return "there are some; --trust names a public key to check them by" if there else "none"
-    reference = f"{registry.host}/{path}@{held.digest}"
+    reference = f"{registry.host}/{path}@{registry_image.digest}"
     hold = []
-    for one in attached:
-        name = one.annotations.get(DOCUMENT, "")
-        kind = one.artifact_type or ""
-        payload = attached_payload(registry, path, one.digest) if is_attested_kind(kind) else b""
+    for descriptor in attached:
+        name = descriptor.annotations.get(DOCUMENT, "")
+        kind = descriptor.artifact_type or ""
+        payload = (
+            attached_payload(registry, path, descriptor.digest) if is_attested_kind(kind) else b""
+        )
         predicate = predicate_of(name, kind, payload) if payload else None
         if predicate is not None and signer.is_attested(reference, predicate):
             hold.append(name)
@@ -202,10 +210,13 @@ def _attestations(
 
 def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
     """What each distribution in the image demands, as `load` found it."""
-    for one in verifications:
+    for verification in verifications:
         try:
-            contents = contents_from(one.environment.get("contents"))
+            contents = contents_from(verification.environment.get("contents"))
         except ContentsError:
             continue
-        return {canonicalize_name(found.name): found.requires for found in contents.distributions}
+        return {
+            canonicalize_name(distribution.name): distribution.requires
+            for distribution in contents.distributions
+        }
     return {}

@@ -64,7 +64,7 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     files |= _unless_foreign(robot_files(texts, requirements=path), root)
     source = matrix.project.source
     files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source, pods=0)
-    if any(one.trust == "self-hosted" for one in flow.runners):
+    if any(runner.trust == "self-hosted" for runner in flow.runners):
         files |= machine_scripts(source, texts)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
     names = [path.relative_to(root).as_posix() for path in old]
@@ -73,11 +73,11 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
 
 def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
     """Files that a project may have of its own: only those that are missing, or were made here."""
-    there = {path: read_text(root / path, missing_ok=True) for path in files}
+    present = {path: read_text(root / path, missing_ok=True) for path in files}
     return {
         path: text
         for path, text in files.items()
-        if there[path] is None or "Made by `invoke ci --write`" in (there[path] or "")
+        if present[path] is None or "Made by `invoke ci --write`" in (present[path] or "")
     }
 
 
@@ -109,7 +109,7 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
         publishes=PublishingRefs(
             branch=matrix.project.branch,
             release_tags=matrix.project.release_tags,
-            releases=any(one.name == SCOPES["release"].channel for one in matrix.channels),
+            releases=any(channel.name == SCOPES["release"].channel for channel in matrix.channels),
         ),
         options=matrix.ci,
     )
@@ -150,12 +150,12 @@ def pip_calls(install: Install) -> tuple[str, ...]:
 def require_hashes(path: str, text: str) -> None:
     """Raise `InputError` for a project's requirements file that lacks a hash or warpfront."""
     lines = text.replace("\\\n", " ").splitlines()
-    demands = [one for one in lines if one.strip() and not one.lstrip().startswith(("#", "-"))]
-    open_ones = [one.split()[0] for one in demands if "--hash=sha256:" not in one]
-    if open_ones or not any(one.startswith("warpfront") for one in demands):
-        what = f"no hash for {open_ones[0]}" if open_ones else "no line for warpfront"
+    demands = [line for line in lines if line.strip() and not line.lstrip().startswith(("#", "-"))]
+    open_ones = [demand.split()[0] for demand in demands if "--hash=sha256:" not in demand]
+    if open_ones or not any(demand.startswith("warpfront") for demand in demands):
+        reason = f"no hash for {open_ones[0]}" if open_ones else "no line for warpfront"
         raise InputError(
-            f"{path}: {what}",
+            f"{path}: {reason}",
             hint="`uv pip compile --generate-hashes` writes such a file",
         )
 
@@ -164,12 +164,12 @@ def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
     """The file that the jobs install from. What is committed stays while its inputs are the same: a
     robot may have moved versions in it.
     """
-    wanted = _requirements(install, root)
-    head = _LOCK_HEAD.format(digest=digest_of([*wanted])[:16])
-    there = read_text(root / REQUIREMENTS, missing_ok=True) or ""
-    if there.startswith(head):
-        return there
-    text = lock(wanted) if lock else ""
+    requirements = _requirements(install, root)
+    head = _LOCK_HEAD.format(digest=digest_of([*requirements])[:16])
+    present = read_text(root / REQUIREMENTS, missing_ok=True) or ""
+    if present.startswith(head):
+        return present
+    text = lock(requirements) if lock else ""
     if text and install.sha256 not in text:
         raise LockError(
             f"{install.source} is not the wheel of sha256 {install.sha256}",
@@ -180,7 +180,7 @@ def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
 
 def lock_here(wanted: tuple[str, ...]) -> str:
     """Resolve with this machine's indexes. What comes from a commit is installed from there."""
-    without = ("warpfront",) if any("git+" in one for one in wanted) else ()
+    without = ("warpfront",) if any("git+" in line for line in wanted) else ()
     return hash_requirements(wanted, site=read_site(run), run=run, without=without)
 
 
@@ -195,7 +195,7 @@ def _requirements(install: Install, root: Path) -> tuple[str, ...]:
             optional = project["project"].get("optional-dependencies", {})
             return (
                 *project["project"]["dependencies"],
-                *(one for extra in _EXTRAS for one in optional.get(extra, ())),
+                *(line for extra in _EXTRAS for line in optional.get(extra, ())),
                 *project["build-system"]["requires"],
             )
 
@@ -204,16 +204,16 @@ def stale(files: Mapping[str, str | None], root: Path) -> str:
     """What would change, as a diff; "" where everything is as it should be."""
     lines: list[str] = []
     for path, text in files.items():
-        there = (read_text(root / path, missing_ok=True) or "").splitlines(keepends=True)
-        right = (text or "").splitlines(keepends=True)
-        lines += difflib.unified_diff(there, right, path, path)
+        before = (read_text(root / path, missing_ok=True) or "").splitlines(keepends=True)
+        after = (text or "").splitlines(keepends=True)
+        lines += difflib.unified_diff(before, after, path, path)
     return "".join(lines)
 
 
 def write(files: Mapping[str, str | None], root: Path) -> tuple[str, ...]:
     """Make it so; what was changed."""
-    there = {path: read_text(root / path, missing_ok=True) for path in files}
-    changed = [path for path, text in files.items() if there[path] != text]
+    present = {path: read_text(root / path, missing_ok=True) for path in files}
+    changed = [path for path, text in files.items() if present[path] != text]
     for name in changed:
         path, text = root / name, files[name]
         if text is None:

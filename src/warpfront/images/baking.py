@@ -230,8 +230,10 @@ class _Building:
         """
         damaged: set[str] = set()
         for item in items:
-            found = self._wheelhouse.drop_damaged(item.rendered.wheels, self._view_folder(item))
-            damaged |= {wheel.filename for wheel in found}
+            locked_wheels = self._wheelhouse.drop_damaged(
+                item.rendered.wheels, self._view_folder(item)
+            )
+            damaged |= {wheel.filename for wheel in locked_wheels}
         if remove_other(self._tools() / uv_binary().name, uv_binary()):
             damaged.add("uv")
         for name in sorted(damaged):
@@ -468,11 +470,11 @@ class _Building:
         )
 
 
-def layer_cache(engine: Engine, given: Mapping[str, str]) -> str:
+def layer_cache(engine: Engine, variables: Mapping[str, str]) -> str:
     """Return the repository of the layer cache, "" for none. BuildKit within Docker's own image
     store refuses a cache in a registry, and the whole build with it.
     """
-    cache = given.get(CACHE_VARIABLE, "")
+    cache = variables.get(CACHE_VARIABLE, "")
     able = cache and (engine.builds_elsewhere or engine.features().containerd_store)
     return cache if able else ""
 

@@ -47,7 +47,7 @@ def within_budget(
 
 
 def _weights(
-    lock: WheelLock, wheelhouse: Wheelhouse, kept: Callable[[str], bool]
+    lock: WheelLock, wheelhouse: Wheelhouse, stays_in: Callable[[str], bool]
 ) -> SizeBreakdown | None:
     """Return sizes by package; None without its wheels: a reused image needs none."""
     try:
@@ -56,7 +56,7 @@ def _weights(
                 f"{wheel.name}=={wheel.version}": {
                     path: int(measured[0])
                     for path, measured in unpacked_files(wheelhouse, wheel).items()
-                    if kept(path)
+                    if stays_in(path)
                 }
                 for wheel in lock.wheels
             }

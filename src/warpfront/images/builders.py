@@ -60,7 +60,7 @@ def builders(
                 ground = _base_ground(cell, engine, folders, watch)
                 added = _Packages(ground=ground, apt=apt, machine=cell.machine)
                 return engine, _with_packages(name, added, folders, engine=engine, site=site())
-            parents = [one for one in matrix.cells if one.id == cell.parent]
+            parents = [candidate for candidate in matrix.cells if candidate.id == cell.parent]
             chain = with_parents(parents, matrix.cells)
             inputs = CellInputs(cells=chain, locks=locks, matrix=matrix, material=material)
             built = build_cells(inputs, Tools(engine=engine, folders=folders, site=site), watch)
@@ -124,9 +124,9 @@ def _with_packages(
     ground, apt = added.ground, added.apt
     digest = digest_of([ground.identity, list(apt)])[:24]
     reference = f"{name}:{digest}"
-    known = engine.image(reference)
-    if known is not None:
-        return known.id
+    existing = engine.image(reference)
+    if existing is not None:
+        return existing.id
     folder = folders.store.folder / f".{_NAME}" / digest
     write_text(folder / "context" / DOCKERFILE, _dockerfile(folders.root, ground, apt))
     try:
@@ -175,8 +175,8 @@ def _baked(
 
 
 def _dockerfile(root: Path, ground: _Ground, apt: tuple[str, ...]) -> str:
-    own = ImageFile(content=_TEMPLATE.encode())
-    sources = {**read_tree(root / IMAGES_FOLDER), f"{_NAME}/Dockerfile.j2": own}
+    image_file = ImageFile(content=_TEMPLATE.encode())
+    sources = {**read_tree(root / IMAGES_FOLDER), f"{_NAME}/Dockerfile.j2": image_file}
     variables = {"from_reference": ground.reference, "apt": apt}
     (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
     if not isinstance(text, str):

@@ -62,12 +62,12 @@ class Composer:
         """Return by cell id the named context in place of an image's wheels. Images whose
         Dockerfile has to run as it is, or whose wheels do not go into layers, are left out.
         """
-        found = {}
+        contexts = {}
         for item in items:
             stages = stages_of(item.rendered.files["Dockerfile"])
             if stages is not None and item.rendered.wheels:
                 try:
-                    found[item.cell.id] = {WHEELS_STAGE: self._context(item, stages)}
+                    contexts[item.cell.id] = {WHEELS_STAGE: self._context(item, stages)}
                 except StoreError:
                     raise
                 except WarpfrontError as error:
@@ -75,13 +75,13 @@ class Composer:
                     # or it does not, and the image is built.
                     reason = f"its wheels are installed by RUN: {error.message}"
                     self.watch.say(f"{item.cell.id}: {reason}")
-        return found
+        return contexts
 
     def _context(self, item: Prepared, stages: Stages) -> str:
         cell, sets = item.cell, layer_sets(item.rendered.wheels)
         self.layers.refuse_clash(item.rendered.wheels)
         self.watch.step(cell.id, "makes layers of its wheels")
-        made = self.layers.layers(
+        layers = self.layers.layers(
             sets,
             python=cell.python,
             slim=cell.slim,
@@ -90,8 +90,8 @@ class Composer:
         )
         base = self._environment(item, stages)
         sizes = [sum(self._sources(item, wheels).values()) for wheels in sets]
-        compiled = self._byte_code(item, base, made, bytecode_sets(sets, sizes))
-        return self._standing_on(self._joined(base, [*made, *compiled]))
+        compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))
+        return self._standing_on(self._joined(base, [*layers, *compiled]))
 
     def _standing_on(self, manifest: str) -> str:
         """The named context of a manifest; the engine is sent its layers unless it adopts them."""
@@ -116,9 +116,9 @@ class Composer:
         base = [item.base.identity, item.base.recipe, item.cell.machine]
         key = digest_of([stages.before, base, uv_version(), assets])
         record = self.layers.root / "made" / f"environment-{key}.json"
-        known = (read_text(record, missing_ok=True) or "").strip().strip('"')
-        if known and self._is_there(known):
-            return known
+        environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
+        if environment and self._is_there(environment):
+            return environment
         digest = self._built(item, item.rendered.context, self.contexts(item), stage=EMPTY_STAGE)
         write_json(record, digest)
         return digest
@@ -133,19 +133,19 @@ class Composer:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def _byte_code(
-        self, item: Prepared, base: str, made: Sequence[Layer], sets: Sequence[Wheels]
+        self, item: Prepared, base: str, layers: Sequence[Layer], sets: Sequence[Wheels]
     ) -> list[Layer]:
         """The layers of the byte code of `sets`, by the Python of `base`: those that are not here
         are compiled on the layers that were `made` of all wheels.
         """
         way = [byte_code_context([()]), base, *item.cell.slim]
         keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
-        found = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
-        absent = [wheels for wheels in sets if found[wheels] is None]
+        stored = {wheels: self.layers.kept(key) for wheels, key in keys.items()}
+        absent = [wheels for wheels in sets if stored[wheels] is None]
         if absent:
             texts = byte_code_context([self._sources(item, wheels) for wheels in absent])
             files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
-            lower = self._joined(base, made)
+            lower = self._joined(base, layers)
             contexts = {WHEELS_STAGE: self._standing_on(lower)}
             manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
             diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
@@ -157,8 +157,8 @@ class Composer:
                     size_bytes=blob["size"],
                     wheels=("byte code of", *_named(wheels)),
                 )
-                found[wheels] = self.layers.keep(keys[wheels], layer)
-        return [layer for layer in found.values() if layer]
+                stored[wheels] = self.layers.keep(keys[wheels], layer)
+        return [layer for layer in stored.values() if layer]
 
     def _sources(self, item: Prepared, wheels: Sequence[LockedWheel]) -> dict[str, int]:
         return self.layers.sources(wheels, slim=item.cell.slim)

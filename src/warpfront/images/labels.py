@@ -43,7 +43,9 @@ def image_labels(
     it came from; `uv` is the version of what installed the wheels.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
-    set_here = ",".join(f"{one.name}={one.value}" for one in cell.policies if one.level == "set")
+    set_here = ",".join(
+        f"{policy.name}={policy.value}" for policy in cell.policies if policy.level == "set"
+    )
     return {
         f"{_OCI}.title": f"{project.name} {cell.image}",
         f"{_OCI}.description": cell.title,
@@ -73,8 +75,10 @@ def image_labels(
 
 def _patched_words(lock: WheelLock) -> str:
     """`lmcache 0.3.9+wf.p1a2b3c4d,...`: what is not as its authors published it."""
-    names = {one.package for one in lock.patched}
-    return ",".join(sorted(f"{one.name} {one.version}" for one in lock.wheels if one.name in names))
+    names = {wheel.package for wheel in lock.patched}
+    return ",".join(
+        sorted(f"{wheel.name} {wheel.version}" for wheel in lock.wheels if wheel.name in names)
+    )
 
 
 def _base_name(declared: Base, base: ResolvedBase) -> str:

@@ -24,7 +24,7 @@ def config_on(
         "type": "layers",
         "diff_ids": [*base["rootfs"]["diff_ids"], *(diff_id for diff_id, _ in layers)],
     }
-    earlier = [{**one, "created": created} for one in base.get("history", ())]
+    earlier = [{**entry, "created": created} for entry in base.get("history", ())]
     return {**base, "created": created, "history": [*earlier, *history], "rootfs": rootfs}
 
 

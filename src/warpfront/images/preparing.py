@@ -65,15 +65,15 @@ def render_cells(
     results: dict[str, ContextParts | Blocked | Failed] = {
         cell.id: attempt(cell.id, "render", parts_of, cell) for cell in cells
     }
-    ready = [one for one in results.values() if isinstance(one, ContextParts)]
-    texts = render_templates(material.templates.sources, [_request(one) for one in ready])
+    ready = [result for result in results.values() if isinstance(result, ContextParts)]
+    texts = render_templates(material.templates.sources, [_request(result) for result in ready])
     images = {
         parts.cell.id: attempt(parts.cell.id, "render", finished, parts, text)
         for parts, text in zip(ready, texts, strict=True)
     }
     return {
-        cell_id: images[cell_id] if isinstance(one, ContextParts) else one
-        for cell_id, one in results.items()
+        cell_id: images[cell_id] if isinstance(result, ContextParts) else result
+        for cell_id, result in results.items()
     }
 
 

@@ -37,8 +37,8 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
     toolkit = vendor.toolkit or vendor.device
     if vendor.torch_from == "base":
         patterns = stack_patterns(toolkit)
-        found = sentinels(toolkit, ())
-        return Policy(cell=cell.id, title=cell.title, adopt=patterns, sentinels=found)
+        packages = sentinels(toolkit, ())
+        return Policy(cell=cell.id, title=cell.title, adopt=patterns, sentinels=packages)
     patterns = (*vendor.protected, *vendor.libraries)
     protected = {
         wheel.name: wheel.version

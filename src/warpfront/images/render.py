@@ -31,8 +31,8 @@ class Templates:
 
     def __init__(self, sources: Mapping[str, str | ImageFile | RefusedFile]) -> None:
         self.sources = {
-            name: ImageFile(content=one.encode()) if isinstance(one, str) else one
-            for name, one in sources.items()
+            name: ImageFile(content=source.encode()) if isinstance(source, str) else source
+            for name, source in sources.items()
         }
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
@@ -47,13 +47,13 @@ class Templates:
         }
 
     def _file(self, name: str) -> ImageFile:
-        found = self.sources[name]
-        if isinstance(found, RefusedFile):
+        file = self.sources[name]
+        if isinstance(file, RefusedFile):
             raise BlockedError(
-                f"images/{name}: {found.reason}",
+                f"images/{name}: {file.reason}",
                 hint="images hold files, and links to files of the same folder: copy it there",
             )
-        return found
+        return file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

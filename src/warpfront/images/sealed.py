@@ -34,11 +34,11 @@ def write_manifest(
     """
     protected = policy_from(json.loads(rendered.files[POLICY])).protected
     wheels = [wheel for wheel in rendered.wheels if wheel.name in protected]
-    kept = stays(cell.slim)
+    stays_in = stays(cell.slim)
 
     def left(wheel: LockedWheel) -> dict[str, Measured]:
         files = unpacked_files(wheelhouse, wheel)
-        return {path: measured for path, measured in files.items() if kept(path)}
+        return {path: measured for path, measured in files.items() if stays_in(path)}
 
     manifest = Manifest(
         location=stack_location(cell),

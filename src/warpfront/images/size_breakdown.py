@@ -41,10 +41,10 @@ def largest(now: SizeBreakdown, before: SizeBreakdown | None) -> tuple[tuple[str
 
 
 def _ranked(now: Mapping[str, int], before: Mapping[str, int] | None) -> list[tuple[str, int, int]]:
-    known = Counter[str]()
+    sizes = Counter[str]()
     for name, size in (before or {}).items():
-        known[_unversioned(name)] += size
-    rows = [(name, size, size - known[_unversioned(name)]) for name, size in now.items()]
+        sizes[_unversioned(name)] += size
+    rows = [(name, size, size - sizes[_unversioned(name)]) for name, size in now.items()]
     grown = [row for row in rows if row[2] > 0] if before is not None else rows
     return sorted(grown, key=lambda row: (-row[2], row[0]))[:_SHOWN]
 

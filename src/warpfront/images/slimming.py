@@ -30,5 +30,5 @@ for record in folder.glob("*.dist-info/RECORD"):
 
 def slim_files(globs: Iterable[str]) -> dict[str, str]:
     """Return path in the build context -> text; none if nothing is removed."""
-    lines = "".join(f"{one}\n" for one in globs)
+    lines = "".join(f"{glob}\n" for glob in globs)
     return {"slim/slim.py": _PROGRAM, "slim/globs.txt": lines} if lines else {}

@@ -85,8 +85,8 @@ def stages_of(dockerfile: str) -> Stages | None:
     """The stages of a rendered Dockerfile; None where layers cannot stand in for one of them."""
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
-    before, found, _ = dockerfile.partition(_INSTALLS)
-    if not found or dockerfile.count(f"AS {WHEELS_STAGE}\n") != 1:
+    before, parts, _ = dockerfile.partition(_INSTALLS)
+    if not parts or dockerfile.count(f"AS {WHEELS_STAGE}\n") != 1:
         return None
     names_it = re.search(rf"^FROM \S+ AS {EMPTY_STAGE}$", before, re.MULTILINE)
     return Stages(before) if names_it and _MAKES_ENVIRONMENT.search(before) else None

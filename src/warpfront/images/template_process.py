@@ -64,25 +64,25 @@ def render_templates(
     """Return the text of each request, or why there is none. A template that breaks a limit fails
     its own requests and no other.
     """
-    done: dict[int, Rendered] = {}
+    results: dict[int, Rendered] = {}
     broken: dict[str, str] = {}
-    while pending := [at for at in range(len(requests)) if at not in done]:
-        for at in pending:
-            if why := broken.get(requests[at].folder):
-                done[at] = _error(requests[at], f"{why} for another cell")
-        pending = [at for at in pending if at not in done]
+    while pending := [index for index in range(len(requests)) if index not in results]:
+        for index in pending:
+            if why := broken.get(requests[index].folder):
+                results[index] = _error(requests[index], f"{why} for another cell")
+        pending = [index for index in pending if index not in results]
         if not pending:
             break
-        completed = _completed(sources, [requests[at] for at in pending], limits)
+        completed = _completed(sources, [requests[index] for index in pending], limits)
         # What follows the last line's end was cut off.
         answers = [json.loads(line) for line in completed.stdout.split("\n")[:-1]]
-        for at, answer in zip(pending, answers, strict=False):
-            done[at] = _read(answer)
+        for index, answer in zip(pending, answers, strict=False):
+            results[index] = _read(answer)
         if len(answers) < len(pending):
-            at = pending[len(answers)]
-            broken[requests[at].folder] = why = _why_ended(completed, limits)
-            done[at] = _error(requests[at], why)
-    return [done[at] for at in range(len(requests))]
+            index = pending[len(answers)]
+            broken[requests[index].folder] = why = _why_ended(completed, limits)
+            results[index] = _error(requests[index], why)
+    return [results[index] for index in range(len(requests))]
 
 
 def _completed(
@@ -94,7 +94,9 @@ def _completed(
     pickler = pickle.Pickler(stream)
     reduced: dict[type, Callable[[Any], Any]] = {MappingProxyType: _reduced}
     pickler.dispatch_table = copyreg.dispatch_table | reduced
-    pickler.dump(({name: _sent(one) for name, one in sources.items()}, list(requests), limits))
+    pickler.dump(
+        ({name: _sent(source) for name, source in sources.items()}, list(requests), limits)
+    )
     return run(
         Command(
             # -P: nothing of the project's own folder is imported.
@@ -168,10 +170,10 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _lower(which: int, wanted: int) -> None:
+def _lower(which: int, limit: int) -> None:
     """Set a limit, or leave the machine's own where that is lower."""
     _, most = resource.getrlimit(which)
-    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    soft = limit if most == resource.RLIM_INFINITY else min(limit, most)
     resource.setrlimit(which, (soft, most))
 
 

@@ -90,13 +90,13 @@ class Renderer:
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    found, length = list[str](), 0
+    joined, length = list[str](), 0
     for piece in pieces:
-        found.append(piece)
+        joined.append(piece)
         length += len(piece)
         if length > LONGEST_TEXT:
             raise ValueError(f"it gives more than {LONGEST_TEXT:,} characters")
-    return "".join(found)
+    return "".join(joined)
 
 
 def _said(error: Exception) -> str:
@@ -120,9 +120,9 @@ def _words(value: object) -> _Words:
 
 def _checked(text: str, allowed: re.Pattern[str]) -> str:
     if not allowed.match(text):
-        shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         raise RenderError(
-            f"a value is not fit for a Dockerfile: {shown}",
+            f"a value is not fit for a Dockerfile: {quoted}",
             hint="quotes, line breaks, $, # and \\ could change the instructions; see matrix.yaml",
         )
     return text

@@ -65,7 +65,7 @@ class WheelBuilder:
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
         sdist = self.archived(source)
         name = self._name(source)
-        recipe = next((one for one in self.inputs.builds if one.package == name), None)
+        recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
         return self._pure(sdist, name), None
@@ -76,12 +76,12 @@ class WheelBuilder:
         key += self._patched_by(recipe.package)
         record = self.cache / "crafted" / f"{digest_of(key)}.json"
         tools = self._tools(recipe.tools)
-        known = self._known(record, sdist)
-        if known is None:
+        recorded = self._known(record, sdist)
+        if recorded is None:
             build = self._patching(self.container_build(recipe, tools), recipe.package)
-            known = self._kept(record, sdist, build)
-        return known, WheelBuild(
-            package=known.name,
+            recorded = self._kept(record, sdist, build)
+        return recorded, WheelBuild(
+            package=recorded.name,
             tools=installed_in(tools),
             apt=recipe.apt,
             environment=recipe.environment,
@@ -121,23 +121,23 @@ class WheelBuilder:
         self.wheelhouse.fetch((original,), self.site, on_progress=lambda *_: None)
         patching = Patching(patches=patches, root=self.root, run=run)
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            made = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
-            kept, sha256 = self.wheelhouse.keep(made)
-        self.on_line(f"{self.inputs.cell_id}: {original.filename} is patched: {kept.name}")
+            patched = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
+            stored, sha256 = self.wheelhouse.keep(patched)
+        self.on_line(f"{self.inputs.cell_id}: {original.filename} is patched: {stored.name}")
         archive = Sdist(
             path=self.wheelhouse.path(original),
             sha256=original.sha256,
             source=f"{PATCHED}{original.index}",
         )
-        return wheel_of(kept, sha256, sdist=archive)
+        return wheel_of(stored, sha256, sdist=archive)
 
     def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
         """Patch a wheel again by its lock. Raises `WheelError` for other bytes."""
         assert patched.original is not None
-        made = self.from_wheel(patched.original, patched.patches)
-        if made.sha256 != wheel.sha256:
+        locked = self.from_wheel(patched.original, patched.patches)
+        if locked.sha256 != wheel.sha256:
             raise WheelError(
-                f"{wheel.filename}: patched again it has sha256 {made.sha256}, its lock says "
+                f"{wheel.filename}: patched again it has sha256 {locked.sha256}, its lock says "
                 f"{wheel.sha256}",
                 hint=f"invoke lock --only {self.inputs.cell_id}",
             )
@@ -167,18 +167,18 @@ class WheelBuilder:
                 archive_commit(
                     source.location, source.pin, target, subdirectory=source.subdirectory, run=run
                 )
-            kept, sha256 = self.wheelhouse.keep(target)
+            stored, sha256 = self.wheelhouse.keep(target)
         if source.kind == "folder" and sha256 != source.pin:
             raise LockError(f"{source} changed while it was read", hint="lock again")
-        return Sdist(path=kept, sha256=sha256, source=str(source))
+        return Sdist(path=stored, sha256=sha256, source=str(source))
 
     def _name(self, source: Source) -> str:
         """Return the name of a source: from its line, else its pyproject.toml, else its folder."""
         folder = self.root / source.location
-        said = source.name
-        if not said and source.kind == "folder":
-            said = _project_name(read_text(folder / "pyproject.toml", missing_ok=True) or "")
-        return canonicalize_name(said or folder.resolve().name.removesuffix(".git"))
+        name = source.name
+        if not name and source.kind == "folder":
+            name = _project_name(read_text(folder / "pyproject.toml", missing_ok=True) or "")
+        return canonicalize_name(name or folder.resolve().name.removesuffix(".git"))
 
     @property
     def _where(self) -> list[object]:
@@ -192,17 +192,19 @@ class WheelBuilder:
     def _pure(self, sdist: Sdist, name: str) -> LockedWheel:
         key = digest_of(["pure", sdist.sha256, *self._patched_by(name)])
         record = self.cache / "crafted" / f"{key}.json"
-        known = self._known(record, sdist)
+        recorded = self._known(record, sdist)
         build = self._patching(pure_builder(self.site, run), name)
-        return known or self._kept(record, sdist, build)
+        return recorded or self._kept(record, sdist, build)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
-        return tuple(one for one in self.inputs.patches if one.package == canonicalize_name(name))
+        return tuple(
+            patch for patch in self.inputs.patches if patch.package == canonicalize_name(name)
+        )
 
     def _patched_by(self, name: str) -> list[object]:
         """Return the identity of patches among a wheel's inputs."""
         patches = self._patches(name)
-        return [[one.sha256, one.strip, one.version] for one in patches]
+        return [[patch.sha256, patch.strip, patch.version] for patch in patches]
 
     def _patching(self, build: Build, name: str) -> Build:
         """Return the same build, of patched sources, under a version that names the patches."""
@@ -236,16 +238,16 @@ class WheelBuilder:
 
     def _kept(self, record: Path, sdist: Sdist, build: Build) -> LockedWheel:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            kept, sha256 = self.wheelhouse.keep(build(sdist.path, Path(folder) / "built"))
-        path = kept.relative_to(self.wheelhouse.root)
+            stored, sha256 = self.wheelhouse.keep(build(sdist.path, Path(folder) / "built"))
+        path = stored.relative_to(self.wheelhouse.root)
         write_json(record, {"path": str(path), "sha256": sha256})
-        return wheel_of(kept, sha256, sdist=sdist)
+        return wheel_of(stored, sha256, sdist=sdist)
 
-    def _tools(self, wanted: tuple[str, ...]) -> Path:
-        key = digest_of([self.inputs.machine, self.inputs.python, *wanted])[:24]
+    def _tools(self, requirements: tuple[str, ...]) -> Path:
+        key = digest_of([self.inputs.machine, self.inputs.python, *requirements])[:24]
         return install_tools(
             self.cache / "build-tools" / key,
-            wanted,
+            requirements,
             python=self.inputs.python,
             machine=self.inputs.machine,
             site=self.site,

@@ -77,15 +77,15 @@ def base_notes(
 
 
 def _ended(cell: Cell, compat: Compat, today: str) -> Iterator[str]:
-    found = compat.end("python", cell.python)
-    if found is not None and found.day < today:
-        yield f"python {cell.python} has had no fixes since {found.day} ({found.source})"
+    end = compat.end("python", cell.python)
+    if end is not None and end.day < today:
+        yield f"python {cell.python} has had no fixes since {end.day} ({end.source})"
     if cell.toolkit is None or VENDORS[cell.vendor].torch_from == "base":
         return
     name = f"{cell.toolkit.name} {cell.toolkit.version}"
-    found = compat.end(cell.vendor, cell.toolkit.version)
-    if found is not None and found.day < today:
-        yield f"{name} is past its end of support, {found.day} ({found.source})"
+    end = compat.end(cell.vendor, cell.toolkit.version)
+    if end is not None and end.day < today:
+        yield f"{name} is past its end of support, {end.day} ({end.source})"
     last = compat.last_with(cell.vendor, cell.toolkit.version)
     if last is not None:
         yield f"{name}: torch {last} is the last release with wheels for it (compat table)"

@@ -140,24 +140,24 @@ class CellMaker:
             self._check_slim(name, image)
         for name, base in self.text.bases.items():
             self._check_base(name, base)
-        known = sorted({one.name for one in packaged_policies()})
+        names = sorted({runtime_policy.name for runtime_policy in packaged_policies()})
         for name in self.text.policy if isinstance(self.text.policy, tuple) else ():
-            if name not in known:
-                self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(known)}")
+            if name not in names:
+                self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(names)}")
 
     def _check_patches(self, image: str, patches: tuple[PatchText, ...]) -> None:
         """Patches of a package are of one version of it, and end with versions of that package."""
         versions: dict[str, str] = {}
-        for place, one in enumerate(patches):
+        for place, patch in enumerate(patches):
             where = ("images", image, "patches", place)
-            first = versions.setdefault(one.package, one.version)
-            if first != one.version:
-                message = f"{one.package} is patched at {first} and at {one.version}"
+            first = versions.setdefault(patch.package, patch.version)
+            if first != patch.version:
+                message = f"{patch.package} is patched at {first} and at {patch.version}"
                 self._problem(where, message, "an image holds one version of a package")
-            ends = canonicalize_name(PackagingRequirement(one.until).name) if one.until else ""
-            if ends not in {"", one.package}:
-                message = f"`until` of a patch of {one.package} names {ends}"
-                self._problem(where, message, f"until: {one.package}>=...")
+            ends = canonicalize_name(PackagingRequirement(patch.until).name) if patch.until else ""
+            if ends not in {"", patch.package}:
+                message = f"`until` of a patch of {patch.package} names {ends}"
+                self._problem(where, message, f"until: {patch.package}>=...")
 
     def _check_slim(self, name: str, image: ImageText) -> None:
         """Check that the removed files are known, and that no child image needs them."""
@@ -165,12 +165,12 @@ class CellMaker:
         if image.slim and image.parent is not None:
             hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
             self._problem(where, f"image `{name}` has its wheels from its parent", hint)
-        above = [one for one in self.text.images if name in self._chain(one)]
-        users = [one for one in above if self._compiles(one)]
+        above = [image for image in self.text.images if name in self._chain(image)]
+        users = [name for name in above if self._compiles(name)]
         for one in image.slim:
-            if one not in (known := slim_recipes()):
-                self._problem(where, f"slim: `{one}` is not known", nearest(one, known))
-            elif users and known[one].needed == COMPILER:
+            if one not in (recipes := slim_recipes()):
+                self._problem(where, f"slim: `{one}` is not known", nearest(one, recipes))
+            elif users and recipes[one].needed == COMPILER:
                 hint = "take it out of `slim:`, or give them another `parent:`"
                 self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
 
@@ -179,36 +179,40 @@ class CellMaker:
 
     def _check_smoke(self, image: str, entries: tuple[SmokeText, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
-        taken: set[str] = set()
-        for place, one in enumerate(entries):
+        names: set[str] = set()
+        for place, entry in enumerate(entries):
             where = ("images", image, "smoke", place)
-            name = one.name or one.uses or ""
-            if not name or not (one.uses or one.run or one.imports or one.starts or one.optional):
+            name = entry.name or entry.uses or ""
+            if not name or not (
+                entry.uses or entry.run or entry.imports or entry.starts or entry.optional
+            ):
                 hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
                 self._problem(where, "an entry of `smoke:` says nothing to do", hint)
-            if name in taken:
+            if name in names:
                 self._problem(where, f"`smoke:` has {name} twice", "give one another `name:`")
-            taken.add(name)
-            if one.uses and one.uses not in (known := described_names()):
-                self._problem(where, f"{one.uses} is not described", nearest(one.uses, known))
-            for vendor in one.vendors:
+            names.add(name)
+            if entry.uses and entry.uses not in (described := described_names()):
+                self._problem(
+                    where, f"{entry.uses} is not described", nearest(entry.uses, described)
+                )
+            for vendor in entry.vendors:
                 if vendor not in VENDORS:
                     message = f"vendor `{vendor}` is not known"
                     self._problem(where, message, nearest(vendor, VENDORS))
-            if wrong := _wrong_pattern(one.expect.prints):
-                self._problem(where, f"`prints: {one.expect.prints}` is no pattern: {wrong}")
+            if wrong := _wrong_pattern(entry.expect.prints):
+                self._problem(where, f"`prints: {entry.expect.prints}` is no pattern: {wrong}")
 
     def check_indexes(self) -> None:
         """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
-        known = self.compat.table.indexes
-        for name, given in self.text.indexes.items():
-            if isinstance(given, str) and name not in known:
+        indexes = self.compat.table.indexes
+        for name, index in self.text.indexes.items():
+            if isinstance(index, str) and name not in indexes:
                 message = f"index `{name}` is not in the compat table"
-                hint = nearest(name, known) or "an index of your own says its `packages`"
+                hint = nearest(name, indexes) or "an index of your own says its `packages`"
                 self._problem(("indexes", name), message, hint)
-            elif not isinstance(given, str) and name in known:
+            elif not isinstance(index, str) and name in indexes:
                 message = f"index `{name}` is one of the compat table, which has no `packages`"
-                self._problem(("indexes", name), message, f"write `{name}: {given.url}`")
+                self._problem(("indexes", name), message, f"write `{name}: {index.url}`")
 
     def make_compilers(self) -> None:
         """Return the entries of `compilers:`."""
@@ -318,15 +322,15 @@ class CellMaker:
         index = self._index(point, vendor)
         if index is None and vendor.torch_from == "index":
             return None
-        wanted = _wanted(point, index, base, self.text.allow_variants)
-        if not self._judged(point, wanted):
+        combination = _wanted(point, index, base, self.text.allow_variants)
+        if not self._judged(point, combination):
             return None
         toolkit = Toolkit(name=vendor.toolkit, version=point.toolkit) if vendor.toolkit else None
         return _Foundation(
             toolkit=toolkit,
             base=_base(point.base, base),
             index=index,
-            stack=self.compat.stack(wanted),
+            stack=self.compat.stack(combination),
             compiler=vendor.compiler(
                 toolkit, point.targets, point.python, _newest_suite(base.bootstrap)
             ),
@@ -366,8 +370,10 @@ class CellMaker:
         index = None if vendor.torch_from == "base" else self._known_index(point)
         if index is None:
             return None
-        given = self.text.indexes.get(index.name)
-        return WheelIndex(name=index.name, url=given if isinstance(given, str) else index.url)
+        own_index = self.text.indexes.get(index.name)
+        return WheelIndex(
+            name=index.name, url=own_index if isinstance(own_index, str) else index.url
+        )
 
     def _known_index(self, point: Point) -> WheelIndex | None:
         if point.index:
@@ -378,12 +384,14 @@ class CellMaker:
             return index
         index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
         if index is None:
-            found = self.compat.contradiction_of_no_index(point.vendor, point.toolkit, point.torch)
-            self._tell(point, found.reason, f"what fits: {found.fits}")
+            contradicted = self.compat.contradiction_of_no_index(
+                point.vendor, point.toolkit, point.torch
+            )
+            self._tell(point, contradicted.reason, f"what fits: {contradicted.fits}")
         return index
 
-    def _judged(self, point: Point, wanted: Combination) -> bool:
-        judgement = self.compat.judge(wanted)
+    def _judged(self, point: Point, combination: Combination) -> bool:
+        judgement = self.compat.judge(combination)
         if isinstance(judgement, Contradicted):
             self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
             return False
@@ -546,12 +554,12 @@ def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python"
     """Return the Python and C library in each part of a base's name; the build asks the
     image itself (images/_shared/wheels.j2).
     """
-    if found := _NAMED_PYTHON.search(base.interpreter):
-        yield ("interpreter",), "python", found[1]
-    if found := _OFFICIAL.match(base.reference):
-        yield ("reference",), "python", found[1]
-        if found[2] in _SUITES:
-            yield ("reference",), "glibc", _SUITES[found[2]][1]
+    if match := _NAMED_PYTHON.search(base.interpreter):
+        yield ("interpreter",), "python", match[1]
+    if match := _OFFICIAL.match(base.reference):
+        yield ("reference",), "python", match[1]
+        if match[2] in _SUITES:
+            yield ("reference",), "glibc", _SUITES[match[2]][1]
     if (suite := _suite(base.bootstrap)) in _SUITES:
         yield ("bootstrap", "suite"), "python", _SUITES[suite][0]
         yield ("bootstrap", "suite"), "glibc", _SUITES[suite][1]
@@ -595,9 +603,9 @@ def _tree(text: SourceTreeText) -> SourceTree:
 
 def _own_indexes(text: MatrixText) -> tuple[OwnIndex, ...]:
     return tuple(
-        OwnIndex(name=name, url=given.url, packages=tuple(sorted(given.packages)))
-        for name, given in sorted(text.indexes.items())
-        if not isinstance(given, str)
+        OwnIndex(name=name, url=entry.url, packages=tuple(sorted(entry.packages)))
+        for name, entry in sorted(text.indexes.items())
+        if not isinstance(entry, str)
     )
 
 
@@ -635,7 +643,7 @@ def _cell(
         title=image.title,
         environment=frozen({**environment_of(policies), **image.environment, **point.environment}),
         relax=frozen(image.relax),
-        builds=tuple(_recipe(*one) for one in sorted(image.builds.items())),
+        builds=tuple(_recipe(*build) for build in sorted(image.builds.items())),
         patches=tuple(map(_patch, image.patches)),
         smoke=tuple(map(_smoke, image.smoke)),
         tree=_tree(image.project) if image.project else None,
@@ -657,12 +665,18 @@ def _policies(
     point: Point, foundation: _Foundation, text: MatrixText, image: ImageText
 ) -> tuple[RuntimePolicy, ...]:
     """Return policies of a child: inherited values, overridden by explicit ones."""
-    found = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
+    runtime_policies = policies_of(point.vendor, foundation.toolkit, point.targets, point.torch)
     if isinstance(text.policy, tuple):
-        found = tuple(one for one in found if one.name in text.policy)
-    said = {*image.environment, *point.environment}
-    kept = (one for one in found if one.level != "set" or not (image.parent or one.name in said))
-    return () if text.policy == "none" else tuple(kept)
+        runtime_policies = tuple(
+            policy for policy in runtime_policies if policy.name in text.policy
+        )
+    names = {*image.environment, *point.environment}
+    policies = (
+        policy
+        for policy in runtime_policies
+        if policy.level != "set" or not (image.parent or policy.name in names)
+    )
+    return () if text.policy == "none" else tuple(policies)
 
 
 def _bytes(size: str) -> int:

@@ -98,13 +98,18 @@ class Compat:
         """
         major = toolkit.partition(".")[0]
         return next(
-            (one for one in self.table.drivers if (one.vendor, one.major) == (vendor, major)), None
+            (
+                driver
+                for driver in self.table.drivers
+                if (driver.vendor, driver.major) == (vendor, major)
+            ),
+            None,
         )
 
-    def end(self, what: str, version: str) -> End | None:
+    def end(self, kind: str, version: str) -> End | None:
         """The end of support of a version, if the table has it."""
         return next(
-            (one for one in self.table.ends if one.what == what and version in one.versions), None
+            (end for end in self.table.ends if end.what == kind and version in end.versions), None
         )
 
     def last_with(self, vendor: str, toolkit: str) -> str | None:
@@ -114,10 +119,10 @@ class Compat:
         """
         names = {
             name
-            for name, one in self.table.indexes.items()
-            if (one.vendor, one.toolkit) == (vendor, toolkit)
-            and not one.nightly
-            and (not one.label or one.url in self.contents.indexes)
+            for name, index in self.table.indexes.items()
+            if (index.vendor, index.toolkit) == (vendor, toolkit)
+            and not index.nightly
+            and (not index.label or index.url in self.contents.indexes)
         }
         having = [
             release.torch
@@ -126,174 +131,180 @@ class Compat:
         ]
         newest = self.table.releases[-1]
         is_known = newest.indexes.confidence != "low" or bool(names & {*newest.indexes.absent})
-        current = {one.torch for one in self.table.releases[-1 if is_known else -2 :]}
+        current = {release.torch for release in self.table.releases[-1 if is_known else -2 :]}
         return having[-1] if having and having[-1] not in current else None
 
     def release(self, torch: str) -> TorchRelease | None:
         return self._releases.get(torch)
 
     def index(self, name: str) -> WheelIndex | None:
-        known = self.table.indexes.get(name)
-        return WheelIndex(name=name, url=known.url) if known else None
+        entry = self.table.indexes.get(name)
+        return WheelIndex(name=name, url=entry.url) if entry else None
 
     def index_for(self, vendor: str, toolkit: str, torch: str) -> WheelIndex | None:
         """Return the index with `torch` for this toolkit. Never `pypi`, whose wheels have no label
         that identifies them: a row has to name it."""
         release = self._releases.get(torch)
-        for name, known in self.table.indexes.items():
-            if known.nightly != Version(torch).is_devrelease:
+        for name, index in self.table.indexes.items():
+            if index.nightly != Version(torch).is_devrelease:
                 continue
             offered = release is None or name in (*release.indexes.names, *release.indexes.seen)
             if (
                 offered
                 and name != PYPI
-                and (known.vendor, known.toolkit or "") == (vendor, toolkit)
+                and (index.vendor, index.toolkit or "") == (vendor, toolkit)
             ):
-                return WheelIndex(name=name, url=known.url)
+                return WheelIndex(name=name, url=index.url)
         return None
 
     def contradiction_of_no_index(self, vendor: str, toolkit: str, torch: str) -> Contradicted:
         """What to say where `index_for` gives None."""
-        what = f"{VENDORS[vendor].toolkit or vendor} {toolkit}".strip()
+        toolkit_name = f"{VENDORS[vendor].toolkit or vendor} {toolkit}".strip()
         return Contradicted(
-            reason=f"torch {torch} has no wheels for {what}",
+            reason=f"torch {torch} has no wheels for {toolkit_name}",
             fits=self._fits(vendor, toolkit, torch),
         )
 
-    def stack(self, wanted: Combination) -> tuple[Pin, ...]:
+    def stack(self, combination: Combination) -> tuple[Pin, ...]:
         """torch, its companions and its triton at their full versions; empty where torch comes
         with the base. A triton whose version is not evidenced is up to torch's own metadata.
         Of several variants of one version none has a local label."""
-        vendor = VENDORS[wanted.vendor]
+        vendor = VENDORS[combination.vendor]
         if vendor.torch_from == "base":
             return ()
-        label = label_of(self.table, wanted.index)
-        names = ("torch", *wanted.companions)
-        local = {one: f"+{label}" if label and one not in wanted.variants else "" for one in names}
-        release = self._releases.get(wanted.torch)
-        versions = {"torch": wanted.torch}
+        label = label_of(self.table, combination.index)
+        names = ("torch", *combination.companions)
+        local = {
+            name: f"+{label}" if label and name not in combination.variants else ""
+            for name in names
+        }
+        release = self._releases.get(combination.torch)
+        versions = {"torch": combination.torch}
         if release is not None:
             versions |= {
-                name: release.companion_on(wanted.index, name) for name in wanted.companions
+                name: release.companion_on(combination.index, name)
+                for name in combination.companions
             }
         pins = [
-            Pin(name=name, version=version + local[name], extras=self._extras(wanted, name))
+            Pin(name=name, version=version + local[name], extras=self._extras(combination, name))
             for name, version in versions.items()
         ]
         if release is not None:
-            name, version = release.triton(vendor.toolkit, wanted.index)
+            name, version = release.triton(vendor.toolkit, combination.index)
             pins += [Pin(name=name, version=version)] if version else []
         return tuple(pins)
 
-    def _extras(self, wanted: Combination, name: str) -> tuple[str, ...]:
+    def _extras(self, combination: Combination, name: str) -> tuple[str, ...]:
         """The extras by which a distribution brings the code of the row's targets, and no other."""
-        index = self.table.indexes.get(wanted.index)
+        index = self.table.indexes.get(combination.index)
         if index is None or name not in index.device_extras:
             return ()
-        extras = map(VENDORS[wanted.vendor].device_extra, wanted.targets)
+        extras = map(VENDORS[combination.vendor].device_extra, combination.targets)
         return tuple(dict.fromkeys(filter(None, extras)))
 
-    def judge(self, wanted: Combination) -> Judgement:
+    def judge(self, combination: Combination) -> Judgement:
         """Judge `wanted` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
-        for judgement in self._judgements(wanted):
+        for judgement in self._judgements(combination):
             if isinstance(judgement, Contradicted):
                 return judgement
             if isinstance(judgement, Unknown):
                 unknown.extend(judgement.reasons)
         return Unknown(reasons=tuple(unknown)) if unknown else Supported()
 
-    def _judgements(self, wanted: Combination) -> Iterator[Judgement]:
-        vendor = VENDORS[wanted.vendor]
-        strangers = [target for target in wanted.targets if target not in vendor.known_targets]
+    def _judgements(self, combination: Combination) -> Iterator[Judgement]:
+        vendor = VENDORS[combination.vendor]
+        strangers = [target for target in combination.targets if target not in vendor.known_targets]
         if strangers:
             yield _unknown(
-                f"{', '.join(strangers)}: no {wanted.vendor} hardware known by that name"
+                f"{', '.join(strangers)}: no {combination.vendor} hardware known by that name"
             )
         if vendor.torch_from == "base":
-            yield self._judge_base_torch(wanted)
+            yield self._judge_base_torch(combination)
             return
-        release = self._releases.get(wanted.torch)
-        yield self._judge_machine(wanted, release)
+        release = self._releases.get(combination.torch)
+        yield self._judge_machine(combination, release)
         if release is None:
-            yield self._judge_unknown_release(wanted)
+            yield self._judge_unknown_release(combination)
             return
-        yield self._judge_index(wanted, release)
-        yield self._judge_python(wanted, release)
-        yield _judge_glibc(wanted, release)
-        for companion in wanted.companions:
-            yield self._judge_companion(wanted, release, companion)
-        yield from self._judge_targets(wanted, release)
+        yield self._judge_index(combination, release)
+        yield self._judge_python(combination, release)
+        yield _judge_glibc(combination, release)
+        for companion in combination.companions:
+            yield self._judge_companion(combination, release, companion)
+        yield from self._judge_targets(combination, release)
 
-    def _judge_machine(self, wanted: Combination, release: TorchRelease | None) -> Judgement:
-        build = release.builds.get(wanted.index) if release else None
-        if wanted.machine in (build.machines if build else (self.table.machine,)):
+    def _judge_machine(self, point: Combination, release: TorchRelease | None) -> Judgement:
+        build = release.builds.get(point.index) if release else None
+        if point.machine in (build.machines if build else (self.table.machine,)):
             return Supported()
         if build is None or not build.is_read:
             return _unknown(
                 f"the compat table is about wheels for {self.table.machine}; it does not say "
-                f"whether torch {wanted.torch} from index {wanted.index} has one for "
-                f"{wanted.machine}"
+                f"whether torch {point.torch} from index {point.index} has one for "
+                f"{point.machine}"
             )
         return Contradicted(
-            reason=f"index {wanted.index} has no torch {wanted.torch} for {wanted.machine}",
+            reason=f"index {point.index} has no torch {point.torch} for {point.machine}",
             fits=f"machine {', '.join(build.machines)}",
         )
 
-    def _judge_base_torch(self, wanted: Combination) -> Judgement:
-        known = [row for row in self.table.base_torch if row.vendor == wanted.vendor]
-        of_toolkit = [row for row in known if row.toolkit == wanted.toolkit]
+    def _judge_base_torch(self, point: Combination) -> Judgement:
+        rows = [row for row in self.table.base_torch if row.vendor == point.vendor]
+        of_toolkit = [row for row in rows if row.toolkit == point.toolkit]
         if not of_toolkit:
-            return _unknown(f"{wanted.vendor} {wanted.toolkit} is not in the compat table")
-        if all(row.torch != wanted.torch or wanted.python not in row.python for row in of_toolkit):
+            return _unknown(f"{point.vendor} {point.toolkit} is not in the compat table")
+        if all(row.torch != point.torch or point.python not in row.python for row in of_toolkit):
             fits = "; ".join(
                 f"torch {row.torch} on python {', '.join(row.python)}" for row in of_toolkit
             )
             return Contradicted(
-                reason=f"{wanted.vendor} {wanted.toolkit} does not come with torch {wanted.torch} "
-                f"on python {wanted.python}",
+                reason=f"{point.vendor} {point.toolkit} does not come with torch {point.torch} "
+                f"on python {point.python}",
                 fits=fits,
             )
         return Supported()
 
-    def _judge_unknown_release(self, wanted: Combination) -> Judgement:
-        if wanted.companions:
+    def _judge_unknown_release(self, point: Combination) -> Judgement:
+        if point.companions:
             return Contradicted(
-                reason=f"torch {wanted.torch} is not in the compat table, so nothing says which "
-                f"{' and '.join(wanted.companions)} belong to it",
+                reason=f"torch {point.torch} is not in the compat table, so nothing says which "
+                f"{' and '.join(point.companions)} belong to it",
                 fits=f"a release of the table ({', '.join(self.torches)}), or no companions",
             )
-        series = wanted.torch.rsplit(".", 1)[0] + "."
+        series = point.torch.rsplit(".", 1)[0] + "."
         near = [torch for torch in self.torches if torch.startswith(series)]
         hint = f" ({', '.join(near)} is)" if near else ""
-        return _unknown(f"torch {wanted.torch} is not in the compat table{hint}")
+        return _unknown(f"torch {point.torch} is not in the compat table{hint}")
 
-    def _judge_index(self, wanted: Combination, release: TorchRelease) -> Judgement:
-        index = self.table.indexes[wanted.index]
-        holds = release.pypi.toolkit if wanted.index == PYPI else index.toolkit or ""
-        if (index.vendor, holds) != (wanted.vendor, wanted.toolkit):
+    def _judge_index(self, combination: Combination, release: TorchRelease) -> Judgement:
+        index = self.table.indexes[combination.index]
+        holds = release.pypi.toolkit if combination.index == PYPI else index.toolkit or ""
+        if (index.vendor, holds) != (combination.vendor, combination.toolkit):
             return Contradicted(
-                reason=f"index {wanted.index} holds torch {release.torch} for "
+                reason=f"index {combination.index} holds torch {release.torch} for "
                 f"{index.vendor} {holds}".rstrip()
-                + f", not for {wanted.vendor} {wanted.toolkit}".rstrip(),
-                fits=self._fits(wanted.vendor, wanted.toolkit, wanted.torch),
+                + f", not for {combination.vendor} {combination.toolkit}".rstrip(),
+                fits=self._fits(combination.vendor, combination.toolkit, combination.torch),
             )
-        if wanted.index == PYPI or wanted.index in release.indexes.names:
+        if combination.index == PYPI or combination.index in release.indexes.names:
             return Supported()
         sure = release.indexes.confidence in {"verified", "high"}
-        if wanted.index in release.indexes.absent or (
-            sure and wanted.index not in release.indexes.seen
+        if combination.index in release.indexes.absent or (
+            sure and combination.index not in release.indexes.seen
         ):
-            return self.contradiction_of_no_index(wanted.vendor, wanted.toolkit, wanted.torch)
-        return _unknown(f"torch {release.torch} on index {wanted.index} is not evidenced")
+            return self.contradiction_of_no_index(
+                combination.vendor, combination.toolkit, combination.torch
+            )
+        return _unknown(f"torch {release.torch} on index {combination.index} is not evidenced")
 
     def _fits(self, vendor: str, toolkit: str, torch: str) -> str:
         """Which releases have this toolkit, and which indexes this release has."""
         parts = []
         names = {
             name
-            for name, known in self.table.indexes.items()
-            if (known.vendor, known.toolkit or "") == (vendor, toolkit)
+            for name, index in self.table.indexes.items()
+            if (index.vendor, index.toolkit or "") == (vendor, toolkit)
         }
         releases = [
             release.torch
@@ -312,69 +323,74 @@ class Compat:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
-    def _judge_python(self, wanted: Combination, release: TorchRelease) -> Judgement:
-        pythons = release.pythons_on(wanted.index)
-        if wanted.python in pythons:
+    def _judge_python(self, combination: Combination, release: TorchRelease) -> Judgement:
+        pythons = release.pythons_on(combination.index)
+        if combination.python in pythons:
             return Supported()
         releases = [
             row.torch
             for row in self.table.releases
-            if wanted.python in row.pythons_on(wanted.index)
+            if combination.python in row.pythons_on(combination.index)
         ]
-        others = f"; torch {', '.join(releases)} for python {wanted.python}" if releases else ""
+        alternatives = (
+            f"; torch {', '.join(releases)} for python {combination.python}" if releases else ""
+        )
         return Contradicted(
-            reason=f"torch {release.torch} has no wheels for python {wanted.python}",
-            fits=f"python {', '.join(pythons)}{others}",
+            reason=f"torch {release.torch} has no wheels for python {combination.python}",
+            fits=f"python {', '.join(pythons)}{alternatives}",
         )
 
-    def _judge_companion(self, wanted: Combination, release: TorchRelease, name: str) -> Judgement:
+    def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Judgement:
         """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
         on the indexes of its own time only."""
-        version = release.companion_on(wanted.index, name)
-        build = release.builds.get(wanted.index)
+        version = release.companion_on(point.index, name)
+        build = release.builds.get(point.index)
         if build is not None and name in build.companions:
             return Supported()
-        if build is not None and build.is_read and wanted.index != PYPI:
+        if build is not None and build.is_read and point.index != PYPI:
             return Contradicted(
-                reason=f"index {wanted.index} has no {name} {version} for torch {release.torch}",
+                reason=f"index {point.index} has no {name} {version} for torch {release.torch}",
                 fits=f"companions: {', '.join(build.companions) or 'none'}",
             )
-        own = self._releases.get(version) if name == "torchaudio" else release
-        if own is None or own is release:
+        release_row = self._releases.get(version) if name == "torchaudio" else release
+        if release_row is None or release_row is release:
             return Supported()
-        if wanted.index == PYPI and own.pypi.toolkit == release.pypi.toolkit:
+        if point.index == PYPI and release_row.pypi.toolkit == release.pypi.toolkit:
             return Supported()
-        if wanted.index != PYPI and wanted.index in own.indexes.names:
+        if point.index != PYPI and point.index in release_row.indexes.names:
             return Supported()
         return _unknown(
             f"{name} {version}, which torch {release.torch} is paired with, "
-            f"is not evidenced on index {wanted.index} for {wanted.vendor} {wanted.toolkit}"
+            f"is not evidenced on index {point.index} for {point.vendor} {point.toolkit}"
         )
 
-    def _judge_targets(self, wanted: Combination, release: TorchRelease) -> Iterator[Judgement]:
-        vendor = VENDORS[wanted.vendor]
-        wanting = [target for target in wanted.targets if vendor.accepted_archs(target)]
+    def _judge_targets(self, point: Combination, release: TorchRelease) -> Iterator[Judgement]:
+        vendor = VENDORS[point.vendor]
+        wanting = [target for target in point.targets if vendor.accepted_archs(target)]
         if not wanting:
             return
-        yield from filter(None, (self._judge_usable(wanted, target) for target in wanting))
-        found = self._arch_entries(wanted, release)
+        yield from filter(None, (self._judge_usable(point, target) for target in wanting))
+        found = self._arch_entries(point, release)
         if found is None:
             yield _unknown(
-                f"the arch list of torch {release.torch} on index {wanted.index} is not evidenced"
-                + (f" for {wanted.machine}" if wanted.machine != self.table.machine else "")
+                f"the arch list of torch {release.torch} on index {point.index} is not evidenced"
+                + (f" for {point.machine}" if point.machine != self.table.machine else "")
             )
             return
         entries, confidence = found
         shipped = vendor.shipped_archs(entries)
         for target in wanting:
-            yield self._judge_target(wanted, target, shipped, entries, confidence)
+            yield self._judge_target(point, target, shipped, entries, confidence)
 
-    def _judge_usable(self, wanted: Combination, target: str) -> Contradicted | None:
+    def _judge_usable(self, combination: Combination, target: str) -> Contradicted | None:
         for row in self.table.unusable:
-            if row.vendor == wanted.vendor and row.covers(
-                target=target, toolkit=wanted.toolkit, torch=wanted.torch, index=wanted.index
+            if row.vendor == combination.vendor and row.covers(
+                target=target,
+                toolkit=combination.toolkit,
+                torch=combination.torch,
+                index=combination.index,
             ):
-                what = f"torch {wanted.torch}: " if row.torch else ""
+                what = f"torch {combination.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""
                 return Contradicted(
@@ -385,52 +401,56 @@ class Compat:
 
     def _judge_target(
         self,
-        wanted: Combination,
+        combination: Combination,
         target: str,
         shipped: frozenset[str],
         entries: tuple[str, ...],
         confidence: Confidence,
     ) -> Judgement:
-        if shipped.intersection(VENDORS[wanted.vendor].accepted_archs(target)):
+        if shipped.intersection(VENDORS[combination.vendor].accepted_archs(target)):
             return Supported()
-        reason = f"{target} is not served by torch {wanted.torch} from index {wanted.index}"
+        reason = (
+            f"{target} is not served by torch {combination.torch} from index {combination.index}"
+        )
         if confidence == "low":
             return _unknown(f"{reason}, by an arch list of low confidence")
         listed = ", ".join(entries)
         return Contradicted(
-            reason=f"{reason}: compiled for {listed}", fits=self._fits_target(wanted, target)
+            reason=f"{reason}: compiled for {listed}", fits=self._fits_target(combination, target)
         )
 
-    def _fits_target(self, wanted: Combination, target: str) -> str:
-        vendor = VENDORS[wanted.vendor]
+    def _fits_target(self, combination: Combination, target: str) -> str:
+        vendor = VENDORS[combination.vendor]
         accepted = vendor.accepted_archs(target)
-        found = []
+        fits = []
         for release in self.table.releases:
             archs = release.archs(vendor.toolkit)
             sets = archs.sets if archs else {}
             fitting = [
                 index
                 for index, name in sets.items()
-                if vendor.shipped_archs(self._arch_set(name, wanted.machine)).intersection(accepted)
+                if vendor.shipped_archs(self._arch_set(name, combination.machine)).intersection(
+                    accepted
+                )
                 and index in release.indexes.names
             ]
             if fitting:
-                found.append(f"torch {release.torch} on {', '.join(fitting)}")
-        return "; ".join(found) or f"no wheel in the table serves {target}"
+                fits.append(f"torch {release.torch} on {', '.join(fitting)}")
+        return "; ".join(fits) or f"no wheel in the table serves {target}"
 
     def _arch_entries(
-        self, wanted: Combination, release: TorchRelease
+        self, combination: Combination, release: TorchRelease
     ) -> tuple[tuple[str, ...], Confidence] | None:
-        archs = release.archs(VENDORS[wanted.vendor].toolkit)
-        build = release.builds.get(wanted.index)
+        archs = release.archs(VENDORS[combination.vendor].toolkit)
+        build = release.builds.get(combination.index)
         if build is not None and build.devices:
             return build.devices, "verified" if build.is_read else "medium"
         if archs is None:
             return None
         for index, name in archs.sets.items():
-            known = self.table.indexes[index]
-            if (known.vendor, known.toolkit) == (wanted.vendor, wanted.toolkit):
-                entries = self._arch_set(name, wanted.machine)
+            entry = self.table.indexes[index]
+            if (entry.vendor, entry.toolkit) == (combination.vendor, combination.toolkit):
+                entries = self._arch_set(name, combination.machine)
                 return (entries, archs.confidence) if entries else None
         return None
 
@@ -471,16 +491,16 @@ def _unknown(reason: str) -> Unknown:
     return Unknown(reasons=(reason,))
 
 
-def _judge_glibc(wanted: Combination, release: TorchRelease) -> Judgement:
+def _judge_glibc(combination: Combination, release: TorchRelease) -> Judgement:
     """manylinux_2_28 wheels need glibc 2.28 (PEP 600); the older names need less than any base."""
-    build = release.builds.get(wanted.index)
+    build = release.builds.get(combination.index)
     level = (build.manylinux if build else "") or release.manylinux
     needed = level.removeprefix("manylinux_").replace("_", ".")
-    if not wanted.glibc or not level.startswith("manylinux_"):
+    if not combination.glibc or not level.startswith("manylinux_"):
         return Supported()
-    if Version(wanted.glibc) >= Version(needed):
+    if Version(combination.glibc) >= Version(needed):
         return Supported()
     return Contradicted(
-        reason=f"torch {release.torch} needs glibc {needed}, the base has {wanted.glibc}",
+        reason=f"torch {release.torch} needs glibc {needed}, the base has {combination.glibc}",
         fits=f"a base with glibc {needed} or later",
     )

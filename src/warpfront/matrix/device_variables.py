@@ -47,22 +47,22 @@ def device_fault(
     """Return why an image for `targets` must not set `name` to `value`, and what to do; twice ""
     where it may.
     """
-    for one in device_variables():
-        if vendor not in one.vendors or not re.fullmatch(one.name, name):
+    for device_variable in device_variables():
+        if vendor not in device_variable.vendors or not re.fullmatch(device_variable.name, name):
             continue
-        if one.kind == "arch":
+        if device_variable.kind == "arch":
             return _arch_fault(_arch_of(value, targets, vendor=vendor), targets)
-        if not (one.allowed and re.fullmatch(one.allowed, value)):
-            return _EFFECTS[one.kind], _ON_A_MACHINE
+        if not (device_variable.allowed and re.fullmatch(device_variable.allowed, value)):
+            return _EFFECTS[device_variable.kind], _ON_A_MACHINE
     return "", ""
 
 
 def _arch_fault(arch: str, targets: tuple[str, ...]) -> tuple[str, str]:
-    others = [target for target in targets if target != arch]
-    if not others:
+    unlike = [target for target in targets if target != arch]
+    if not unlike:
         return "", ""
     why = (
-        f"every device says that it is {arch}, and the row is for {', '.join(others)} too, whose "
+        f"every device says that it is {arch}, and the row is for {', '.join(unlike)} too, whose "
         "code it then does not find"
     )
     if arch in targets:
@@ -72,11 +72,13 @@ def _arch_fault(arch: str, targets: tuple[str, ...]) -> tuple[str, str]:
 
 def _arch_of(value: str, targets: tuple[str, ...], *, vendor: str) -> str:
     """Return the target that a value names (`9.4.2` is gfx942, `9.0` sm_90), or the value."""
-    numbers = [int(one) for one in value.split(".") if one.isdecimal()]
+    numbers = [int(part) for part in value.split(".") if part.isdecimal()]
     if vendor == "amd" and len(numbers) == 3:
         major, minor, stepping = numbers
         return f"gfx{major}{minor:x}{stepping:x}"
     if vendor == "nvidia" and len(numbers) == 2:
         return f"sm_{numbers[0]}{numbers[1]}"
     bare = value.replace("_", "")
-    return next((one for one in targets if one.replace("_", "") == bare), value or "nothing")
+    return next(
+        (target for target in targets if target.replace("_", "") == bare), value or "nothing"
+    )

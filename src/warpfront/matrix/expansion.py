@@ -72,8 +72,8 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
 
 def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of `text` under these names, without missing ones."""
-    found = {name: getattr(text, name, None) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: getattr(text, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _expand_row(
@@ -83,10 +83,10 @@ def _expand_row(
     document: Document,
     problems: list[Problem],
 ) -> list[Point]:
-    own = _given(row, _AXIS_NAMES)
+    axes = _given(row, _AXIS_NAMES)
     products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
-    found = list(_clashes(own, products, zips, where, document))
-    fixed = {**defaults, **own, "environment": _environment(defaults, own)}
+    found = list(_clashes(axes, products, zips, where, document))
+    fixed = {**defaults, **axes, "environment": _environment(defaults, axes)}
     for name in _REQUIRED:
         if name not in fixed and name not in products and name not in zips:
             message = f"the row has no `{name}`"
@@ -99,7 +99,7 @@ def _expand_row(
 
 
 def _clashes(
-    own: Mapping[str, Any],
+    axes: Mapping[str, Any],
     products: Mapping[str, tuple[Any, ...]],
     zips: Mapping[str, tuple[Any, ...]],
     where: Where,
@@ -108,8 +108,8 @@ def _clashes(
     for name in _LIST_NAMES:
         places = [
             word
-            for word, given in (("the row", own), ("product:", products), ("zip:", zips))
-            if name in given
+            for word, source in (("the row", axes), ("product:", products), ("zip:", zips))
+            if name in source
         ]
         if len(places) > 1:
             message = f"`{name}` is given twice: in {' and in '.join(places)}"
@@ -151,21 +151,21 @@ def _excluded(
     document: Document,
     problems: list[Problem],
 ) -> list[Point]:
-    wanted = _given(exclude, _FILTER_NAMES)
-    kept: list[Point] = []
+    filters = _given(exclude, _FILTER_NAMES)
+    points_left: list[Point] = []
     matched = False
     for point in points:
-        if not _matches(point, wanted):
-            kept.append(point)
+        if not _matches(point, filters):
+            points_left.append(point)
             continue
         matched = True
         if exclude.image is not None:
-            left = tuple(image for image in point.images if image != exclude.image)
-            if left:
-                kept.append(dataclasses.replace(point, images=left))
+            images = tuple(image for image in point.images if image != exclude.image)
+            if images:
+                points_left.append(dataclasses.replace(point, images=images))
     if not matched:
-        problems.append(_matches_nothing("exclude", wanted, points, where, document))
-    return kept
+        problems.append(_matches_nothing("exclude", filters, points, where, document))
+    return points_left
 
 
 def _patched(
@@ -176,7 +176,7 @@ def _patched(
     problems: list[Problem],
 ) -> list[Point]:
     chosen, change = patch
-    wanted, given = _given(chosen, _FILTER_NAMES), _given(change, _AXIS_NAMES)
+    filters, changes = _given(chosen, _FILTER_NAMES), _given(change, _AXIS_NAMES)
     if chosen.image is not None:
         message = "`image` is not an axis: a patch is for all images of a row"
         problems.append(document.problem((*where, "where", "image"), message))
@@ -184,19 +184,19 @@ def _patched(
     patched = []
     matched = False
     for point in points:
-        if not _matches(point, wanted):
+        if not _matches(point, filters):
             patched.append(point)
             continue
         matched = True
-        environment = _environment({"environment": point.environment}, given)
-        patched.append(dataclasses.replace(point, **{**given, "environment": environment}))
+        environment = _environment({"environment": point.environment}, changes)
+        patched.append(dataclasses.replace(point, **{**changes, "environment": environment}))
     if not matched:
-        problems.append(_matches_nothing("include", wanted, points, where, document))
+        problems.append(_matches_nothing("include", filters, points, where, document))
     return patched
 
 
-def _matches(point: Point, wanted: Mapping[str, Any]) -> bool:
-    return all(_matches_key(point, name, value) for name, value in wanted.items())
+def _matches(point: Point, filters: Mapping[str, Any]) -> bool:
+    return all(_matches_key(point, name, value) for name, value in filters.items())
 
 
 def _matches_key(point: Point, name: str, value: Any) -> bool:
@@ -208,21 +208,21 @@ def _matches_key(point: Point, name: str, value: Any) -> bool:
 
 
 def _matches_nothing(
-    what: str,
-    wanted: Mapping[str, Any],
+    kind: str,
+    filters: Mapping[str, Any],
     points: list[Point],
     where: Where,
     document: Document,
 ) -> Problem:
     """Names the first key that no point has, which is most often the mistake."""
-    shown = ", ".join(f"{name}: {_shown(value)}" for name, value in wanted.items()) or "nothing"
+    words = ", ".join(f"{name}: {_shown(value)}" for name, value in filters.items()) or "nothing"
     hint = "no cell has these values together"
-    for name, value in wanted.items():
+    for name, value in filters.items():
         if not any(_matches_key(point, name, value) for point in points):
             have = sorted({_shown(_of(point, name)) for point in points})
             hint = f"no cell has {name} {_shown(value)}; there are {'; '.join(have[:8])}"
             break
-    return document.problem(where, f"this {what} matches no cell ({shown})", hint)
+    return document.problem(where, f"this {kind} matches no cell ({words})", hint)
 
 
 def _of(point: Point, name: str) -> Any:

@@ -62,7 +62,7 @@ def _of_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _index(document: Mapping[str, Any]) -> IndexContents:
     wheels = {
-        str(name): {str(Version(key)): _release(one) for key, one in releases.items()}
+        str(name): {str(Version(key)): _release(release) for key, release in releases.items()}
         for name, releases in document["wheels"].items()
     }
     return IndexContents(read=date.fromisoformat(document["read"]).isoformat(), wheels=wheels)
@@ -96,7 +96,7 @@ def dump_contents(contents: Contents) -> str:
             lines += ["    },"]
         lines += ["   }", "  },"]
     lines += [" },", ' "contradictions": [']
-    lines += [f"  {json.dumps(one)}," for one in contents.contradictions]
+    lines += [f"  {json.dumps(contradiction)}," for contradiction in contents.contradictions]
     lines += [" ]", "}", ""]
     text = "\n".join(lines)
     return re.sub(r",(\n\s*[\]}])", r"\1", text)
@@ -127,13 +127,13 @@ def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> f
     """The releases that belong into the contents: final ones, not older than the table's oldest; of
     a package outside of the stacks the newest `PACKAGE_RELEASES`.
     """
-    final = sorted(one for one in versions if not one.is_prerelease)
+    final = sorted(version for version in versions if not version.is_prerelease)
     if name in table.packages:
         return frozenset(final[-PACKAGE_RELEASES:])
-    oldest = min(table.releases, key=lambda one: Version(one.torch))
+    oldest = min(table.releases, key=lambda release: Version(release.torch))
     lowest = {
         "torch": oldest.torch,
-        **{one: oldest.companion(one).version for one in COMPANIONS},
+        **{companion: oldest.companion(companion).version for companion in COMPANIONS},
         "triton": oldest.pypi.triton,
     }
     return frozenset(one for one in final if one >= Version(lowest.get(name, "0")))
@@ -145,13 +145,13 @@ def fitting_packages(table: Table, contents: Contents, torch: str) -> Mapping[st
     of the newest could not be read, as of packages that have source archives alone.
     """
     section = _section(table, contents, PYPI)
-    found = {}
+    packages = {}
     for name in table.packages:
         releases = sorted(section.get(name, {}).items(), key=lambda one: Version(one[0]))
         known = [(key, one) for key, one in releases if one.requires]
         accepted = [key for key, one in known if not _refusal(one, torch)]
-        found[name] = accepted[-1] if accepted else ("" if known else "not read")
-    return found
+        packages[name] = accepted[-1] if accepted else ("" if known else "not read")
+    return packages
 
 
 def updated(before: IndexContents | None, read: Releases, *, today: str) -> IndexContents:
@@ -172,9 +172,14 @@ def updated(before: IndexContents | None, read: Releases, *, today: str) -> Inde
     return IndexContents(read=today, wheels=wheels)
 
 
-def _dated(known: IndexedRelease | None, found: IndexedRelease, today: str) -> IndexedRelease:
-    if known is not None and dataclasses.replace(known, since="", until="") == found:
-        return dataclasses.replace(known, until="")
+def _dated(
+    indexed_release: IndexedRelease | None, found: IndexedRelease, today: str
+) -> IndexedRelease:
+    if (
+        indexed_release is not None
+        and dataclasses.replace(indexed_release, since="", until="") == found
+    ):
+        return dataclasses.replace(indexed_release, until="")
     return dataclasses.replace(found, since=today)
 
 
@@ -192,21 +197,21 @@ def changes(url: str, before: IndexContents | None, after: IndexContents) -> Ite
                 yield f"{url}: {name} {key}: {what}"
 
 
-def _change(known: IndexedRelease | None, one: IndexedRelease) -> str:
-    if known is None:
+def _change(indexed_release: IndexedRelease | None, one: IndexedRelease) -> str:
+    if indexed_release is None:
         pythons = f"python {one.python[0]} to {one.python[-1]}, " if one.python else ""
         return f"new ({pythons}{' and '.join(one.machines) or 'any machine'})"
-    if one.until and not known.until:
+    if one.until and not indexed_release.until:
         return f"gone (was there from {one.since})"
-    if known.until and not one.until:
-        return f"back (was gone from {known.until})"
-    if one.yanked is not None and known.yanked is None:
+    if indexed_release.until and not one.until:
+        return f"back (was gone from {indexed_release.until})"
+    if one.yanked is not None and indexed_release.yanked is None:
         return f"yanked{f': {one.yanked}' if one.yanked else ''}"
     fields = ("python", "machines", "platform", "files", "hashes", "requires", "devices", "yanked")
     found = [
-        f"{field} {_shown(getattr(known, field))} -> {_shown(getattr(one, field))}"
+        f"{field} {_shown(getattr(indexed_release, field))} -> {_shown(getattr(one, field))}"
         for field in fields
-        if getattr(known, field) != getattr(one, field)
+        if getattr(indexed_release, field) != getattr(one, field)
     ]
     return "; ".join(found)
 
@@ -228,14 +233,14 @@ def with_contents(table: Table, contents: Contents) -> Table:
     """
     if not contents.indexes:
         return table
-    rows = {one.torch: one for one in table.releases}
+    rows = {release.torch: release for release in table.releases}
     pypi = _section(table, contents, PYPI)
     for version in pypi.get("torch", {}):
-        if version not in rows and (made := _release_of(version, pypi, table, contents)):
-            rows[version] = made
-    releases = sorted(rows.values(), key=lambda one: Version(one.torch))
+        if version not in rows and (torch_release := _release_of(version, pypi, table, contents)):
+            rows[version] = torch_release
+    releases = sorted(rows.values(), key=lambda row: Version(row.torch))
     return dataclasses.replace(
-        table, releases=tuple(_evidenced(one, table, contents) for one in releases)
+        table, releases=tuple(_evidenced(release, table, contents) for release in releases)
     )
 
 
@@ -243,7 +248,7 @@ def _section(table: Table, contents: Contents, index: str) -> Releases:
     """What an index has now, without what is gone."""
     found = contents.indexes.get(table.indexes[index].url)
     return {
-        name: {key: one for key, one in releases.items() if not one.until}
+        name: {key: release for key, release in releases.items() if not release.until}
         for name, releases in (found.wheels if found else {}).items()
     }
 
@@ -281,17 +286,19 @@ def _build(release: TorchRelease, name: str, table: Table, contents: Contents) -
     if found is None:
         return None
     companions = {}
-    for one in COMPANIONS:
-        version = release.companion_on(name, one)
-        paired = releases.get(one, {}).get(_full(version, label))
+    for companion in COMPANIONS:
+        version = release.companion_on(name, companion)
+        paired = releases.get(companion, {}).get(_full(version, label))
         # PyPI's builds have no label: one that demands no torch may be for another CUDA.
         if paired is not None and (label or paired.requires.get(_MAIN)):
-            companions[one] = version
+            companions[companion] = version
     triton, version = release.triton(VENDORS[index.vendor].toolkit)
     return Build(
         python=found.python,
         machines=tuple(
-            one for one in found.machines if name != PYPI or cuda_of(found, one) == cuda_of(found)
+            machine
+            for machine in found.machines
+            if name != PYPI or cuda_of(found, machine) == cuda_of(found)
         ),
         manylinux=found.platform,
         companions=companions,
@@ -330,7 +337,7 @@ def _release_of(
         name: Paired(version=one, confidence="verified", source=source)
         for name, one in paired.items()
     }
-    newest = max(table.releases, key=lambda one: Version(one.torch))
+    newest = max(table.releases, key=lambda release: Version(release.torch))
     return TorchRelease(
         torch=version,
         python=found.python,
@@ -414,5 +421,5 @@ def _contradicted(
 def _refusal(companion: IndexedRelease, torch: str) -> str:
     """The demand of a companion that this torch does not meet, "" for none."""
     demands = map(Requirement, companion.requires.get(_MAIN, ()))
-    of_torch = (one for one in demands if canonicalize_name(one.name) == "torch")
+    of_torch = (demand for demand in demands if canonicalize_name(demand.name) == "torch")
     return next((str(one) for one in of_torch if not one.specifier.contains(torch)), "")

@@ -37,24 +37,24 @@ _REQUIREMENT = (
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 
-def _checker(pattern: str, what: str, longest: int) -> Callable[[str], str]:
+def _checker(pattern: str, kind: str, longest: int) -> Callable[[str], str]:
     compiled = re.compile(rf"(?:{pattern})\Z")
 
     def check(text: str) -> str:
         if len(text) <= longest and compiled.match(text):
             return text
-        shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         hint = f"at most {longest} characters" if len(text) > longest else ""
-        facts = {"shown": shown, "what": what, "hint": hint}
+        facts = {"shown": quoted, "what": kind, "hint": hint}
         raise PydanticCustomError("form", "{shown} is not {what}", facts)
 
     return check
 
 
-def _form(pattern: str, what: str, *, longest: int = 200) -> Any:
+def _form(pattern: str, kind: str, *, longest: int = 200) -> Any:
     """The metadata of a text field: its check, and its pattern for editors."""
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
-    return AfterValidator(_checker(pattern, what, longest)), Field(json_schema_extra=schema)
+    return AfterValidator(_checker(pattern, kind, longest)), Field(json_schema_extra=schema)
 
 
 _name = _form(NAME_PATTERN, "a name (lower case letters, digits, - and _)", longest=63)

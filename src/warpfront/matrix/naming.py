@@ -39,8 +39,8 @@ def cell_tag(
     *, vendor: str, toolkit: str, targets: tuple[str, ...], machine: str, python: str, torch: str
 ) -> str:
     """Return `2.14.1-cuda13.0-py3.11`, with `targets` and `machine` after the toolkit if needed."""
-    told = "" if machine in targets else machine
-    parts = [torch, toolkit or vendor, joined_targets(targets), told, f"py{python}"]
+    machine_part = "" if machine in targets else machine
+    parts = [torch, toolkit or vendor, joined_targets(targets), machine_part, f"py{python}"]
     return "-".join(part for part in parts if part)
 
 

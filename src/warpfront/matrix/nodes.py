@@ -36,24 +36,28 @@ def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, .
             f"builder `{name}` is found by one of `host`, `context` and `buildx`",
             "or by none of them: the engine of this machine",
         )
-        for name, one in text.builders.items()
-        if len(_ways(one)) > 1
+        for name, builder in text.builders.items()
+        if len(_ways(builder)) > 1
     ]
-    return tuple(_node(name, one) for name, one in text.builders.items()), problems
+    return tuple(_node(name, builder) for name, builder in text.builders.items()), problems
 
 
-def _ways(one: NodeText) -> dict[str, str]:
+def _ways(node_text: NodeText) -> dict[str, str]:
     """Return arguments for docker and buildx: an address goes before a context."""
-    ways = {"DOCKER_HOST": one.host, "DOCKER_CONTEXT": one.context, BUILDER_VARIABLE: one.buildx}
+    ways = {
+        "DOCKER_HOST": node_text.host,
+        "DOCKER_CONTEXT": node_text.context,
+        BUILDER_VARIABLE: node_text.buildx,
+    }
     return {name: value for name, value in ways.items() if value}
 
 
-def _node(name: str, one: NodeText) -> BuildNode:
-    cache = {CACHE_VARIABLE: one.cache} if one.cache else {}
+def _node(name: str, node_text: NodeText) -> BuildNode:
+    cache = {CACHE_VARIABLE: node_text.cache} if node_text.cache else {}
     return BuildNode(
         name=name,
-        machine=one.machine,
-        slots=one.slots,
-        room_bytes=one.room_gb * _GB,
-        environment={**_ways(one), **cache},
+        machine=node_text.machine,
+        slots=node_text.slots,
+        room_bytes=node_text.room_gb * _GB,
+        environment={**_ways(node_text), **cache},
     )

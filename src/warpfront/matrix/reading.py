@@ -63,9 +63,9 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     nodes, wrong_nodes = make_nodes(written, document)
     install, wrong_install = make_install(written.install, document)
     wrong = (*wrong_runners, *wrong_nodes, *wrong_install)
-    found = sorted({*problems, *maker.problems, *misread, *wrong})
-    if found:
-        raise MatrixError(tuple(found))
+    every_problem = sorted({*problems, *maker.problems, *misread, *wrong})
+    if every_problem:
+        raise MatrixError(tuple(every_problem))
     if not maker.cells:
         raise MatrixError((document.problem(("rows",), "the matrix has no cells"),))
     project = Project(
@@ -100,13 +100,13 @@ def _maintenance(written: MatrixText, document: Document) -> Maintenance:
         base_max_age_days=text.base_max_age_days,
         allowed=tuple(
             AllowedVulnerability(
-                id=one.id,
-                package=one.package or "",
-                until=one.until,
-                reason=one.reason,
+                id=vulnerability.id,
+                package=vulnerability.package or "",
+                until=vulnerability.until,
+                reason=vulnerability.reason,
                 line=document.problem(("maintenance", "allow_vulnerabilities", place), "").line,
             )
-            for place, one in enumerate(text.allow_vulnerabilities)
+            for place, vulnerability in enumerate(text.allow_vulnerabilities)
         ),
     )
 

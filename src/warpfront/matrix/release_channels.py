@@ -65,7 +65,7 @@ def read_channels(
 
 def _problems(written: ChannelText, document: Document, where: Where) -> Iterator[Problem]:
     templates = [(("tags", place), tag) for place, tag in enumerate(written.tags)]
-    templates += [(("aliases", place), one.tag) for place, one in enumerate(written.aliases)]
+    templates += [(("aliases", place), alias.tag) for place, alias in enumerate(written.aliases)]
     for place, template in templates:
         for word in words_of(template):
             if word not in TAG_WORDS:
@@ -82,7 +82,7 @@ def _matches(cell: Cell, chosen: Filter | None) -> bool:
     """Return true if the cell has every value of the filter."""
     if chosen is None:
         return True
-    own = {
+    cell_values = {
         "vendor": cell.vendor,
         "toolkit": cell.toolkit.version if cell.toolkit else None,
         "machine": cell.machine,
@@ -92,8 +92,10 @@ def _matches(cell: Cell, chosen: Filter | None) -> bool:
         "base": cell.base.name,
         "image": cell.image,
     }
-    given = {one.name: getattr(chosen, one.name) for one in dataclasses.fields(chosen)}
-    targets = given.pop("targets")
+    filter_values = {
+        field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)
+    }
+    targets = filter_values.pop("targets")
     return (targets is None or set(targets) <= set(cell.targets)) and all(
-        value is None or value == own[name] for name, value in given.items()
+        value is None or value == cell_values[name] for name, value in filter_values.items()
     )

@@ -44,73 +44,73 @@ def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ..
     """Return the entries of `runners:`, and their problems."""
     problems = [
         document.problem(("runners", name, *where), message, hint)
-        for name, one in text.runners.items()
-        for where, message, hint in _wrong(name, one)
+        for name, runner in text.runners.items()
+        for where, message, hint in _wrong(name, runner)
     ]
-    runners = tuple(_runner(name, one) for name, one in text.runners.items())
-    if text.runners and not any(one.builds for one in runners):
+    runners = tuple(_runner(name, runner) for name, runner in text.runners.items())
+    if text.runners and not any(runner.builds for runner in runners):
         hint = "give one of them `builds: true`; images need no accelerator to be made"
         problems.append(document.problem(("runners",), "no runner builds images", hint))
     return runners, problems
 
 
-def _wrong(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
-    ways = [way for way in ("labels", "scale_set") if getattr(one, way)]
+def _wrong(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, str, str]]:
+    ways = [way for way in ("labels", "scale_set") if getattr(runner_text, way)]
     if len(ways) != 1:
         message = f"runner `{name}` is found by `labels` or by a `scale_set`"
         yield (), message, "give one of the two; `group` goes with labels"
-    if one.scale_set and one.group:
+    if runner_text.scale_set and runner_text.group:
         yield ("group",), f"runner `{name}` has a scale set, which needs no `group`", "remove it"
-    if one.image and not one.scale_set:
+    if runner_text.image and not runner_text.scale_set:
         yield ("image",), f"runner `{name}` has no pods for an `image`", "it goes with a scale_set"
-    if bool(one.vendor) != bool(one.targets):
+    if bool(runner_text.vendor) != bool(runner_text.targets):
         message = f"runner `{name}` needs both `vendor` and `targets` to verify"
         yield (), message, "or neither, if it only builds"
-    elif not one.vendor and not one.builds:
+    elif not runner_text.vendor and not runner_text.builds:
         yield (), f"runner `{name}` neither builds nor verifies", "`builds: true`, or targets"
-    if (one.bench or one.max_slower) and not one.targets:
-        where = "bench" if one.bench else "max_slower"
+    if (runner_text.bench or runner_text.max_slower) and not runner_text.targets:
+        where = "bench" if runner_text.bench else "max_slower"
         yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
-    if one.vendor:
-        yield from _wrong_targets(name, one)
+    if runner_text.vendor:
+        yield from _wrong_targets(name, runner_text)
 
 
-def _wrong_targets(name: str, one: RunnerText) -> Iterator[tuple[Where, str, str]]:
-    vendor = VENDORS.get(one.vendor or "")
+def _wrong_targets(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, str, str]]:
+    vendor = VENDORS.get(runner_text.vendor or "")
     if vendor is None:
-        message = f"vendor `{one.vendor}` of runner `{name}` is not known"
-        yield ("vendor",), message, nearest(one.vendor or "", VENDORS)
+        message = f"vendor `{runner_text.vendor}` of runner `{name}` is not known"
+        yield ("vendor",), message, nearest(runner_text.vendor or "", VENDORS)
         return
-    for target in one.targets or ():
+    for target in runner_text.targets or ():
         if not vendor.accepts_target(target):
             hint = f"its targets look like {vendor.target_form}"
             yield ("targets",), f"`{target}` is no target of {vendor.name}", hint
-        elif vendor.machine_of(target) not in {None, one.machine}:
-            message = f"target `{target}` is a machine, and the runner is {one.machine}"
+        elif vendor.machine_of(target) not in {None, runner_text.machine}:
+            message = f"target `{target}` is a machine, and the runner is {runner_text.machine}"
             yield ("targets",), message, f"give it `machine: {target}`"
 
 
-def _runner(name: str, one: RunnerText) -> Runner:
+def _runner(name: str, runner_text: RunnerText) -> Runner:
     return Runner(
         name=name,
-        trust=one.trust,
-        labels=one.labels or ((one.scale_set,) if one.scale_set else ()),
-        group=one.group or "",
-        machine=one.machine,
-        builds=one.builds,
-        vendor=one.vendor or "",
-        targets=one.targets or (),
-        count=one.count,
-        engine=one.engine,
-        scale_set=bool(one.scale_set),
-        image=one.image or "",
-        bench=_bench(one),
-        max_slower=float((one.max_slower or "5%").rstrip("%")) / 100,
+        trust=runner_text.trust,
+        labels=runner_text.labels or ((runner_text.scale_set,) if runner_text.scale_set else ()),
+        group=runner_text.group or "",
+        machine=runner_text.machine,
+        builds=runner_text.builds,
+        vendor=runner_text.vendor or "",
+        targets=runner_text.targets or (),
+        count=runner_text.count,
+        engine=runner_text.engine,
+        scale_set=bool(runner_text.scale_set),
+        image=runner_text.image or "",
+        bench=_bench(runner_text),
+        max_slower=float((runner_text.max_slower or "5%").rstrip("%")) / 100,
     )
 
 
-def _bench(one: RunnerText) -> str:
+def _bench(runner_text: RunnerText) -> str:
     """Return the benches of a row; all of them take hours on a processor."""
-    usual = "tiny" if one.vendor == "cpu" else "default"
-    chosen = one.bench or usual
-    return chosen if one.targets and chosen != "none" else ""
+    usual = "tiny" if runner_text.vendor == "cpu" else "default"
+    chosen = runner_text.bench or usual
+    return chosen if runner_text.targets and chosen != "none" else ""

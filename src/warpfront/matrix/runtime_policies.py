@@ -32,25 +32,28 @@ def policies_of(
 ) -> tuple[RuntimePolicy, ...]:
     """Return the policies that apply to any target of an image."""
     return tuple(
-        one
-        for one in packaged_policies()
-        if one.vendor == vendor
-        and (not one.archs or set(one.archs) & set(targets))
-        and (not one.toolkit or (toolkit is not None and toolkit.version in _range(one.toolkit)))
-        and (not one.torch or torch in _range(one.torch))
+        runtime_policy
+        for runtime_policy in packaged_policies()
+        if runtime_policy.vendor == vendor
+        and (not runtime_policy.archs or set(runtime_policy.archs) & set(targets))
+        and (
+            not runtime_policy.toolkit
+            or (toolkit is not None and toolkit.version in _range(runtime_policy.toolkit))
+        )
+        and (not runtime_policy.torch or torch in _range(runtime_policy.torch))
     )
 
 
 def environment_of(policies: tuple[RuntimePolicy, ...]) -> dict[str, str]:
-    return {one.name: one.value for one in policies if one.level == "set"}
+    return {policy.name: policy.value for policy in policies if policy.level == "set"}
 
 
 def refusals(policies: tuple[RuntimePolicy, ...], name: str, value: str) -> tuple[str, ...]:
     """Why a variable must not have that value, if so."""
     return tuple(
-        one.effect
-        for one in policies
-        if one.level == "forbid" and one.name == name and re.search(one.value, value)
+        policy.effect
+        for policy in policies
+        if policy.level == "forbid" and policy.name == name and re.search(policy.value, value)
     )
 
 

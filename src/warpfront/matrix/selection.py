@@ -15,24 +15,24 @@ def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
 
     Raises `NothingSelectedError` naming the option that matches nothing.
     """
-    left = cells
-    for option, wanted in _given(selection):
-        chosen = tuple(cell for cell in left if _matches(cell, option, wanted))
+    matching = cells
+    for option, choice in _given(selection):
+        chosen = tuple(cell for cell in matching if _matches(cell, option, choice))
         if not chosen:
-            raise _nothing(cells, left, option, wanted)
-        left = chosen
-    return left
+            raise _nothing(cells, matching, option, choice)
+        matching = chosen
+    return matching
 
 
 def _given(selection: Selection) -> list[tuple[str, str]]:
     options = ("target", "vendor", "image", "only")
-    return [(one, wanted) for one in options if (wanted := getattr(selection, one))]
+    return [(option, choice) for option in options if (choice := getattr(selection, option))]
 
 
-def _matches(cell: Cell, option: str, wanted: str) -> bool:
+def _matches(cell: Cell, option: str, choice: str) -> bool:
     if option == "only":
-        return fnmatchcase(cell.id, wanted)
-    return wanted in _values(cell, option)
+        return fnmatchcase(cell.id, choice)
+    return choice in _values(cell, option)
 
 
 def _values(cell: Cell, option: str) -> tuple[str, ...]:
@@ -46,20 +46,20 @@ def _values(cell: Cell, option: str) -> tuple[str, ...]:
 
 
 def _nothing(
-    cells: tuple[Cell, ...], left: Iterable[Cell], option: str, wanted: str
+    cells: tuple[Cell, ...], matching: Iterable[Cell], option: str, choice: str
 ) -> NothingSelectedError:
     if not cells:
         return NothingSelectedError("the matrix has no cells", hint="add a row to matrix.yaml")
-    known = [value for cell in cells for value in _values(cell, option)]
-    message = f"no cell matches --{option} {wanted}"
+    values = [value for cell in cells for value in _values(cell, option)]
+    message = f"no cell matches --{option} {choice}"
     if option == "only":
-        hint = f"it is a glob on ids, which look like {known[0]}"
+        hint = f"it is a glob on ids, which look like {values[0]}"
         return NothingSelectedError(message, hint=hint)
-    if wanted not in known:
-        return NothingSelectedError(message, hint=nearest(wanted, known))
-    among = dict.fromkeys(value for cell in left for value in _values(cell, option))
+    if choice not in values:
+        return NothingSelectedError(message, hint=nearest(choice, values))
+    among = dict.fromkeys(value for cell in matching for value in _values(cell, option))
     return NothingSelectedError(
-        f"no cell has --{option} {wanted} together with the other options",
+        f"no cell has --{option} {choice} together with the other options",
         hint=f"with those there are: {', '.join(among)}",
     )
 

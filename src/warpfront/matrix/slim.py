@@ -38,10 +38,12 @@ def slim_recipes() -> Mapping[str, SlimRecipe]:
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
     """The globs of these recipes, as far as they are known, for an image that is for `targets`."""
-    others = sorted(set(VENDORS["amd"].known_targets) - set(targets))
+    other_targets = sorted(set(VENDORS["amd"].known_targets) - set(targets))
     globs: set[str] = set()
     for name in slim_recipes().keys() & set(names):
-        for one in slim_recipes()[name].removes:
-            several = _EACH_GFX in one
-            globs |= {one.replace(_EACH_GFX, gfx) for gfx in others} if several else {one}
+        for remove in slim_recipes()[name].removes:
+            several = _EACH_GFX in remove
+            globs |= (
+                {remove.replace(_EACH_GFX, gfx) for gfx in other_targets} if several else {remove}
+            )
     return tuple(sorted(globs))

@@ -132,8 +132,10 @@ def resolve_by_uv(
 ) -> WheelLock:
     """The lock that answers `inputs`, found by uv from what the site can reach."""
     refuse_every_device(inputs, site)
-    held = parent.wheels if parent else ()
-    resolver = UvResolver(inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=held)
+    parent_wheels = parent.wheels if parent else ()
+    resolver = UvResolver(
+        inputs, site, run=run, on_line=on_line, wheelhouse=wheelhouse, held=parent_wheels
+    )
     return resolve(inputs, resolver, on_line=on_line, parent=parent, crafting=crafting)
 
 
@@ -162,8 +164,10 @@ class _CellLocking:
 
     def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
         """The lock, after what no index has was built again where this machine lacks it."""
-        built = {one.package: one for one in lock.builds}
-        local = [one for one in lock.wheels if one.sdist and (one.source or one.name in built)]
+        built = {build.package: build for build in lock.builds}
+        local = [
+            wheel for wheel in lock.wheels if wheel.sdist and (wheel.source or wheel.name in built)
+        ]
         missing = self.tools.folders.wheelhouse.missing(local)
         if not missing:
             return lock
@@ -171,7 +175,7 @@ class _CellLocking:
 
         def restore() -> WheelLock:
             sources = {str(source): source for source in inputs.sources}
-            patched = {one.package: one for one in lock.patched if one.original}
+            patched = {build.package: build for build in lock.patched if build.original}
             for wheel in missing:
                 if wheel.name in patched:
                     builder.restore_patched(wheel, patched[wheel.name])

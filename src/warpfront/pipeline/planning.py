@@ -160,12 +160,12 @@ def _rendered(
     material: Material,
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
     """The build context of every cell, whether its base is here or not."""
-    others = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
+    rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
     known = {
         cell_id: item.rendered if isinstance(item, Prepared) else item
         for cell_id, item in prepared.items()
     }
-    return {**others, **known}
+    return {**rendered, **known}
 
 
 def _unrenderable(
@@ -190,7 +190,7 @@ def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str,
         if not isinstance(item, Prepared) or item.image is not None:
             continue
         missing: dict[str, list[Pin]] = {}
-        for wheel in house.missing(one for one in item.rendered.wheels if one.index):
+        for wheel in house.missing(wheel for wheel in item.rendered.wheels if wheel.index):
             pin = Pin(name=wheel.name, version=wheel.version)
             missing.setdefault(wheel.index, []).append(pin)
         for url, pins in missing.items():

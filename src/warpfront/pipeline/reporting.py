@@ -46,7 +46,7 @@ def _facts(
     return CellFacts(
         cell=cell,
         lock=state.reason,
-        relaxed=tuple(one.package for one in state.lock.relaxed) if state.lock else (),
+        relaxed=tuple(package.package for package in state.lock.relaxed) if state.lock else (),
         build=build,
         verifications=verifications,
         publication=publication_of(cell.id, store),
@@ -57,56 +57,58 @@ def _facts(
 
 def _not_run(cell: Cell, store: Store) -> dict[str, Failed]:
     """Why a job verified nothing, by target: its machine was not ready, or a hand-over missing."""
-    found = {one: _failure(cell, f"verify-{one}-not-run", store) for one in cell.targets}
-    return {target: failed for target, failed in found.items() if failed is not None}
+    failures = {
+        target: _failure(cell, f"verify-{target}-not-run", store) for target in cell.targets
+    }
+    return {target: failed for target, failed in failures.items() if failed is not None}
 
 
 def _failure(cell: Cell, name: str, store: Store) -> Failed | None:
     try:
-        found: Failed | None = store.load(cell.id, name, (Failed,))
+        failed: Failed | None = store.load(cell.id, name, (Failed,))
     except StoreError:
         return None
-    return found
+    return failed
 
 
 def publication_of(cell_id: str, store: Store) -> Publication | Blocked | Failed | None:
     """Return the result of `publish`, `Blocked` where that cannot be read; None for none."""
     try:
-        found: Publication | Blocked | Failed | None = store.load(
+        publication: Publication | Blocked | Failed | None = store.load(
             cell_id, "publish", (Publication, Blocked, Failed)
         )
     except StoreError as error:
         return Blocked(cell_id=cell_id, step="publish", reason=error.message, hint=error.hint)
-    return found
+    return publication
 
 
 def _not_locked(
     cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], folders: Folders
 ) -> Blocked | Failed | None:
     """Return the error of the last `lock`, of a cell or of its nearest parent without a lock."""
-    one: Cell | None = cell
-    while one is not None and states[one.id].reason:
+    current: Cell | None = cell
+    while current is not None and states[current.id].reason:
         try:
-            found: WheelLock | Blocked | Failed | None = folders.store.load(
-                one.id, "lock", (WheelLock, Blocked, Failed)
+            result: WheelLock | Blocked | Failed | None = folders.store.load(
+                current.id, "lock", (WheelLock, Blocked, Failed)
             )
         except StoreError as error:
             return Blocked(cell_id=cell.id, step="lock", reason=error.message, hint=error.hint)
-        if isinstance(found, Blocked | Failed):
-            return found
-        one = chain[one.parent] if one.parent else None
+        if isinstance(result, Blocked | Failed):
+            return result
+        current = chain[current.parent] if current.parent else None
     return None
 
 
 def _build(cell: Cell, store: Store) -> BuiltImage | Blocked | Failed | None:
     """Return the result of `build`; an unreadable one blocks this cell only."""
     try:
-        found: BuiltImage | Blocked | Failed | None = store.load(
+        result: BuiltImage | Blocked | Failed | None = store.load(
             cell.id, "build", (BuiltImage, Blocked, Failed)
         )
     except StoreError as error:
         return Blocked(cell_id=cell.id, step="build", reason=error.message, hint=error.hint)
-    return found
+    return result
 
 
 def _verification(
@@ -114,9 +116,9 @@ def _verification(
 ) -> Verification | None:
     """Return the result of `verify`; an unreadable one is an error of this cell on this target."""
     try:
-        found: Verification | None = store.load(cell.id, f"verify-{target}", (Verification,))
+        verification: Verification | None = store.load(cell.id, f"verify-{target}", (Verification,))
     except StoreError as error:
         return unread_verification(
             cell.id, target, content_hash=getattr(build, "content_hash", ""), reason=error.message
         )
-    return found
+    return verification

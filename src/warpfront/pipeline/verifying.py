@@ -307,12 +307,12 @@ class CellVerification:
         if not whole:
             self.folders.store.drop(self.cell.id, self.name)
         access, vendor = VENDORS[self.cell.vendor].device_access(host), self.cell.vendor
-        here = engine.features().local
-        before = read_health(Machine(), vendor) if here else None
+        is_local = engine.features().local
+        before = read_health(Machine(), vendor) if is_local else None
         runs = [self._once(engine, access, watch, number) for number in range(self.options.again)]
         verification = sealed(together(runs) if self.options.again > 1 else runs[0], ended=now())
         if outcome_of(verification) in {Outcome.FAILED, Outcome.ERROR} and (
-            wrong := mishaps(before, read_health(Machine(), vendor) if here else None)
+            wrong := mishaps(before, read_health(Machine(), vendor) if is_local else None)
         ):
             discard(self.folder)
             hint = "nothing was learnt of the image; see the machine's kernel log"
@@ -321,8 +321,8 @@ class CellVerification:
         write_text(self.folder / "junit.xml", junit_xml((verification,)))
         # A failure of quick checks counts; a pass proves less than one of all checks.
         if whole and outcome_of(verification) is Outcome.PASSED:
-            said = "the whole verification of this very image stays in place of the quick one"
-            watch.say(f"{self.cell.id} on {self.target}: passed; {said}")
+            note = "the whole verification of this very image stays in place of the quick one"
+            watch.say(f"{self.cell.id} on {self.target}: passed; {note}")
         else:
             self.folders.store.save(self.cell.id, self.name, verification)
         watch.say(f"{self.cell.id} on {self.target}: log in {self.folder / 'output.log'}")
@@ -335,12 +335,12 @@ class CellVerification:
     def _has_whole(self) -> bool:
         """Return true if all checks were run on this very image, with any result."""
         try:
-            found = self.folders.store.load(self.cell.id, self.name, (Verification,))
+            stored = self.folders.store.load(self.cell.id, self.name, (Verification,))
         except StoreError:
             return False
-        if found is None or not is_sealed(found) or outcome_of(found) in _NO_HARDWARE:
+        if stored is None or not is_sealed(stored) or outcome_of(stored) in _NO_HARDWARE:
             return False
-        effort, image = found.environment.get("effort"), (found.image_id, found.content_hash)
+        effort, image = stored.environment.get("effort"), (stored.image_id, stored.content_hash)
         whole = isinstance(effort, Mapping) and effort.get("quick") is False
         return whole and image == (self.built.image_id, self.built.content_hash)
 
@@ -370,10 +370,14 @@ class CellVerification:
         if self.cell.tree is not None:
             verification = self._with_project_checked(verification, engine, watch)
         # The requested effort does not depend on the sessions that ran.
-        known = {**verification.environment, "effort": effort.document(), "user": request.user}
+        environment_facts = {
+            **verification.environment,
+            "effort": effort.document(),
+            "user": request.user,
+        }
         if attempt and proven:
-            known["proven before"] = {name: attempt.proven[name][0] for name in proven}
-        verification = dataclasses.replace(verification, environment=known)
+            environment_facts["proven before"] = {name: attempt.proven[name][0] for name in proven}
+        verification = dataclasses.replace(verification, environment=environment_facts)
         if self.options.again > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)

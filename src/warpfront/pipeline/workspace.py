@@ -49,14 +49,14 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         )
     table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
-    wanted = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
+    files = {cell.requirements_file for cell in matrix.cells if cell.requirements_file}
     requirements = {
         name: read_requirements(
             name,
             lambda path: read_text(root / path) or "",
             inside=lambda path: inside_root(root / path, root),
         )
-        for name in sorted(wanted)
+        for name in sorted(files)
     }
     return Workspace(
         matrix=matrix,

@@ -146,46 +146,52 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
             )
 
 
-def _not_of_this(found: Verification, evidence: Evidence, target: str) -> str:
+def _not_of_this(verification: Verification, evidence: Evidence, target: str) -> str:
     """Return why a verification is not one of this image, "" if it is."""
-    if found.where != "image" or found.cell_id != evidence.cell.id or found.target != target:
-        return f"verified was {found.cell_id} on {found.target} ({found.where})"
-    if found.content_hash != evidence.labels.get(CONTENT_HASH):
-        return f"verified was another content ({found.content_hash[:12]})"
-    if found.image_id not in evidence.identities:
-        return f"verified was another image ({found.image_id})"
+    if (
+        verification.where != "image"
+        or verification.cell_id != evidence.cell.id
+        or verification.target != target
+    ):
+        return (
+            f"verified was {verification.cell_id} on {verification.target} ({verification.where})"
+        )
+    if verification.content_hash != evidence.labels.get(CONTENT_HASH):
+        return f"verified was another content ({verification.content_hash[:12]})"
+    if verification.image_id not in evidence.identities:
+        return f"verified was another image ({verification.image_id})"
     return ""
 
 
-def _not_recent(found: Verification, channel: Channel, *, now: str) -> str:
+def _not_recent(verification: Verification, channel: Channel, *, now: str) -> str:
     try:
-        age = datetime.fromisoformat(now) - datetime.fromisoformat(found.ended)
+        age = datetime.fromisoformat(now) - datetime.fromisoformat(verification.ended)
     except (ValueError, TypeError):
-        return f"the verification does not say when it was made ({found.ended!r})"
+        return f"the verification does not say when it was made ({verification.ended!r})"
     if age < -_CLOCK_SKEW:
-        return f"the verification is of the future ({found.ended}): a clock is wrong"
+        return f"the verification is of the future ({verification.ended}): a clock is wrong"
     if age > timedelta(hours=channel.max_age_hours):
         hours = int(age.total_seconds() // 3600)
         return f"verified {hours} h ago, {channel.max_age_hours} h at most are taken"
     return ""
 
 
-def _not_of_this_job(found: Verification, evidence: Evidence, target: str) -> str:
+def _not_of_this_job(verification: Verification, evidence: Evidence, target: str) -> str:
     """Return why the forge contradicts a verification: a failed job has results with a failure."""
     if evidence.jobs is None:
         return ""
     ended = evidence.jobs.get(target)
     if ended is None:
         return "the run has no job that verified it"
-    passed = all(check.outcome == Outcome.PASSED for check in found.checks)
+    passed = all(check.outcome == Outcome.PASSED for check in verification.checks)
     if ended == _SUCCESS or (ended in _FAILED and not passed):
         return ""
     word = "passed" if passed else "not passed"
     return f"its job ended with {ended}, and its results say {word}"
 
 
-def _effort(found: Verification) -> Iterator[_Objection]:
-    effort = found.environment.get("effort")
+def _effort(verification: Verification) -> Iterator[_Objection]:
+    effort = verification.environment.get("effort")
     if not isinstance(effort, Mapping):
         yield _Objection(text="the verification does not say how much was checked")
         return
@@ -196,10 +202,10 @@ def _effort(found: Verification) -> Iterator[_Objection]:
         yield _Objection(text=text, allowed_by="profile", only_here=True)
 
 
-def _outcomes(found: Verification, channel: Channel) -> Iterator[_Objection]:
+def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objection]:
     """Yield failures of any session, and checks that did not run of sessions that are demanded."""
-    for session in dict.fromkeys((*channel.sessions, *found.sessions)):
-        checks = [check for check in found.checks if check.session == session]
+    for session in dict.fromkeys((*channel.sessions, *verification.sessions)):
+        checks = [check for check in verification.checks if check.session == session]
         if not checks:
             yield _Objection(text=f"{session}: not run", only_here=True)
         # Each kind by itself: leave for one of them is none for another.

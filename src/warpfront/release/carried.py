@@ -37,17 +37,17 @@ class CarriedImages:
         is, and what was proven of it, is what its own bytes and what is attached say.
         """
         place = self.place_of(cell)
-        held = self.held(cell)
-        if held is None:
+        registry_image = self.held(cell)
+        if registry_image is None:
             reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
             hint = f"invoke publish --channel {self.channel.name} --only {cell.id}"
             return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
         return Publishable(
-            evidence=attached_evidence(place.registry, place.repository, cell, held),
-            image_id=held.digest,
-            content_hash=held.labels.get(CONTENT_HASH, ""),
-            size_bytes=held.size_bytes,
-            digest=held.digest,
+            evidence=attached_evidence(place.registry, place.repository, cell, registry_image),
+            image_id=registry_image.digest,
+            content_hash=registry_image.labels.get(CONTENT_HASH, ""),
+            size_bytes=registry_image.size_bytes,
+            digest=registry_image.digest,
         )
 
     def held(self, cell: Cell) -> RegistryImage | None:
@@ -65,9 +65,9 @@ class CarriedImages:
         """What is attached beside the verifications, and has a name of ours: as it is."""
         place = self.place_of(evidence.cell)
         return tuple(
-            _carried_document(place, one)
-            for one in place.registry.referrers(place.repository, publication.digest)
-            if DOCUMENT in one.annotations and one.artifact_type != VERIFICATION_TYPE
+            _carried_document(place, descriptor)
+            for descriptor in place.registry.referrers(place.repository, publication.digest)
+            if DOCUMENT in descriptor.annotations and descriptor.artifact_type != VERIFICATION_TYPE
         )
 
     def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
@@ -86,21 +86,21 @@ class CarriedImages:
         return brought
 
 
-def _carried_document(place: Repository, one: Descriptor) -> Referrer:
-    name, kind = one.annotations[DOCUMENT], one.artifact_type or ""
-    payload = attached_payload(place.registry, place.repository, one.digest)
+def _carried_document(place: Repository, descriptor: Descriptor) -> Referrer:
+    name, kind = descriptor.annotations[DOCUMENT], descriptor.artifact_type or ""
+    payload = attached_payload(place.registry, place.repository, descriptor.digest)
     return Referrer(
         name=name,
         artifact_type=kind,
         payload=payload,
-        annotations=one.annotations,
+        annotations=descriptor.annotations,
         predicate=predicate_of(name, kind, payload),
     )
 
 
 def _image(place: Repository, tag: str) -> RegistryImage | None:
     """The image under a tag; None for what is none."""
-    found = place.registry.head(place.repository, tag)
-    if found is None or found.media_type in INDEX_TYPES:
+    descriptor = place.registry.head(place.repository, tag)
+    if descriptor is None or descriptor.media_type in INDEX_TYPES:
         return None
-    return held_image(place.registry, place.repository, found.digest)
+    return held_image(place.registry, place.repository, descriptor.digest)

@@ -95,14 +95,16 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
     return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
-def verification_payload(evidence: Evidence, verdict: Admission, held: RegistryImage) -> Referrer:
+def verification_payload(
+    evidence: Evidence, verdict: Admission, registry_image: RegistryImage
+) -> Referrer:
     """All verifications of an image as one document, with what the channel let pass."""
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
         "schema": _SCHEMA,
         "cell": evidence.cell.id,
         "channel": verdict.channel,
-        "image": {"digest": held.digest, "config": held.config},
+        "image": {"digest": registry_image.digest, "config": registry_image.config},
         "targets": list(verdict.targets),
         "noted": list(verdict.noted),
         "verifications": as_json(ordered),
@@ -123,22 +125,22 @@ def verification_payload(evidence: Evidence, verdict: Admission, held: RegistryI
 
 
 def attached_evidence(
-    registry: Registry, repository: str, cell: Cell, held: RegistryImage
+    registry: Registry, repository: str, cell: Cell, registry_image: RegistryImage
 ) -> Evidence:
     """What is attached to an image in a registry. Of several verifications of one target the last
     counts; what cannot be read counts as nothing, since anybody who may push may attach it.
     """
     found: dict[str, tuple[Verification, str]] = {}
-    for one in registry.referrers(repository, held.digest):
-        if one.artifact_type == VERIFICATION_TYPE:
-            for verification in read_attached(registry, repository, one.digest):
+    for descriptor in registry.referrers(repository, registry_image.digest):
+        if descriptor.artifact_type == VERIFICATION_TYPE:
+            for verification in read_attached(registry, repository, descriptor.digest):
                 standing = found.get(verification.target)
                 if standing is None or standing[0].ended < verification.ended:
-                    found[verification.target] = (verification, one.digest)
+                    found[verification.target] = (verification, descriptor.digest)
     return Evidence(
         cell=cell,
-        labels=held.labels,
-        identities=held.identities,
+        labels=registry_image.labels,
+        identities=registry_image.identities,
         verifications={target: one for target, (one, _) in found.items()},
         attached=tuple(dict.fromkeys(digest for _, digest in found.values())),
     )
@@ -161,11 +163,11 @@ def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> 
     """
     if to:
         read_reference(f"{to}/image")
-    found = next((one for one in channels if one.name == name), None)
-    if found is None:
-        names = ", ".join(one.name for one in channels) or "none"
+    channel = next((channel for channel in channels if channel.name == name), None)
+    if channel is None:
+        names = ", ".join(channel.name for channel in channels) or "none"
         message = f"there is no channel `{name}`; there are: {names}"
         raise MatrixError(
             (Problem(path="matrix.yaml", line=0, message=message, hint="docs/release.md"),)
         )
-    return dataclasses.replace(found, repository=to or found.repository)
+    return dataclasses.replace(channel, repository=to or channel.repository)

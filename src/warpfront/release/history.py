@@ -29,20 +29,26 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
     """Each alias that ever came to a digest, and where it was before the last time; "" = nowhere.
     Whoever may push may attach anything: what is no tag and no digest is passed over.
     """
-    found: dict[str, str] = {}
-    listed = [one for one in registry.referrers(path, digest) if one.artifact_type == MOVES_TYPE]
+    aliases: dict[str, str] = {}
+    listed = [
+        descriptor
+        for descriptor in registry.referrers(path, digest)
+        if descriptor.artifact_type == MOVES_TYPE
+    ]
     # The name of a run begins with its time.
     for one in sorted(listed, key=lambda one: one.annotations.get("dev.warpfront.run", "")):
         document = _payload(registry, path, one)
         befores = document.get("before")
         for tag, before in befores.items() if isinstance(befores, dict) else ():
             if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
-                found[str(tag)] = str(before)
-    return found
+                aliases[str(tag)] = str(before)
+    return aliases
 
 
 def is_yanked(registry: Registry, path: str, digest: str) -> bool:
-    return any(one.artifact_type == YANK_TYPE for one in registry.referrers(path, digest))
+    return any(
+        descriptor.artifact_type == YANK_TYPE for descriptor in registry.referrers(path, digest)
+    )
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
@@ -67,8 +73,8 @@ def yank_image(
     was. Nothing is deleted: that would take every tag on the digest, the tags that never move too.
     """
     path = repository.removeprefix(f"{registry.host}/")
-    held = held_image(registry, path, digest)
-    if held is None:
+    registry_image = held_image(registry, path, digest)
+    if registry_image is None:
         raise TagConflictError(f"{repository} has no {digest}", hint="invoke release --list")
     moved, kept = {}, {}
     for alias in aliases_before(registry, path, digest):
@@ -82,7 +88,7 @@ def yank_image(
             kept[alias] = "there is no earlier digest to move it back to"
     yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=kept)
     if not dry_run:
-        _record(registry, path, held.manifest.descriptor, yank, run=run)
+        _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
         for alias, before in moved.items():
             _move_back(registry, path, alias, before, away_from=digest)
     return yank

@@ -48,16 +48,18 @@ class DocumentInputs:
     verifications: tuple[Verification, ...]
 
 
-def bill_for(known: DocumentInputs) -> Bill:
+def bill_for(document_inputs: DocumentInputs) -> Bill:
     """The bill of an image. Raises `BlockedError` where no verification says what lies in it."""
     return bill_of(
-        known.cell,
-        known.lock,
-        _contents(known),
-        known.built.base,
-        roots=roots_of(known.chain, known.requirements, known.lock.wheels),
-        created=known.labels[CREATED],
-        source=known.labels.get(SOURCE, ""),
+        document_inputs.cell,
+        document_inputs.lock,
+        _contents(document_inputs),
+        document_inputs.built.base,
+        roots=roots_of(
+            document_inputs.chain, document_inputs.requirements, document_inputs.lock.wheels
+        ),
+        created=document_inputs.labels[CREATED],
+        source=document_inputs.labels.get(SOURCE, ""),
     )
 
 
@@ -81,7 +83,7 @@ def bill_papers(bill: Bill) -> tuple[Paper, ...]:
 
 
 def statement_papers(
-    known: DocumentInputs,
+    document_inputs: DocumentInputs,
     bill: Bill,
     *,
     name: str,
@@ -93,22 +95,25 @@ def statement_papers(
     """What is said of the image `name` with `digest`. `builder` names who vouches for how it was
     made, `ended` when each target's verification did, `noted` is what a channel let pass.
     """
-    content_hash = known.built.content_hash
+    content_hash = document_inputs.built.content_hash
     making = making_of(
-        known.cell,
-        known.lock,
+        document_inputs.cell,
+        document_inputs.lock,
         bill,
         builder=builder,
         content_hash=content_hash,
-        revision=known.labels.get(REVISION, ""),
-        uv=known.labels.get(UV, ""),
-        invocation=known.built.invocation,
+        revision=document_inputs.labels.get(REVISION, ""),
+        uv=document_inputs.labels.get(UV, ""),
+        invocation=document_inputs.built.invocation,
     )
     proof = Proof(
-        cell_id=known.cell.id,
+        cell_id=document_inputs.cell.id,
         content_hash=content_hash,
-        targets=tuple(on_target(one, at=ended[one.target]) for one in known.verifications),
-        relaxed=tuple(sorted(one.package for one in known.lock.relaxed)),
+        targets=tuple(
+            on_target(verification, at=ended[verification.target])
+            for verification in document_inputs.verifications
+        ),
+        relaxed=tuple(sorted(one.package for one in document_inputs.lock.relaxed)),
         noted=tuple(noted),
     )
     return (
@@ -125,19 +130,19 @@ def statement_papers(
     )
 
 
-def _contents(known: DocumentInputs) -> Contents:
+def _contents(document_inputs: DocumentInputs) -> Contents:
     """What `load` found, on whichever target: it is one image. Of another content, nothing."""
     reasons = []
-    for one in known.verifications:
-        if one.content_hash != known.built.content_hash:
-            reasons.append(f"on {one.target}, another content was verified")
+    for verification in document_inputs.verifications:
+        if verification.content_hash != document_inputs.built.content_hash:
+            reasons.append(f"on {verification.target}, another content was verified")
             continue
         try:
-            return contents_from(one.environment.get("contents"))
+            return contents_from(verification.environment.get("contents"))
         except ContentsError as error:
-            reasons.append(f"on {one.target}: {error}")
+            reasons.append(f"on {verification.target}: {error}")
     raise BlockedError(
-        f"{known.cell.id}: nobody says what lies in its image"
+        f"{document_inputs.cell.id}: nobody says what lies in its image"
         + "".join(f"; {reason}" for reason in reasons),
-        hint=f"invoke verify --only {known.cell.id}",
+        hint=f"invoke verify --only {document_inputs.cell.id}",
     )

@@ -75,19 +75,23 @@ class IndexWriter:
         own = self._own(publication)
         for name in publication.indexes:
             put = self._put(publication, name, own)
-            indexes = tuple(put if one.tag == put.tag else one for one in publication.indexes)
+            indexes = tuple(put if index.tag == put.tag else index for index in publication.indexes)
             publication = dataclasses.replace(publication, indexes=indexes)
             self.record(publication)
         return publication
 
     def _put(
-        self, publication: Publication, name: IndexTagMove, own: RegistryImage
+        self, publication: Publication, name: IndexTagMove, registry_image: RegistryImage
     ) -> IndexTagMove:
         path = publication.path
         parts, waits = [], []
         for machine in name.machines:
             held = held_image(self.registry, path, staged_tag(name.tag, machine))
-            reasons = tuple(self._against(publication, held, own)) if held else ("is not there",)
+            reasons = (
+                tuple(self._against(publication, held, registry_image))
+                if held
+                else ("is not there",)
+            )
             if held is None or reasons:
                 waits.append(f"{machine}, which {', '.join(reasons)}")
                 continue
@@ -101,7 +105,9 @@ class IndexWriter:
         if before not in {"", digest} and not name.moves:
             raise taken(dataclasses.replace(publication, digest=digest), name.tag, before)
         if self.signer is not None:
-            said = {f"dev.warpfront.{one.platform.architecture}": one.image.digest for one in parts}
+            said = {
+                f"dev.warpfront.{part.platform.architecture}": part.image.digest for part in parts
+            }
             said[CHANNEL_ANNOTATION] = publication.channel
             self.signer.sign(f"{publication.repository}@{digest}", said)
         if before != digest:
@@ -126,23 +132,23 @@ class IndexWriter:
         )
 
     def _against(
-        self, publication: Publication, held: RegistryImage, own: RegistryImage
+        self, publication: Publication, registry_image: RegistryImage, own: RegistryImage
     ) -> Iterator[str]:
         """Why the image of another machine is not part of this index. What is staged only leads to
         it: whoever may push can stage anything.
         """
-        if held.digest == own.digest:
+        if registry_image.digest == own.digest:
             return
         path = publication.path
-        if held.labels.get(self.revision, "") != own.labels.get(self.revision, ""):
-            yield f"is of revision {held.labels.get(self.revision) or 'unknown'}"
-        if is_yanked(self.registry, path, held.digest):
+        if registry_image.labels.get(self.revision, "") != own.labels.get(self.revision, ""):
+            yield f"is of revision {registry_image.labels.get(self.revision) or 'unknown'}"
+        if is_yanked(self.registry, path, registry_image.digest):
             yield "was yanked"
         proven = {
-            one.annotations.get(CHANNEL_ANNOTATION)
-            for one in self.registry.referrers(path, held.digest)
+            descriptor.annotations.get(CHANNEL_ANNOTATION)
+            for descriptor in self.registry.referrers(path, registry_image.digest)
         }
-        reference = f"{publication.repository}@{held.digest}"
+        reference = f"{publication.repository}@{registry_image.digest}"
         signed = self.signer is None or self.signer.is_signed(
             reference, {CHANNEL_ANNOTATION: publication.channel}
         )
@@ -150,11 +156,11 @@ class IndexWriter:
             yield f"nobody proved for {publication.channel}"
 
     def _own(self, publication: Publication) -> RegistryImage:
-        held = held_image(self.registry, publication.path, publication.digest)
-        if held is None:
+        registry_image = held_image(self.registry, publication.path, publication.digest)
+        if registry_image is None:
             text = f"{publication.reference} was published, and is gone"
             raise TagConflictError(text, hint="publish it again")
-        return held
+        return registry_image
 
-    def _created(self, held: RegistryImage) -> str:
-        return held.labels.get(self.created, "")
+    def _created(self, registry_image: RegistryImage) -> str:
+        return registry_image.labels.get(self.created, "")

@@ -34,9 +34,9 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
     parts = listed_in(registry, path, heads)
     stocks = (_stock(registry, path, digest, tuple(tags)) for digest, tags in on.items())
     return tuple(
-        dataclasses.replace(one, listed_in=parts.get(one.digest, ()))
-        for one in stocks
-        if one is not None
+        dataclasses.replace(stock, listed_in=parts.get(stock.digest, ()))
+        for stock in stocks
+        if stock is not None
     )
 
 
@@ -62,12 +62,12 @@ def listed_in(
 
 def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) -> Stock | None:
     try:
-        held = held_image(registry, path, digest)
+        registry_image = held_image(registry, path, digest)
     except RegistryError as error:
         if error.fault is not RegistryFault.WRONG:
             raise
         return None
-    if held is None:
+    if registry_image is None:
         return None
     attached = registry.referrers(path, digest)
     said = [one.annotations for one in attached if CHANNEL_ANNOTATION in one.annotations]
@@ -88,7 +88,7 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
             for one in attached
             if one.artifact_type == MOVES_TYPE
         ),
-        labels=held.labels,
+        labels=registry_image.labels,
         yanked=yanked,
         attached=tuple((one.artifact_type or "", one.digest) for one in attached),
     )
@@ -121,8 +121,8 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
 def _leads_nowhere(document: Document, gone: set[str]) -> bool:
     """A list of what is gone, or signatures: no image that a tag may lead to."""
     if isinstance(document, ImageIndex):
-        return {one.digest for one in document.manifests} <= gone
-    kinds = {one.media_type for one in document.layers}
+        return {manifest.digest for manifest in document.manifests} <= gone
+    kinds = {layer.media_type for layer in document.layers}
     return bool(kinds) and kinds <= _SIGNATURES
 
 

@@ -55,7 +55,7 @@ class ImagePapers:
                 "can say where its wheels are from",
                 hint="publish from the revision that it was built from",
             )
-        seals = tuple(one.seal for one in evidence.verifications.values())
+        seals = tuple(verification.seal for verification in evidence.verifications.values())
         said = (publication.repository, publication.digest, publication.noted)
         made_from = (cell.id, *said, tuple(sorted(evidence.labels.items())), seals)
         if made_from not in self._made:
@@ -68,7 +68,7 @@ class ImagePapers:
         # Whoever is refused needs none.
         from warpfront.release import image_papers  # noqa: PLC0415
 
-        known = image_papers.DocumentInputs(
+        document_inputs = image_papers.DocumentInputs(
             cell=evidence.cell,
             chain=self.chains[evidence.cell.id],
             requirements=self.requirements,
@@ -77,18 +77,21 @@ class ImagePapers:
             labels=evidence.labels,
             verifications=tuple(evidence.verifications.values()),
         )
-        bill = image_papers.bill_for(known)
+        bill = image_papers.bill_for(document_inputs)
         statements = image_papers.statement_papers(
-            known,
+            document_inputs,
             bill,
             name=publication.repository,
             digest=publication.digest,
-            builder=known.built.builder or evidence.labels.get(SOURCE, ""),
-            ended={one.target: one.ended for one in known.verifications},
+            builder=document_inputs.built.builder or evidence.labels.get(SOURCE, ""),
+            ended={
+                verification.target: verification.ended
+                for verification in document_inputs.verifications
+            },
             noted=publication.noted,
         )
         papers = (*image_papers.bill_papers(bill), *statements)
-        return tuple(_attachable(one) for one in papers if one.name in _NAMES)
+        return tuple(_attachable(paper) for paper in papers if paper.name in _NAMES)
 
 
 def _attachable(paper: Paper) -> Referrer:

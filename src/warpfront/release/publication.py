@@ -102,8 +102,8 @@ def held_image(registry: Registry, repository: str, reference: str) -> RegistryI
 
 def digest_on(registry: Registry, path: str, tag: str) -> str:
     """Return the digest that a tag is on, "" for none."""
-    found = registry.head(path, tag)
-    return found.digest if found else ""
+    descriptor = registry.head(path, tag)
+    return descriptor.digest if descriptor else ""
 
 
 def move_tag(

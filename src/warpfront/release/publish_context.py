@@ -237,10 +237,10 @@ def _plan(
 ) -> _Planned | Blocked | Failed:
     if claimed:
         return _conflict(cell.id, claimed)
-    found = attempt(cell.id, "publish", find, cell)
-    if not isinstance(found, Publishable):
-        return found
-    evidence = found.evidence
+    plan = attempt(cell.id, "publish", find, cell)
+    if not isinstance(plan, Publishable):
+        return plan
+    evidence = plan.evidence
     verdict = with_signature(
         admission(evidence, channel, now=context.now), channel, signer=context.signer
     )
@@ -250,8 +250,8 @@ def _plan(
         error = NotPublishableError("; ".join(against), hint=_HINT)
         return failed_by(error, cell.id, "publish")
     parents = with_parents((cell,), every)[:-1]
-    mount_from = tuple(path_of(channel, context.project, one) for one in parents)
-    return _Planned(found=found, verdict=verdict, names=names, mount_from=mount_from)
+    mount_from = tuple(path_of(channel, context.project, parent) for parent in parents)
+    return _Planned(found=plan, verdict=verdict, names=names, mount_from=mount_from)
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
@@ -303,19 +303,19 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     publication = _publication(plan, channel, context)
     path, image_id = publication.path, publication.image_id
     tags, digest = [], image_id
-    for one in publication.tags:
-        standing = held_image(context.registry, path, one.tag)
+    for tag in publication.tags:
+        standing = held_image(context.registry, path, tag.tag)
         if standing and image_id in standing.identities:
             digest = standing.digest
             publication = dataclasses.replace(publication, digest=digest, present_bytes=0)
-        elif standing and not one.moves:
-            raise taken(publication, one.tag, standing.digest, standing.labels)
+        elif standing and not tag.moves:
+            raise taken(publication, tag.tag, standing.digest, standing.labels)
         before = standing.digest if standing else ""
-        tags.append(dataclasses.replace(one, before=before))
-    heads = {one.tag: context.registry.head(path, one.tag) for one in publication.indexes}
+        tags.append(dataclasses.replace(tag, before=before))
+    heads = {index.tag: context.registry.head(path, index.tag) for index in publication.indexes}
     indexes = tuple(
-        dataclasses.replace(one, before=head.digest if (head := heads[one.tag]) else "")
-        for one in publication.indexes
+        dataclasses.replace(index, before=head.digest if (head := heads[index.tag]) else "")
+        for index in publication.indexes
     )
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.found.evidence
@@ -376,25 +376,33 @@ def _prover(
     which the verifications have to name.
     """
 
-    def prove(publication: Publication, held: RegistryImage) -> tuple[Referrer, ...]:
+    def prove(publication: Publication, registry_image: RegistryImage) -> tuple[Referrer, ...]:
         evidence = dataclasses.replace(
-            plan.found.evidence, labels=held.labels, identities=held.identities
+            plan.found.evidence, labels=registry_image.labels, identities=registry_image.identities
         )
         verdict = admission(evidence, channel, now=context.now)
         path = publication.path
         against = (
             *verdict.against,
-            *not_to_be_named(context.registry, path, publication.tags, held.digest, held.labels),
+            *not_to_be_named(
+                context.registry,
+                path,
+                publication.tags,
+                registry_image.digest,
+                registry_image.labels,
+            ),
         )
-        reference = f"{publication.repository}@{held.digest}"
+        reference = f"{publication.repository}@{registry_image.digest}"
         _refuse(against, [*_unsigned(evidence, reference, context)])
         proof = verification_payload(
-            evidence, with_signature(verdict, channel, signer=context.signer), held
+            evidence, with_signature(verdict, channel, signer=context.signer), registry_image
         )
         documents = context.documents(publication, evidence)
         if evidence.attached:
             documents = tuple(
-                one for one in documents if _is_vouched_for(one, held, reference, context)
+                document
+                for document in documents
+                if _is_vouched_for(document, registry_image, reference, context)
             )
         return (proof, *documents)
 
@@ -402,13 +410,13 @@ def _prover(
 
 
 def _is_vouched_for(
-    document: Referrer, held: RegistryImage, reference: str, context: PublishContext
+    document: Referrer, registry_image: RegistryImage, reference: str, context: PublishContext
 ) -> bool:
     """Return whether a document from a registry is in a signature of a trusted key. Anyone with
     push rights can attach one, and our attestation would make it true.
     """
     trusted = context.trusted or context.signer
-    digest = attached_as(held.manifest.descriptor, document).digest
+    digest = attached_as(registry_image.manifest.descriptor, document).digest
     return trusted is None or trusted.is_signed(
         reference, {f"dev.warpfront.{document.name}": digest}
     )
@@ -442,13 +450,13 @@ def not_to_be_named(
     on a newer image, which only a rollback may move it from.
     """
     wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
-    for one in tags:
-        standing = registry.head(path, one.tag) if one.moves else None
+    for tag in tags:
+        standing = registry.head(path, tag.tag) if tag.moves else None
         if standing is None or standing.digest == digest:
             continue
         other = held_image(registry, path, standing.digest)
         if other is not None and other.labels.get(CREATED, "") > labels.get(CREATED, ""):
-            wrong.append(f"{one.tag} is on a newer image, of {other.labels[CREATED]}")
+            wrong.append(f"{tag.tag} is on a newer image, of {other.labels[CREATED]}")
     return tuple(wrong)
 
 
@@ -521,9 +529,9 @@ def _signer(
     origins: tuple[Origin, ...],
 ) -> Signer:
     identity = None
-    for one in origins if key == KEYLESS else ():
-        identity = keyless_identity(project, one.forge)
-        if (one.forge, one.witness, one.workflow) == ("gitlab", "token", ""):
+    for origin in origins if key == KEYLESS else ():
+        identity = keyless_identity(project, origin.forge)
+        if (origin.forge, origin.witness, origin.workflow) == ("gitlab", "token", ""):
             raise SignatureError(
                 "keyless: GitLab names no configuration file in the token of a child pipeline",
                 hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",

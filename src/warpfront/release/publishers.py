@@ -31,7 +31,7 @@ _GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 
 def publishing_refusals(origins: Iterable[Origin], project: Project) -> tuple[str, ...]:
     """Return every reason why this CI job may not publish. Without a CI job there is none."""
-    return tuple(dict.fromkeys(text for one in origins for text in _refusals(one, project)))
+    return tuple(dict.fromkeys(text for origin in origins for text in _refusals(origin, project)))
 
 
 def _refusals(origin: Origin, project: Project) -> Iterator[str]:

@@ -106,11 +106,11 @@ class Uploader:
         for tagging in publication.tags:
             if tagging.moves:
                 continue
-            held = held_image(self.registry, publication.path, tagging.tag)
-            if held is not None and publication.image_id not in held.identities:
-                raise taken(publication, tagging.tag, held.digest, held.labels)
-            if held is not None:
-                return held
+            registry_image = held_image(self.registry, publication.path, tagging.tag)
+            if registry_image is not None and publication.image_id not in registry_image.identities:
+                raise taken(publication, tagging.tag, registry_image.digest, registry_image.labels)
+            if registry_image is not None:
+                return registry_image
         return None
 
     def layout(self, publication: Publication) -> LayoutRegistry | None:
@@ -139,8 +139,10 @@ class Uploader:
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
 
     def _copied(self, layout: LayoutRegistry, publication: Publication) -> int:
-        held = held_image(layout, "", publication.image_id)
-        with self.meter.over(f"push {publication.cell_id}", held.size_bytes if held else 0):
+        registry_image = held_image(layout, "", publication.image_id)
+        with self.meter.over(
+            f"push {publication.cell_id}", registry_image.size_bytes if registry_image else 0
+        ):
             return copy_image(
                 Repository(registry=layout, repository=""),
                 Repository(registry=self.registry, repository=publication.path),
@@ -181,17 +183,24 @@ class Attester:
     prove: Prove
 
     def attach(
-        self, publication: Publication, held: RegistryImage, documents: tuple[Referrer, ...]
+        self,
+        publication: Publication,
+        registry_image: RegistryImage,
+        documents: tuple[Referrer, ...],
     ) -> Publication:
         """Attach every document, and find it among what is attached: where a registry keeps no list
         of its own, another publisher may have written the list meanwhile.
         """
-        path, subject = publication.path, held.manifest.descriptor
-        expected = {one.name: attached_as(subject, one) for one in documents}
+        path, subject = publication.path, registry_image.manifest.descriptor
+        expected = {document.name: attached_as(subject, document) for document in documents}
 
         def missing() -> list[Referrer]:
-            listed = {one.digest for one in self.registry.referrers(path, subject.digest)}
-            return [one for one in documents if expected[one.name].digest not in listed]
+            listed = {
+                descriptor.digest for descriptor in self.registry.referrers(path, subject.digest)
+            }
+            return [
+                document for document in documents if expected[document.name].digest not in listed
+            ]
 
         for _ in range(2):
             if not (absent := missing()):
@@ -221,7 +230,7 @@ class Attester:
         """Attest what is not attested, one after the other: cosign keeps all of a digest in one
         list, which two writers would take from each other.
         """
-        stated = [one.predicate for one in documents if one.predicate is not None]
+        stated = [document.predicate for document in documents if document.predicate is not None]
         for predicate in stated:
             signer.attest(reference, predicate)
         return tuple(predicate.name for predicate in stated)
@@ -234,31 +243,31 @@ class Tagger:
     registry: Registry
     record: Record
 
-    def tag(self, publication: Publication, held: RegistryImage) -> Publication:
+    def tag(self, publication: Publication, registry_image: RegistryImage) -> Publication:
         """Tags that never move, then aliases. What an alias was on is kept in the registry before
         it moves, where every later run finds it.
         """
         path, digest = publication.path, publication.digest
         befores = self._all_now_on(path, publication.tags)
-        tags = tuple(dataclasses.replace(one, before=befores[one.tag]) for one in publication.tags)
-        for one in tags:
-            if not one.moves and one.before not in {"", digest}:
-                raise taken(publication, one.tag, one.before)
+        tags = tuple(dataclasses.replace(tag, before=befores[tag.tag]) for tag in publication.tags)
+        for tag in tags:
+            if not tag.moves and tag.before not in {"", digest}:
+                raise taken(publication, tag.tag, tag.before)
         publication = dataclasses.replace(publication, tags=tags)
         self.record(publication)
-        for one in tags:
-            if not one.moves:
-                publication = self.set_tag(publication, one, held)
-        if moving := {one.tag: one.before for one in tags if one.moves and one.before != digest}:
+        for tag in tags:
+            if not tag.moves:
+                publication = self.set_tag(publication, tag, registry_image)
+        if moving := {tag.tag: tag.before for tag in tags if tag.moves and tag.before != digest}:
             moves = moves_document(publication, moving)
-            self.registry.attach_all(path, held.manifest.descriptor, [moves.artifact])
-        for one in tags:
-            if one.moves:
-                publication = self.set_tag(publication, one, held)
+            self.registry.attach_all(path, registry_image.manifest.descriptor, [moves.artifact])
+        for tag in tags:
+            if tag.moves:
+                publication = self.set_tag(publication, tag, registry_image)
         return publication
 
     def set_tag(
-        self, publication: Publication, tagging: TagMove, held: RegistryImage
+        self, publication: Publication, tagging: TagMove, registry_image: RegistryImage
     ) -> Publication:
         """Put one tag on the digest, unless it was there when all were looked at."""
         if tagging.before != publication.digest:  # all are looked at again in the end
@@ -266,12 +275,12 @@ class Tagger:
                 self.registry,
                 publication.path,
                 tagging.tag,
-                held.manifest,
+                registry_image.manifest,
                 before=tagging.before,
                 conflict=lambda standing: moved(publication, tagging.tag, standing),
             )
         done = dataclasses.replace(tagging, done=True)
-        tags = tuple(done if one.tag == tagging.tag else one for one in publication.tags)
+        tags = tuple(done if tag.tag == tagging.tag else tag for tag in publication.tags)
         publication = dataclasses.replace(publication, tags=tags)
         self.record(publication)
         return publication
@@ -284,7 +293,7 @@ class Tagger:
         return publication
 
     def _all_now_on(self, path: str, tags: Iterable[TagMove]) -> dict[str, str]:
-        names = [one.tag for one in tags]
+        names = [tag.tag for tag in tags]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
             return dict(zip(names, found, strict=True))
@@ -362,9 +371,9 @@ def candidate(
     under a tag of no channel, unless the registry has it by a tag of its own.
     """
     registry, sent = uploader.registry, 0
-    held = uploader.found(publication)
-    is_new = held is None
-    if held is None:
+    registry_image = uploader.found(publication)
+    is_new = registry_image is None
+    if registry_image is None:
         layout = uploader.layout(publication)
         meanwhile: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if layout is not None:
@@ -372,16 +381,16 @@ def candidate(
         with meanwhile:
             sent = uploader.sent(publication, layout)
         reference = publication.digest if uploader.bring else publication.candidate
-        held = held_image(registry, publication.path, reference)
-    if held is None:
+        registry_image = held_image(registry, publication.path, reference)
+    if registry_image is None:
         raise wrong_image(registry, f"{publication.candidate} was pushed, and is not there")
-    if publication.image_id not in held.identities:
+    if publication.image_id not in registry_image.identities:
         raise wrong_image(
             registry,
-            f"{publication.candidate} is {held.digest}, not the image that was sent "
+            f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
             f"({publication.image_id})",
         )
-    return held, sent, is_new
+    return registry_image, sent, is_new
 
 
 @contextlib.contextmanager
@@ -397,13 +406,15 @@ def _working_ahead(
 
     def work() -> None:
         with contextlib.suppress(Exception):
-            held = held_image(layout, "", publication.image_id)
-            if held is None:
+            registry_image = held_image(layout, "", publication.image_id)
+            if registry_image is None:
                 return
-            expected = dataclasses.replace(publication, digest=held.digest, config=held.config)
+            expected = dataclasses.replace(
+                publication, digest=registry_image.digest, config=registry_image.config
+            )
             try:
-                documents = attester.prove(expected, held)
-                expected = attester.attach(expected, held, documents)
+                documents = attester.prove(expected, registry_image)
+                expected = attester.attach(expected, registry_image, documents)
                 if attester.signer and attester.signer.signs_ahead and not stopped.is_set():
                     ahead.may_be_signed = True
                     ahead.signed = attester.sign(expected, documents, anew=True)

@@ -25,24 +25,24 @@ def not_needed(
     limit = datetime.fromisoformat(now) - timedelta(days=days)
     ways_back = _ways_back(stocks)
     found = []
-    for one in stocks:
-        public = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
-        if one.aliases or one.listed_in or one.digest in ways_back:
+    for stock in stocks:
+        public = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        if stock.aliases or stock.listed_in or stock.digest in ways_back:
             continue
-        if not public and all(_is_before(_time_of_run(tag), limit) for tag in one.tags):
-            found.append((one, f"a candidate that nobody published, older than {days} days"))
+        if not public and all(_is_before(_time_of_run(tag), limit) for tag in stock.tags):
+            found.append((stock, f"a candidate that nobody published, older than {days} days"))
         elif (
             public
-            and one.channels == (channel,)
-            and _is_before(_read_time(one.labels.get(created, "")), limit)
+            and stock.channels == (channel,)
+            and _is_before(_read_time(stock.labels.get(created, "")), limit)
         ):
-            found.append((one, f"an image of {channel}, older than {days} days"))
+            found.append((stock, f"an image of {channel}, older than {days} days"))
     return tuple(found)
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
     """In the order in which they got their last names; of the same time, by name."""
-    ordered = sorted(stocks, key=lambda one: (one.repository, one.tags))
+    ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(
         sorted(ordered, key=lambda one: named_at(one, created=created) or oldest, reverse=True)
@@ -53,7 +53,7 @@ def named_at(stock: Stock, *, created: str) -> datetime | None:
     """When an image got its last name: by the last run that left its name there, which begins with
     its time; else when it was built.
     """
-    named = [_time_of_run(one) for one in (*stock.runs, *stock.tags)]
+    named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
     times = [one for one in named if one is not None]
     return max(times) if times else _read_time(stock.labels.get(created, ""))
 
@@ -62,15 +62,15 @@ def _ways_back(stocks: Iterable[Stock]) -> set[str]:
     """Where an alias goes when the image that it is on is taken back: over one that was taken back
     itself, to what was before that.
     """
-    known = {one.digest: one for one in stocks}
-    found: set[str] = set()
+    known = {stock.digest: stock for stock in stocks}
+    back: set[str] = set()
     ahead = [before for one in known.values() if one.aliases for before in one.befores]
     while ahead:
         digest = ahead.pop()
-        if digest not in found and digest in known and known[digest].yanked:
+        if digest not in back and digest in known and known[digest].yanked:
             ahead += known[digest].befores
-        found.add(digest)
-    return found
+        back.add(digest)
+    return back
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:

@@ -203,7 +203,7 @@ class Signer:
         digest = reference.rpartition("@")[2]
         stated = (predicate.type, predicate.content)
         return verified.returncode == 0 and any(
-            one == stated for one in _attested_predicates(verified.stdout, digest)
+            predicate == stated for predicate in _attested_predicates(verified.stdout, digest)
         )
 
     def attest(self, reference: str, predicate: Predicate) -> None:
@@ -230,7 +230,7 @@ def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, obj
     for line in envelopes.splitlines():
         statement = _statement_in(line)
         subjects = statement.get("subject") or ()
-        digests = {f"sha256:{one.get('digest', {}).get('sha256')}" for one in subjects}
+        digests = {f"sha256:{subject.get('digest', {}).get('sha256')}" for subject in subjects}
         if digest in digests:
             yield str(statement.get("predicateType")), statement.get("predicate")
 

@@ -87,8 +87,8 @@ def contents_by_sbom(
 def difference(before: TagContents, now: TagContents) -> TagDifference:
     """Return what changed between two images; folders that grew or shrank, the most first."""
     folders = [
-        one
-        for one in _changes(before.folders, now.folders)
+        change
+        for change in _changes(before.folders, now.folders)
         if before.folders and now.folders  # of one that has none, nothing grew
     ]
     return TagDifference(
@@ -96,14 +96,14 @@ def difference(before: TagContents, now: TagContents) -> TagDifference:
         now=now.reference,
         wheels=tuple(_changes(before.wheels, now.wheels)),
         packages=tuple(_changes(before.packages, now.packages)),
-        folders=tuple(sorted(folders, key=lambda one: (-abs(_grown(one)), one.name))),
+        folders=tuple(sorted(folders, key=lambda folder: (-abs(_grown(folder)), folder.name))),
         size_bytes=(before.size_bytes, now.size_bytes),
         undetermined=(*before.unread, *now.unread),
     )
 
 
-def _grown(one: Change) -> int:
-    return int(one.now or 0) - int(one.before or 0)
+def _grown(change: Change) -> int:
+    return int(change.now or 0) - int(change.before or 0)
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:

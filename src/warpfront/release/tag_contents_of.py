@@ -28,17 +28,20 @@ def read_tag_contents(
     """Return the contents of an image. With a `signer`, only an SBOM counts that is signed together
     with the image. Raises `InputError` where there is no such image.
     """
-    held = held_image(registry, path, reference)
+    registry_image = held_image(registry, path, reference)
     name = f"{registry.host}/{path}{'@' if reference.startswith('sha256:') else ':'}{reference}"
-    if held is None:
+    if registry_image is None:
         raise InputError(f"there is no {name}", hint="`invoke release` lists what there is")
-    created = held.labels.get(CREATED, "")
-    pinned = f"{registry.host}/{path}@{held.digest}"
+    created = registry_image.labels.get(CREATED, "")
+    pinned = f"{registry.host}/{path}@{registry_image.digest}"
     listed = [
-        one
-        for one in registry.referrers(path, held.digest)
-        if one.annotations.get(DOCUMENT) == _SBOM
-        and (signer is None or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": one.digest}))
+        descriptor
+        for descriptor in registry.referrers(path, registry_image.digest)
+        if descriptor.annotations.get(DOCUMENT) == _SBOM
+        and (
+            signer is None
+            or signer.is_signed(pinned, {f"dev.warpfront.{_SBOM}": descriptor.digest})
+        )
     ]
     texts = {attached_payload(registry, path, one.digest) for one in listed}
     if len(texts) != 1:
@@ -46,17 +49,17 @@ def read_tag_contents(
         reason = f"{len(texts)} different {signed}SBOMs are" if texts else f"no {signed}SBOM is"
         return TagContents(
             reference=name,
-            digest=held.digest,
+            digest=registry_image.digest,
             created=created,
-            size_bytes=held.size_bytes,
+            size_bytes=registry_image.size_bytes,
             unread=(f"{reason} attached to {name}",),
         )
     return contents_by_sbom(
         texts.pop(),
         reference=name,
-        digest=held.digest,
+        digest=registry_image.digest,
         created=created,
-        size_bytes=held.size_bytes,
+        size_bytes=registry_image.size_bytes,
     )
 
 
@@ -77,11 +80,11 @@ def leave_page(
 def _page(publication: Publication, registry: Registry, signer: Signer | None) -> TagPage:
     path, digest = publication.path, publication.digest
     befores = (
-        target_before(registry, path, one.tag, digest) for one in publication.tags if one.moves
+        target_before(registry, path, tag.tag, digest) for tag in publication.tags if tag.moves
     )
-    before = next((one for one in befores if one), "")
+    before = next((before for before in befores if before), "")
     return TagPage(
-        tags=tuple(one.tag for one in publication.tags),
+        tags=tuple(tag.tag for tag in publication.tags),
         now=read_tag_contents(registry, path, digest, signer=signer),
         before=read_tag_contents(registry, path, before, signer=signer) if before else None,
     )

@@ -26,50 +26,61 @@ def tag_page(page: TagPage) -> str:
         lines += difference_lines(difference(before, now))
     else:
         lines += ["This is the first image of its tag.", ""]
-        lines += [f"Not determined: {_cell(one)}." for one in now.unread]
+        lines += [f"Not determined: {_cell(part)}." for part in now.unread]
     for title, listed in (("Wheels", now.wheels), ("Debian packages", now.packages)):
         lines += ["", f"## {title} ({len(listed)})", ""]
         lines += _table(("name", "version"), sorted(listed.items()))
-    largest = sorted(now.folders.items(), key=lambda one: (-one[1], one[0]))[:_MOST_FOLDERS]
+    largest = sorted(now.folders.items(), key=lambda part: (-part[1], part[0]))[:_MOST_FOLDERS]
     lines += ["", f"## Largest folders ({len(largest)} of {len(now.folders)})", ""]
     lines += _table(("folder", "size"), ((name, readable_size(size)) for name, size in largest))
     return "\n".join([*lines, ""])
 
 
-def difference_text(found: TagDifference) -> str:
+def difference_text(tag_difference: TagDifference) -> str:
     """Return the difference alone, as `why` prints it."""
-    lines = [f"# {_cell(found.before)} -> {_cell(found.now)}", "", *difference_lines(found)]
+    lines = [
+        f"# {_cell(tag_difference.before)} -> {_cell(tag_difference.now)}",
+        "",
+        *difference_lines(tag_difference),
+    ]
     return "\n".join([*lines, ""])
 
 
-def difference_lines(found: TagDifference) -> list[str]:
-    was, is_ = found.size_bytes
+def difference_lines(tag_difference: TagDifference) -> list[str]:
+    was, is_ = tag_difference.size_bytes
     change = f"{'+' if is_ >= was else '-'}{readable_size(abs(is_ - was))}"
     sizes = f"{readable_size(was)} -> {readable_size(is_)} ({change})"
-    lines = [f"Since `{_plain(found.before)}`: {sizes}."]
-    for title, changes in (("Wheels", found.wheels), ("Debian packages", found.packages)):
+    lines = [f"Since `{_plain(tag_difference.before)}`: {sizes}."]
+    for title, changes in (
+        ("Wheels", tag_difference.wheels),
+        ("Debian packages", tag_difference.packages),
+    ):
         lines += ["", f"### {title}: {_count(changes)}"]
-        rows = ((one.name, str(one.before or "-"), str(one.now or "-")) for one in changes)
+        rows = (
+            (change.name, str(change.before or "-"), str(change.now or "-")) for change in changes
+        )
         lines += ["", *_table(("name", "before", "now"), rows)] if changes else []
-    lines += ["", f"### Folders: {_count(found.folders)}"]
+    lines += ["", f"### Folders: {_count(tag_difference.folders)}"]
     lines += (
-        ["", *_table(("folder", "before", "now"), _sizes(found.folders))] if found.folders else []
+        ["", *_table(("folder", "before", "now"), _sizes(tag_difference.folders))]
+        if tag_difference.folders
+        else []
     )
-    lines += ["", *(f"Not determined: {_cell(one)}." for one in found.undetermined)]
+    lines += ["", *(f"Not determined: {_cell(part)}." for part in tag_difference.undetermined)]
     return lines
 
 
 def _count(changes: Sequence[Change]) -> str:
     if not changes:
         return "no difference"
-    added = sum(one.before is None for one in changes)
-    removed = sum(one.now is None for one in changes)
+    added = sum(change.before is None for change in changes)
+    removed = sum(change.now is None for change in changes)
     return f"{added} added, {removed} removed, {len(changes) - added - removed} changed"
 
 
 def _sizes(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
-    for one in changes[:_MOST_FOLDERS]:
-        yield one.name, _size(one.before), _size(one.now)
+    for change in changes[:_MOST_FOLDERS]:
+        yield change.name, _size(change.before), _size(change.now)
 
 
 def _size(size: str | int | None) -> str:

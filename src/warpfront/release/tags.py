@@ -115,26 +115,26 @@ def names_of(
     """All names of one image in one channel. `project` is the project's own repository."""
     shared = shared or {}
     wrong: list[str] = []
-    filled = {one: _filled(one, words, wrong) for one in _templates(cell, channel)}
+    filled = {template: _filled(template, words, wrong) for template in _templates(cell, channel)}
     aliases = [alias.template for alias in channel.aliases if cell.id in alias.cells]
     # Those that say most first: a pull by a general name finds the particular one already there.
     aliases.sort(key=lambda template: -len(words_of(template)))
     own = {one: tag for one, tag in filled.items() if one not in shared}
-    tags = [own[one] for one in channel.tags if one in own]
-    moving = [own[one] for one in aliases if one in own]
+    tags = [own[tag] for tag in channel.tags if tag in own]
+    moving = [own[alias] for alias in aliases if alias in own]
     fixed, moves = ({filled[one] for one in some} for some in (channel.tags, aliases))
     wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [
-        SharedName(tag=filled[one], moves=one not in channel.tags, machines=shared[one])
-        for one in (*channel.tags, *aliases)
-        if one in shared
+        SharedName(tag=filled[tag], moves=tag not in channel.tags, machines=shared[tag])
+        for tag in (*channel.tags, *aliases)
+        if tag in shared
     ]
-    both = {one.tag for one in indexes} & {*tags, *moving}
+    both = {index.tag for index in indexes} & {*tags, *moving}
     wrong += [f"{name} is of this image alone and of an index" for name in sorted(both)]
     wrong += [
-        f"{one.tag} is too long for a name of several machines"
-        for one in indexes
-        if not all(is_tag(staged_tag(one.tag, machine)) for machine in one.machines)
+        f"{index.tag} is too long for a name of several machines"
+        for index in indexes
+        if not all(is_tag(staged_tag(index.tag, machine)) for machine in index.machines)
     ]
     return Names(
         cell_id=cell.id,
@@ -158,7 +158,7 @@ def shared_in_matrix(
         for template in _templates(cell, channel):
             tag = _filled(template, expected_words(cell), [])
             claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
-    groups = (tuple(one.values()) for one in claims.values())
+    groups = (tuple(claim.values()) for claim in claims.values())
     twins = [group for group in groups if _are_twins(cell for cell, _ in group)]
     found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for group in twins:
@@ -176,10 +176,10 @@ def _are_twins(cells: Iterable[Cell]) -> bool:
     """Whether these are one image for several machines, a cell for each."""
     cells = tuple(cells)
     kinds = {
-        (one.vendor, one.toolkit and one.toolkit.version, one.python, one.torch, one.image)
-        for one in cells
+        (cell.vendor, cell.toolkit and cell.toolkit.version, cell.python, cell.torch, cell.image)
+        for cell in cells
     }
-    return 1 < len(cells) == len({one.machine for one in cells}) and len(kinds) == 1
+    return 1 < len(cells) == len({cell.machine for cell in cells}) and len(kinds) == 1
 
 
 def _templates(cell: Cell, channel: Channel) -> tuple[str, ...]:

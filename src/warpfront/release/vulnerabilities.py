@@ -121,14 +121,14 @@ def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...
     """Return what `pip-audit -f json` printed, and what it could not audit. Raises
     `StatementError` for anything else.
     """
-    found: list[Vulnerability] = []
+    vulnerabilities: list[Vulnerability] = []
     skipped = []
     for one in _objects(_document(text), "dependencies"):
         if "skip_reason" in one:
             skipped.append(f"{_text(one, 'name')}: {_text(one, 'skip_reason')}")
         for vuln in _objects(one, "vulns") if "vulns" in one else ():
             aliases, fixed = vuln.get("aliases"), vuln.get("fix_versions")
-            found.append(
+            vulnerabilities.append(
                 Vulnerability(
                     id=_text(vuln, "id"),
                     package=_text(one, "name"),
@@ -137,20 +137,20 @@ def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...
                     fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
                 )
             )
-    return _ordered(found), tuple(skipped)
+    return _ordered(vulnerabilities), tuple(skipped)
 
 
 def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audit:
     """Return the audit with what matrix.yaml accepts marked as such, by any name of an advisory."""
     allowed = tuple(allowed)
 
-    def marked(one: Vulnerability) -> Vulnerability:
+    def marked(vulnerability: Vulnerability) -> Vulnerability:
         for entry in allowed:
-            is_named = entry.id in {one.id, *one.aliases}
-            if is_named and entry.package in {"", _normal(one.package)}:
+            is_named = entry.id in {vulnerability.id, *vulnerability.aliases}
+            if is_named and entry.package in {"", _normal(vulnerability.package)}:
                 reason = f"{entry.reason} (until {entry.until})"
-                return dataclasses.replace(one, accepted=reason)
-        return one
+                return dataclasses.replace(vulnerability, accepted=reason)
+        return vulnerability
 
     return dataclasses.replace(audit, found=tuple(map(marked, audit.found)))
 
@@ -159,11 +159,24 @@ def expired(
     allowed: Iterable[AllowedVulnerability], *, today: str
 ) -> tuple[AllowedVulnerability, ...]:
     """Return the entries whose last day is over."""
-    return tuple(one for one in allowed if one.until < today)
+    return tuple(
+        allowed_vulnerability
+        for allowed_vulnerability in allowed
+        if allowed_vulnerability.until < today
+    )
 
 
-def _ordered(found: Iterable[Vulnerability]) -> tuple[Vulnerability, ...]:
-    return tuple(sorted(set(found), key=lambda one: (one.package, one.version, one.id)))
+def _ordered(vulnerabilities: Iterable[Vulnerability]) -> tuple[Vulnerability, ...]:
+    return tuple(
+        sorted(
+            set(vulnerabilities),
+            key=lambda vulnerability: (
+                vulnerability.package,
+                vulnerability.version,
+                vulnerability.id,
+            ),
+        )
+    )
 
 
 def _normal(name: str) -> str:

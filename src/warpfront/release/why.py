@@ -62,7 +62,9 @@ def why_text(why: Why) -> str:
             lines.append(f"  {word:<10} {why.labels[label]}")
     lines.append(f"  signature  {why.signature}")
     lines.append(f"  attested   {why.attestations}")
-    lines += [f"  but        {one}" for one in (*contradictions(why), *why.unread)]
+    lines += [
+        f"  but        {contradiction}" for contradiction in (*contradictions(why), *why.unread)
+    ]
     lines += _making_lines(why.making)
     lines += _proof_lines(why.proof)
     if why.asked:
@@ -92,9 +94,9 @@ def contradictions(why: Why) -> tuple[str, ...]:
 
 
 def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
-    for one in proof.targets:
-        if why.identities and one.image_id not in why.identities:
-            yield f"the verification on {one.target} is of the image {one.image_id}"
+    for target in proof.targets:
+        if why.identities and target.image_id not in why.identities:
+            yield f"the verification on {target.target} is of the image {target.image_id}"
     said = ",".join(sorted(proof.relaxed))
     if said != why.labels.get(RELAXED, ""):
         yield f"the verification relaxes {said or 'nothing'}"
@@ -103,16 +105,18 @@ def _contradictions_of_the_proof(why: Why, proof: Proof) -> Iterator[str]:
 def _making_lines(making: BuildRecord | None) -> list[str]:
     if making is None:
         return ["provenance: none is attached"]
-    known = [one for one in making.dependencies if one.digest]
-    wheels = [one for one in known if one.uri.startswith("pkg:pypi/")]
-    sources = [one for one in known if one.algorithm == "gitCommit"]
-    bases = [one for one in making.dependencies if one.uri.startswith("pkg:oci/")]
+    dependencies = [dependency for dependency in making.dependencies if dependency.digest]
+    wheels = [dependency for dependency in dependencies if dependency.uri.startswith("pkg:pypi/")]
+    sources = [dependency for dependency in dependencies if dependency.algorithm == "gitCommit"]
+    bases = [
+        dependency for dependency in making.dependencies if dependency.uri.startswith("pkg:oci/")
+    ]
     asked = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
     return [
         f"provenance: made by {making.builder}, {making.created}",
         f"  asked for {asked}",
-        *(f"  on {one.uri}" for one in bases),
-        *(f"  from {one.uri} {one.digest}" for one in sources),
+        *(f"  on {base.uri}" for base in bases),
+        *(f"  from {source.uri} {source.digest}" for source in sources),
         f"  with {len(wheels)} wheels by sha256",
     ]
 
@@ -121,7 +125,9 @@ def _proof_lines(proof: Proof | None) -> list[str]:
     if proof is None:
         return ["verification: none is attached"]
     lines = ["verification:"]
-    for one in proof.targets:
-        sessions = ", ".join(f"{each.name} {each.outcome}, {each.checks}" for each in one.sessions)
-        lines.append(f"  {one.target}: {one.outcome}, {one.at} ({sessions})")
+    for target in proof.targets:
+        sessions = ", ".join(
+            f"{session.name} {session.outcome}, {session.checks}" for session in target.sessions
+        )
+        lines.append(f"  {target.target}: {target.outcome}, {target.at} ({sessions})")
     return [*lines, *(f"  let pass: {one}" for one in proof.noted)]

@@ -26,25 +26,25 @@ def describe(result: object) -> str:
             return str(result)
 
 
-def _published(publication: Publication) -> str:
+def _published(public: Publication) -> str:
     """Return the tags of a publication or dry run, and the registry's state of each."""
-    if publication.stage is not Stage.DONE:
-        return _foreseen(publication)
-    names = " ".join(one.tag for one in publication.tags)
-    sent = readable_size(publication.sent_bytes)
-    there = readable_size(publication.present_bytes)
-    signature = f"signed by {publication.signed_by}" if publication.signed_by else "unsigned"
+    if public.stage is not Stage.DONE:
+        return _foreseen(public)
+    names = " ".join(tag.tag for tag in public.tags)
+    sent_bytes = readable_size(public.sent_bytes)
+    present = readable_size(public.present_bytes)
+    signature = f"signed by {public.signed_by}" if public.signed_by else "unsigned"
     published = (
-        f"published {publication.reference} as {names}, {signature}; {sent} sent, {there} there"
+        f"published {public.reference} as {names}, {signature}; {sent_bytes} sent, {present} there"
     )
-    return "\n".join([published, *map(_index, publication.indexes)])
+    return "\n".join([published, *map(_index, public.indexes)])
 
 
-def _index(one: IndexTagMove) -> str:
+def _index(tag_move: IndexTagMove) -> str:
     """An index is put only when it is whole."""
-    if one.waits:
-        return f"    index {one.tag} waits for {'; '.join(one.waits)}"
-    return f"    index {one.tag} of {', '.join(one.machines)}: {one.digest}"
+    if tag_move.waits:
+        return f"    index {tag_move.tag} waits for {'; '.join(tag_move.waits)}"
+    return f"    index {tag_move.tag} of {', '.join(tag_move.machines)}: {tag_move.digest}"
 
 
 def _foreseen(planned: Publication) -> str:
@@ -54,9 +54,9 @@ def _foreseen(planned: Publication) -> str:
     first = f"would publish {planned.image_id} to {planned.repository}"
     lines = [f"{first}, verified on {targets}; {send}"]
     lines += [f"    noted: {text}" for text in planned.noted]
-    for one in planned.tags:
-        kind = "alias" if one.moves else "tag"
-        lines.append(f"    {kind} {one.tag}: {f'is on {one.before}' if one.before else 'new'}")
+    for tag in planned.tags:
+        kind = "alias" if tag.moves else "tag"
+        lines.append(f"    {kind} {tag.tag}: {f'is on {tag.before}' if tag.before else 'new'}")
     for index in planned.indexes:
         now = f"is on {index.before}" if index.before else "new"
         lines.append(f"    index {index.tag} of {', '.join(index.machines)}: {now}")

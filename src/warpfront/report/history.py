@@ -63,12 +63,12 @@ def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
     for run in runs:
         if run.digests.get(key):
             by_digest.setdefault(run.digests[key], []).append(run.wrong.get(key, frozenset()))
-    found = (
-        f"{name} flips on {digest[:12]} ({sum(name in one for one in each)} of {len(each)} runs)"
+    lines = (
+        f"{name} flips on {digest[:12]} ({sum(name in run for run in each)} of {len(each)} runs)"
         for digest, each in by_digest.items()
         for name in sorted(frozenset.union(*each) - frozenset.intersection(*each))
     )
-    return tuple(found)
+    return tuple(lines)
 
 
 def read_history(text: str) -> tuple[tuple[PastRun, ...], int]:
@@ -89,14 +89,14 @@ def _read_run(run: Mapping[str, object]) -> PastRun:
     if run["schema"] != SCHEMA or not isinstance(run["rows"], list):
         raise ValueError("a run of another schema")
     states = {(str(row["cell"]), str(row["target"])): str(row["state"]) for row in run["rows"]}
-    known = [row for row in run["rows"] if row.get("digest")]
+    rows = [row for row in run["rows"] if row.get("digest")]
     return PastRun(
         made=str(run["made"]),
         revision=str(run["revision"]),
         states=states,
-        digests={(str(row["cell"]), str(row["target"])): str(row["digest"]) for row in known},
+        digests={(str(row["cell"]), str(row["target"])): str(row["digest"]) for row in rows},
         wrong={
             (str(row["cell"]), str(row["target"])): frozenset(str(name) for name in row["wrong"])
-            for row in known
+            for row in rows
         },
     )

@@ -121,9 +121,9 @@ def page_html(
     `logs` are addresses by cell id, relative to the page; `trends` are times over nights;
     `published` are tags with their contents and those of the tag before.
     """
-    known = logs or {}
+    log_addresses = logs or {}
     entries = tuple(
-        Tile(number=number, cell=cell, row=row, log=known.get(cell.id, ""))
+        Tile(number=number, cell=cell, row=row, log=log_addresses.get(cell.id, ""))
         for number, (cell, row) in enumerate(rows)
     )
     rank = list(STATES)
@@ -132,9 +132,9 @@ def page_html(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     runs, trends = tuple(past), tuple(trends)
     changed = defaultdict(list)
-    for one in trends:
-        if one.change is not None:
-            changed[one.cell_id, one.target].append(f"{one.name}: {one.said}")
+    for trend in trends:
+        if trend.change is not None:
+            changed[trend.cell_id, trend.target].append(f"{trend.name}: {trend.said}")
     return environment.from_string(files.template).render(
         title=title,
         made=made,
@@ -149,7 +149,7 @@ def page_html(
         trends=trends,
         most_trends=MOST_TRENDS,
         trend_size=(WIDTH, HEIGHT),
-        published=[_published(one) for one in published],
+        published=[_published(tag_page) for tag_page in published],
         entries=[
             _facts(entry, runs, changed[entry.row.cell_id, entry.row.target]) for entry in entries
         ],
@@ -158,26 +158,26 @@ def page_html(
 
 def _published(page: TagPage) -> dict[str, object]:
     """Return the part of the page for a tag."""
-    found = difference(page.before, page.now) if page.before else None
-    folders = sorted(page.now.folders.items(), key=lambda one: -one[1])[:MOST_FOLDERS]
+    changes = difference(page.before, page.now) if page.before else None
+    folders = sorted(page.now.folders.items(), key=lambda item: -item[1])[:MOST_FOLDERS]
     changed = (
         [
-            (len(found.wheels), "wheel"),
-            (len(found.packages), "Debian package"),
-            (len(found.folders), "folder"),
+            (len(changes.wheels), "wheel"),
+            (len(changes.packages), "Debian package"),
+            (len(changes.folders), "folder"),
         ]
-        if found
+        if changes
         else []
     )
     return {
         "page": page,
         "changed": [f"{count} {name}{'' if count == 1 else 's'}" for count, name in changed],
-        "difference": found,
+        "difference": changes,
         "size": readable_size(page.now.size_bytes),
         "folders": [(name, readable_size(size)) for name, size in folders],
         "grown": [
-            (one.name, *(readable_size(int(size or 0)) for size in (one.before, one.now)))
-            for one in (found.folders[:MOST_FOLDERS] if found else ())
+            (folder.name, *(readable_size(int(size or 0)) for size in (folder.before, folder.now)))
+            for folder in (changes.folders[:MOST_FOLDERS] if changes else ())
         ],
     }
 
@@ -191,10 +191,10 @@ def _vendors(entries: tuple[Tile, ...]) -> list[VendorGrid]:
     return [
         VendorGrid(
             name=vendor,
-            targets=tuple(dict.fromkeys(e.row.target for each in lines.values() for e in each)),
+            targets=tuple(dict.fromkeys(e.row.target for line in lines.values() for e in line)),
             lines=tuple(
-                GridRow(toolkit=toolkit, torch=torch, python=python, entries=tuple(each))
-                for (toolkit, torch, python), each in lines.items()
+                GridRow(toolkit=toolkit, torch=torch, python=python, entries=tuple(line))
+                for (toolkit, torch, python), line in lines.items()
             ),
         )
         for vendor, lines in grids.items()
@@ -229,8 +229,8 @@ def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[st
 def _before(row: ReportRow, past: tuple[PastRun, ...]) -> list[str]:
     """Earlier runs of the same cell and target, the newest first."""
     key = (row.cell_id, row.target)
-    found = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
-    lines = [f"{made} {STATES.get(state, '?')} {state}" for made, state in found[:20]]
+    states = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
+    lines = [f"{moment} {STATES.get(state, '?')} {state}" for moment, state in states[:20]]
     return [*flips(past, key), *lines]
 
 

@@ -17,16 +17,16 @@ def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
     """
     counts: dict[str, Counter[str]] = {}
     for check in verification.checks:
-        found = check.details.get("profiles")
-        for profile, answers in found.items() if isinstance(found, Mapping) else ():
+        profiles = check.details.get("profiles")
+        for profile, answers in profiles.items() if isinstance(profiles, Mapping) else ():
             counts.setdefault(current_profile(profile), Counter()).update(_counted(answers))
     return counts
 
 
 def _counted(answers: object) -> dict[str, int]:
     """Return the number of tensors per verdict; values that are no numbers are not counted."""
-    said = answers if isinstance(answers, Mapping) else {}
-    return {one: said[one] for one in ANSWERS if isinstance(said.get(one), int)}
+    verdicts = answers if isinstance(answers, Mapping) else {}
+    return {answer: verdicts[answer] for answer in ANSWERS if isinstance(verdicts.get(answer), int)}
 
 
 def profiles_text(verification: Verification) -> str:
@@ -37,7 +37,7 @@ def profiles_text(verification: Verification) -> str:
     effort = verification.environment.get("effort")
     decided = current_profile(str(effort.get("profile"))) if isinstance(effort, Mapping) else None
     lines = [f"{'tensors by tolerance':<22}{'accepted':>9}{'refused':>9}{'silent':>9}"]
-    for profile in sorted(counts, key=lambda one: (one != decided, one)):
+    for profile in sorted(counts, key=lambda count: (count != decided, count)):
         numbers = "".join(f"{counts[profile][answer]:>9}" for answer in ANSWERS)
         lines.append(f"{profile:<22}{numbers}{'  decides' if profile == decided else ''}")
     return "\n".join(lines) + "\n"

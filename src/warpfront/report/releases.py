@@ -10,15 +10,15 @@ from warpfront.release.ledger import CANDIDATE_PREFIX, Removed, Stock, Yank
 def stock_text(stocks: Iterable[Stock]) -> str:
     """A paragraph a digest: its tags, what it was proven for, and what was let pass."""
     lines = []
-    for one in stocks:
-        lines.append(f"{one.repository}@{one.digest}")
-        told = [tag for tag in one.tags if not tag.startswith(CANDIDATE_PREFIX)]
-        tags = [f"{tag} (alias)" if tag in one.aliases else tag for tag in told]
+    for stock in stocks:
+        lines.append(f"{stock.repository}@{stock.digest}")
+        told = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        tags = [f"{tag} (alias)" if tag in stock.aliases else tag for tag in told]
         lines.append(f"    tags: {', '.join(tags) or 'none, it is a candidate'}")
-        lines += [f"    part of: {', '.join(one.listed_in)}"] if one.listed_in else []
-        lines.append(f"    proven for: {', '.join(one.channels) or 'nothing'}")
-        lines += [f"    noted: {text}" for text in one.noted]
-        lines += ["    yanked"] if one.yanked else []
+        lines += [f"    part of: {', '.join(stock.listed_in)}"] if stock.listed_in else []
+        lines.append(f"    proven for: {', '.join(stock.channels) or 'nothing'}")
+        lines += [f"    noted: {text}" for text in stock.noted]
+        lines += ["    yanked"] if stock.yanked else []
     return "\n".join([*lines, ""]) if lines else "nothing is published\n"
 
 
@@ -35,8 +35,8 @@ def yank_text(yank: Yank, *, dry_run: bool) -> str:
 def pruning_text(removed: Iterable[Removed], *, dry_run: bool) -> str:
     would = "would remove" if dry_run else "removed"
     lines = [
-        f"{would} {one.repository}@{one.digest} ({', '.join(one.tags)}): {one.reason}"
-        for one in removed
+        f"{would} {image.repository}@{image.digest} ({', '.join(image.tags)}): {image.reason}"
+        for image in removed
     ]
     lines += ["--yes removes them"] if lines and dry_run else []
     return "\n".join([*lines, ""]) if lines else "there is nothing to remove\n"

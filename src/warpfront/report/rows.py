@@ -77,9 +77,9 @@ class CellFacts:
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
     """A row for every cell and every target it serves, or `target` only where a cell serves it."""
     return tuple(
-        _row(fact, one)
+        _row(fact, served)
         for fact in facts
-        for one in ((target,) if target in fact.cell.targets else fact.cell.targets)
+        for served in ((target,) if target in fact.cell.targets else fact.cell.targets)
     )
 
 
@@ -116,17 +116,24 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
     return verification if verification.content_hash == build.content_hash else None
 
 
-def _published(found: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
+def _published(publication: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
     """The tags of this image and no older one, with the bytes that went and those there already."""
-    if not isinstance(found, Publication) or not build or found.image_id != build.image_id:
+    if (
+        not isinstance(publication, Publication)
+        or not build
+        or publication.image_id != build.image_id
+    ):
         return ""
-    if found.stage is not Stage.DONE:
+    if publication.stage is not Stage.DONE:
         return ""
-    indexes = (one.tag for one in found.indexes if one.digest)
-    tags = " ".join([*(one.tag for one in found.tags), *indexes])
-    sent, there = readable_size(found.sent_bytes), readable_size(found.present_bytes)
-    signature = "signed" if found.signed_by else "unsigned"
-    return f"{found.channel}: {tags} ({signature}; {sent} sent, {there} there)"
+    indexes = (index.tag for index in publication.indexes if index.digest)
+    tags = " ".join([*(tag.tag for tag in publication.tags), *indexes])
+    sizes, sizes_there = (
+        readable_size(publication.sent_bytes),
+        readable_size(publication.present_bytes),
+    )
+    signature = "signed" if publication.signed_by else "unsigned"
+    return f"{publication.channel}: {tags} ({signature}; {sizes} sent, {sizes_there} there)"
 
 
 def _never_ran(fact: CellFacts, target: str, verification: Verification | None) -> str:
@@ -134,8 +141,10 @@ def _never_ran(fact: CellFacts, target: str, verification: Verification | None) 
     return failed.reason if failed else ""
 
 
-def _unpublished(found: Publication | Blocked | Failed | None) -> str:
-    return f"not published: {found.reason}" if isinstance(found, Blocked | Failed) else ""
+def _unpublished(publication: Publication | Blocked | Failed | None) -> str:
+    return (
+        f"not published: {publication.reason}" if isinstance(publication, Blocked | Failed) else ""
+    )
 
 
 def _effort(verification: Verification) -> str:
@@ -144,9 +153,9 @@ def _effort(verification: Verification) -> str:
         return ""
     words = (["quick"] if effort.get("quick") else []) + [str(effort.get("profile"))]
     before = verification.environment.get("proven before")
-    taken = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
-    said = " ".join(word for word in words if word != STRICT)
-    return ", ".join(filter(None, (said, taken)))
+    note = f"{len(before)} sessions proven before" if isinstance(before, Mapping) else ""
+    words_text = " ".join(word for word in words if word != STRICT)
+    return ", ".join(filter(None, (words_text, note)))
 
 
 def _build_word(build: BuiltImage | Blocked | Failed | None) -> str:

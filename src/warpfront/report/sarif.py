@@ -171,11 +171,11 @@ def _rule(rule: SarifRule) -> dict[str, object]:
 def _results(
     findings: Iterable[SourceFinding], indexes: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     results = []
     for finding in findings:
         fingerprint = _fingerprint(finding)
-        seen[fingerprint] += 1
+        counts[fingerprint] += 1
         result: dict[str, object] = {
             "ruleId": finding.rule_id[:_NAME_LIMIT],
             "ruleIndex": indexes[finding.rule_id],
@@ -183,7 +183,7 @@ def _results(
             "message": {"text": sarif_message(finding.message)},
             "locations": [{"physicalLocation": _location(finding)}],
             "partialFingerprints": {
-                "primaryLocationLineHash": f"{fingerprint}:{seen[fingerprint]}"
+                "primaryLocationLineHash": f"{fingerprint}:{counts[fingerprint]}"
             },
         }
         if finding.fix is not None:
@@ -198,8 +198,8 @@ def _fingerprint(finding: SourceFinding) -> str:
     """Return a digest of rule, file and the line's text, without its number: GitHub tells old from
     new alerts by it.
     """
-    said = finding.source.strip() or finding.message
-    parts = f"{finding.rule_id}\0{finding.path}\0{said}"
+    text = finding.source.strip() or finding.message
+    parts = f"{finding.rule_id}\0{finding.path}\0{text}"
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 

@@ -108,11 +108,11 @@ def _refuse_unreadable(text: str, path: str) -> None:
             f"{len(text)} characters are more than the {SIZE_LIMIT_CHARACTERS} that are read",
             "use product: and zip: instead of writing every cell out",
         )
-    found = _CONTROL.search(text.replace("\r\n", "\n"))
-    if found:
-        line = text.replace("\r\n", "\n").count("\n", 0, found.start()) + 1
+    match = _CONTROL.search(text.replace("\r\n", "\n"))
+    if match:
+        line = text.replace("\r\n", "\n").count("\n", 0, match.start()) + 1
         raise _refused(
-            path, line, f"character U+{ord(found.group()):04X}", "save the file as plain UTF-8 text"
+            path, line, f"character U+{ord(match.group()):04X}", "save the file as plain UTF-8 text"
         )
 
 
@@ -166,20 +166,20 @@ class _Reader:
         return Unquoted(text="", kind="tag")
 
     def _read_mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, object]:
-        found: dict[str, object] = {}
+        mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             key = self._read_key(key_node)
             if key is None:
                 continue
-            if key in found:
+            if key in mapping:
                 first = self.lines[(*where, key)]
                 self._problem(
                     key_node, f"duplicate key `{key}` (first on line {first})", "keep one of them"
                 )
                 continue
             self.lines[(*where, key)] = key_node.start_mark.line + 1
-            found[key] = self.read(value_node, (*where, key))
-        return found
+            mapping[key] = self.read(value_node, (*where, key))
+        return mapping
 
     def _read_key(self, node: yaml.Node) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
@@ -229,8 +229,8 @@ def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
     except ValidationError as error:
         details = [detail for detail in error.errors() if not _is_echo(detail)]
-        found = [_translated(document, detail, into) for detail in details]
-        raise MatrixError(_ordered((*document.problems, *found))) from None
+        problems = [_translated(document, detail, into) for detail in details]
+        raise MatrixError(_ordered((*document.problems, *problems))) from None
     if document.problems:
         raise MatrixError(_ordered(document.problems))
     return document, value
@@ -253,15 +253,15 @@ def _is_echo(detail: ErrorDetails) -> bool:
 
 def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem:
     """pydantic's finding in the file's own words."""
-    where, kind, given = detail["loc"], detail["type"], detail.get("input")
+    where, kind, parts = detail["loc"], detail["type"], detail.get("input")
     key = str(where[-1]) if where else ""
     if kind == "unexpected_keyword_argument":
         hint = _known_instead(key, _fields_at(into, where[:-1]))
         return document.problem(where, f"unknown key `{key}`", hint)
     if kind in {"missing", "missing_argument", "missing_keyword_only_argument"}:
         return document.problem(where, f"`{key}` is missing{_inside(where[:-1])}")
-    if isinstance(given, Unquoted) or (isinstance(given, (bool, int)) and kind == "string_type"):
-        return document.problem(where, *_unquoted(given))
+    if isinstance(parts, Unquoted) or (isinstance(parts, (bool, int)) and kind == "string_type"):
+        return document.problem(where, *_unquoted(parts))
     if kind == "dataclass_type":
         return document.problem(where, f"a mapping (`name: value`) is expected{_inside(where)}")
     if kind == "too_short":
@@ -270,25 +270,25 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
     return document.problem(where, f"{detail['msg']}{_inside(where)}", hint)
 
 
-def _known_instead(key: str, known: tuple[dataclasses.Field[Any], ...]) -> str:
+def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
     """Return what to write for the unknown `key`. A field's metadata may have the name
     it had `formerly`.
     """
-    for one in known:
-        if one.metadata.get("formerly") == key:
-            return f"it is called `{one.name}` now"
-    names = sorted(one.name for one in known)
+    for field in fields:
+        if field.metadata.get("formerly") == key:
+            return f"it is called `{field.name}` now"
+    names = sorted(field.name for field in fields)
     near = difflib.get_close_matches(key, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}"
 
 
-def _unquoted(given: object) -> tuple[str, str]:
-    if not isinstance(given, Unquoted):
-        text = str(given).lower()
+def _unquoted(value: object) -> tuple[str, str]:
+    if not isinstance(value, Unquoted):
+        text = str(value).lower()
         return f"`{text}` is a number or a boolean to YAML", _quote(text)
-    if given.kind == "null":
+    if value.kind == "null":
         return "the value is empty", "give it a value, or remove the line"
-    return f"`{given.text}` is a {given.kind} to YAML, not a string", _quote(given.text)
+    return f"`{value.text}` is a {value.kind} to YAML, not a string", _quote(value.text)
 
 
 def _quote(text: str) -> str:
@@ -309,6 +309,6 @@ def _fields_at(into: object, where: Where) -> tuple[dataclasses.Field[Any], ...]
         return _fields_at(hints.get(str(where[0]), None), where[1:])
     for inner in typing.get_args(into):
         is_item = typing.get_origin(into) in {tuple, list, Mapping, dict}
-        if found := _fields_at(inner, where[1:] if is_item and where else where):
-            return found
+        if fields := _fields_at(inner, where[1:] if is_item and where else where):
+            return fields
     return ()

@@ -101,9 +101,9 @@ def clean_json(value: object, depth: int = 0) -> object:
     if isinstance(value, str):
         return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict):
-        return {str(clean_json(key)): clean_json(one, depth + 1) for key, one in value.items()}
+        return {str(clean_json(key)): clean_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [clean_json(one, depth + 1) for one in value]
+        return [clean_json(item, depth + 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"a number beyond all bounds: {value}")
     if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
@@ -115,13 +115,13 @@ def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
     """Return the regular files below `folder`, sorted by path, at most `most`; links
     are not followed.
     """
-    left = most
+    remaining = most
     for where, folders, names in os.walk(folder, followlinks=False):
         folders.sort()
         for name in sorted(names):
             path = Path(where, name)
-            if left and not kind_of(path.lstat().st_mode):
-                left -= 1
+            if remaining and not kind_of(path.lstat().st_mode):
+                remaining -= 1
                 yield path
 
 

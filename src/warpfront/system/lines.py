@@ -75,12 +75,12 @@ def standard_input() -> Iterator[Path]:
 
 def read_start(path: Path, most_bytes: int) -> bytes:
     """The first bytes, unpacked, and one more than `most_bytes` where there are more."""
-    found = bytearray()
+    head = bytearray()
     for chunk in _chunks(path):
-        found += chunk
-        if len(found) > most_bytes:
+        head += chunk
+        if len(head) > most_bytes:
             break
-    return bytes(found[: most_bytes + 1])
+    return bytes(head[: most_bytes + 1])
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -88,19 +88,19 @@ def read_lines(path: Path) -> Iterator[Line]:
     that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive
     that is cut short ends in a line that is not whole. Raises `InputError` and `StoreError`.
     """
-    number, kept, is_cut, end = 1, b"", False, b""
+    number, state, is_cut, end = 1, b"", False, b""
     for chunk in _chunks(path):
         for piece, ended in _pieces(chunk):
-            is_cut = is_cut or len(kept) + len(piece) > LONGEST_LINE_BYTES
-            kept += piece[: LONGEST_LINE_BYTES - len(kept)]
+            is_cut = is_cut or len(state) + len(piece) > LONGEST_LINE_BYTES
+            state += piece[: LONGEST_LINE_BYTES - len(state)]
             if not ended:
                 continue
-            if kept or end + ended != b"\r\n":
-                yield Line(number, kept.decode("utf-8", "replace"), not is_cut)
+            if state or end + ended != b"\r\n":
+                yield Line(number, state.decode("utf-8", "replace"), not is_cut)
             number += ended == b"\n"
-            kept, is_cut, end = b"", False, ended
-    if kept:
-        yield Line(number, kept.decode("utf-8", "replace"), whole=False)
+            state, is_cut, end = b"", False, ended
+    if state:
+        yield Line(number, state.decode("utf-8", "replace"), whole=False)
 
 
 def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:

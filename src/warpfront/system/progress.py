@@ -15,7 +15,7 @@ class Watch(Protocol):
     def say(self, text: str) -> None:
         """Show one line."""
 
-    def advance(self, what: str, done_bytes: int, total_bytes: int) -> None:
+    def advance(self, transfer: str, done_bytes: int, total_bytes: int) -> None:
         """A transfer moved on; `done_bytes == total_bytes` ends it, and a total of 0 ends
         one that failed.
         """

@@ -75,9 +75,11 @@ def by_exception(
         if any(isinstance(cause, kind) for cause in causes):
             # "No route to host" says more than that an answer broke off.
             words = system or usual if kind is requests.RequestException else usual
-            made = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
+            registry_error = RegistryError(
+                words, registry=registry, step=step, fault=fault, hint=hint
+            )
             cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
-            return made if kind in _LASTING else TransientError(made, cost=cost)
+            return registry_error if kind in _LASTING else TransientError(registry_error, cost=cost)
     return TransientError(wrong(registry, step, type(error).__name__))
 
 
@@ -120,7 +122,7 @@ def _said(body: bytes) -> str:
     """The registry's own words: codes and messages, without what a terminal would obey."""
     try:
         errors = json.loads(body)["errors"]
-        words = "; ".join(f"{one.get('code', '')} {one.get('message', '')}" for one in errors)
+        words = "; ".join(f"{error.get('code', '')} {error.get('message', '')}" for error in errors)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""
     return _NOT_PLAIN.sub(" ", words).strip()[:_LONGEST_SAID]

@@ -92,8 +92,8 @@ class Store:
             try:
                 for name, file in files.items():
                     _write_file(aside / name, file)
-                for one in (aside, *(path for path in aside.rglob("*") if _is_folder(path))):
-                    one.chmod(0o755)
+                for path in (aside, *(path for path in aside.rglob("*") if _is_folder(path))):
+                    path.chmod(0o755)
                 remove_tree(folder)
                 aside.rename(folder)
             finally:
@@ -215,13 +215,13 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
     """Everything below `folder` but its folders, by relative POSIX path: files as they are, hidden
     ones too, links that stay in the first folder of their path, and what can be neither.
     """
-    found: dict[str, ImageFile | RefusedFile] = {}
+    files: dict[str, ImageFile | RefusedFile] = {}
     with storing(folder):
         for where, folders, names in os.walk(folder, onerror=_raise):
             links = [name for name in folders if Path(where, name).is_symlink()]
             for path in sorted(Path(where, name) for name in (*names, *links)):
-                found[_shown(path.relative_to(folder))] = _read_entry(path, folder)
-    return dict(sorted(found.items()))
+                files[_shown(path.relative_to(folder))] = _read_entry(path, folder)
+    return dict(sorted(files.items()))
 
 
 def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
@@ -238,9 +238,9 @@ def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
 
 def _read_link(path: Path, root: Path) -> ImageFile | RefusedFile:
     link = str(path.readlink())
-    own = Path(os.path.realpath(root), path.relative_to(root).parts[0])
+    inner = Path(os.path.realpath(root), path.relative_to(root).parts[0])
     lands = Path(os.path.realpath(path))
-    if not link.startswith("/") and own != lands and lands.is_relative_to(own):
+    if not link.startswith("/") and inner != lands and lands.is_relative_to(inner):
         return ImageFile(link=link)
     return RefusedFile(reason=f"a link that leads out of its folder, to {link}")
 
@@ -270,7 +270,9 @@ def _is_folder(path: Path) -> bool:
 def as_json(value: object) -> Any:
     """A value of the model, or any nest of them, as plain JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: as_json(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {
+            field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):

@@ -136,8 +136,8 @@ class _TreeWalk:
         if path in self._submodules or Path(entry.path, ".git").is_file():
             return "submodule"
         inside = any(part.lower() in _VENDORED for part in path.split("/"))
-        here = f"{path}/"
-        built = any(one.startswith(here) or here.startswith(one) for one in self._built)
+        prefix = f"{path}/"
+        built = any(built.startswith(prefix) or prefix.startswith(built) for built in self._built)
         return "third party" if inside and not built else ""
 
 
@@ -171,10 +171,10 @@ def _ignored_folders(root: Path) -> frozenset[str]:
     text = read_text(root, TreeFile(path=".gitignore", size_bytes=0))
     lines = text.splitlines() if isinstance(text, str) else []
     names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
-    kept = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
+    folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
     anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
     anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
-    return frozenset(name for name in anchored | anywhere if name.removeprefix("*/") not in kept)
+    return frozenset(name for name in anchored | anywhere if name.removeprefix("*/") not in folders)
 
 
 def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFile]:

@@ -81,7 +81,7 @@ def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> byt
 
 
 @contextlib.contextmanager
-def _cut_after(sock: socket.socket, seconds: float, what: str) -> Iterator[None]:
+def _cut_after(sock: socket.socket, seconds: float, part: str) -> Iterator[None]:
     """Cut the line when the time is over and we are still here."""
     late = threading.Event()
 
@@ -98,11 +98,11 @@ def _cut_after(sock: socket.socket, seconds: float, what: str) -> Iterator[None]
     except Exception as error:
         if not late.is_set():
             raise
-        raise TimeoutError(f"{what} did not come whole") from error
+        raise TimeoutError(f"{part} did not come whole") from error
     finally:
         timer.cancel()
     if late.is_set():  # what ends early reads like what is short
-        raise TimeoutError(f"{what} did not come whole")
+        raise TimeoutError(f"{part} did not come whole")
 
 
 def read_count(text: str) -> int | None:

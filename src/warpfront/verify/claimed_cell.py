@@ -26,7 +26,7 @@ _TOOLKITS = get_args(get_type_hints(Toolkit)["name"])
 
 
 def claimed_cell(
-    labels: Mapping[str, str], asked: Mapping[str, tuple[str, ...]], *, machine: str
+    labels: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], *, machine: str
 ) -> Cell:
     """Return the cell of an image. `asked` are the fields of its provenance, empty without one;
     `machine` is the engine's answer. Raises `InputError` for labels of another form.
@@ -44,13 +44,13 @@ def claimed_cell(
         vendor=labels[f"{_OURS}.vendor"],
         toolkit=_toolkit(labels.get(f"{_OURS}.toolkit", "")),
         targets=_targets(labels),
-        machine=next(iter(asked.get("machine", ())), machine),
+        machine=next(iter(fields.get("machine", ())), machine),
         python=python,
         torch=labels[f"{_OURS}.torch"],
         image=cell_id,
         base=_base(labels, python),
         index=None,
-        stack=tuple(_pins(asked.get("stack", ()))),
+        stack=tuple(_pins(fields.get("stack", ()))),
         requirements=(),
         requirements_file=None,
         compiler=None,
@@ -82,12 +82,12 @@ def claims_of(cell: Cell, versions: Mapping[str, str], *, target: str) -> Claims
 
 def claimed_versions(uris: tuple[str, ...]) -> dict[str, str]:
     """Name -> version of the wheels among what an image was made of, by their purls."""
-    found = {}
+    versions = {}
     for uri in uris:
-        name, at, version = uri.removeprefix(_WHEEL).partition("?")[0].partition("@")
-        if uri.startswith(_WHEEL) and at:
-            found[name] = version.replace("%2B", "+").replace("%2b", "+")
-    return found
+        name, parts, version = uri.removeprefix(_WHEEL).partition("?")[0].partition("@")
+        if uri.startswith(_WHEEL) and parts:
+            versions[name] = version.replace("%2B", "+").replace("%2b", "+")
+    return versions
 
 
 def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
@@ -103,12 +103,12 @@ def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
         CONTENT_HASH: _HASH.fullmatch(labels.get(CONTENT_HASH, "")),
         f"{_OURS}.vendor": vendor,
         f"{_OURS}.targets": vendor
-        and all(is_id(one) and vendor.accepts_target(one) for one in targets),
+        and all(is_id(target) and vendor.accepts_target(target) for target in targets),
         f"{_OURS}.python": is_word("python"),
         f"{_OURS}.torch": is_word("torch"),
         _VERSION: is_tag(labels.get(_VERSION, "")),
     }
-    return [name for name, held in holds.items() if not held]
+    return [name for name, holds_label in holds.items() if not holds_label]
 
 
 def _targets(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _base(labels: Mapping[str, str], python: str) -> Base:
 
 def _pins(texts: tuple[str, ...]) -> list[Pin]:
     return [
-        Pin(name=wanted.name, version=one.version)
-        for wanted in filter(None, map(readable_requirement, texts))
-        for one in wanted.specifier
+        Pin(name=requirement.name, version=specifier.version)
+        for requirement in filter(None, map(readable_requirement, texts))
+        for specifier in requirement.specifier
     ]

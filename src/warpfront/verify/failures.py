@@ -66,20 +66,26 @@ def failure_of(results: Iterable[object]) -> WarpfrontError | None:
     failed = [result for result in results if isinstance(result, Failed)]
     blocked = [result for result in results if isinstance(result, Blocked)]
     verifications = [result for result in results if isinstance(result, Verification)]
-    bad = [one for one in verifications if outcome_of(one) is not Outcome.PASSED]
+    bad = [
+        verification
+        for verification in verifications
+        if outcome_of(verification) is not Outcome.PASSED
+    ]
     count = len(results)
     if failed:
         kind = _BY_EXIT_CODE.get(failed[0].exit_code, BuildFailedError)
-        return kind(f"{len(failed)} of {count} failed: {_names(one.cell_id for one in failed)}")
-    if any(outcome_of(one) not in _OF_DEVICES for one in bad):
-        return NotVerifiedError(f"not verified: {_names(_name(one) for one in bad)}")
+        return kind(
+            f"{len(failed)} of {count} failed: {_names(result.cell_id for result in failed)}"
+        )
+    if any(outcome_of(result) not in _OF_DEVICES for result in bad):
+        return NotVerifiedError(f"not verified: {_names(_name(result) for result in bad)}")
     if blocked:
         return BlockedError(
-            f"{len(blocked)} of {count} blocked: {_names(one.cell_id for one in blocked)}",
+            f"{len(blocked)} of {count} blocked: {_names(result.cell_id for result in blocked)}",
             hint="`invoke doctor` says what this machine cannot reach; what could be done is done",
         )
     for outcome, (kind, text, hint) in _OF_DEVICES.items():
-        if named := [_name(one) for one in bad if outcome_of(one) is outcome]:
+        if named := [_name(result) for result in bad if outcome_of(result) is outcome]:
             return kind(f"{text} for {_names(named)}", hint=hint)
     return None
 

@@ -21,10 +21,10 @@ def together(runs: Sequence[Verification]) -> Verification:
     about = {(run.cell_id, run.target, run.where, run.content_hash, run.image_id) for run in runs}
     if len(about) != 1:
         raise ValueError(f"{len(about)} images, cells or targets are not verified again but each")
-    found = [{(check.session, check.name): check for check in run.checks} for run in runs]
-    names: dict[Named, None] = {name: None for each in found for name in each}
-    checks = tuple(_judged(name, [each.get(name) for each in found]) for name in names)
-    flipped = [f"{one.session}: {one.name}" for one in checks if "outcomes" in one.details]
+    checks_of_runs = [{(check.session, check.name): check for check in run.checks} for run in runs]
+    names: dict[Named, None] = {name: None for each in checks_of_runs for name in each}
+    checks = tuple(_judged(name, [each.get(name) for each in checks_of_runs]) for name in names)
+    flipped = [f"{check.session}: {check.name}" for check in checks if "outcomes" in check.details]
     again = {"times": len(runs), "outcomes": [outcome_of(run).value for run in runs]}
     return dataclasses.replace(
         runs[-1],
@@ -37,19 +37,19 @@ def together(runs: Sequence[Verification]) -> Verification:
 
 def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
     """Return one check of all runs. A missing one is an error."""
-    outcomes = [Outcome.ERROR if one is None else one.outcome for one in results]
-    made = [one for one in results if one is not None]
+    outcomes = [Outcome.ERROR if result is None else result.outcome for result in results]
+    present = [result for result in results if result is not None]
     if len(set(outcomes)) == 1:
-        return made[-1]
+        return present[-1]
     worst = worst_of(outcomes)
-    said = ", ".join(f"{one.value} {count}" for one, count in Counter(outcomes).items())
-    of_worst = next((one for one in made if one.outcome is worst), made[-1])
+    counts = ", ".join(f"{result.value} {count}" for result, count in Counter(outcomes).items())
+    of_worst = next((result for result in present if result.outcome is worst), present[-1])
     why = of_worst.reason if of_worst.outcome is worst else "it was not made"
     return CheckResult(
         session=name[0],
         name=name[1],
         outcome=Outcome.FAILED,
-        reason=f"flips on one digest ({said} of {len(results)} times): {why}",
-        seconds=round(sum(one.seconds for one in made), 4),
-        details={**of_worst.details, "outcomes": [one.value for one in outcomes]},
+        reason=f"flips on one digest ({counts} of {len(results)} times): {why}",
+        seconds=round(sum(result.seconds for result in present), 4),
+        details={**of_worst.details, "outcomes": [outcome.value for outcome in outcomes]},
     )

@@ -28,32 +28,34 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
         stack=tuple(pin.name for pin in cell.stack),
         archs=vendor.accepted_archs(target),
         guard=policy.document(),
-        smoke=tuple(smoke_document(one) for one in tried(cell)),
+        smoke=tuple(smoke_document(trial) for trial in tried(cell)),
         policies=tuple(
-            {name: getattr(one, name) for name in ("name", "value", "level", "effect", "source")}
-            for one in cell.policies
+            {name: getattr(policy, name) for name in ("name", "value", "level", "effect", "source")}
+            for policy in cell.policies
         ),
-        extensions=tuple(sorted({one for built in lock.builds for one in built.extensions})),
+        extensions=tuple(
+            sorted({extension for built in lock.builds for extension in built.extensions})
+        ),
     )
 
 
 def tried(cell: Cell) -> tuple[Smoke, ...]:
     """Return the packages of the cell's image that `smoke:` tries."""
-    return tuple(one for one in cell.smoke if cell.vendor in (one.vendors or (cell.vendor,)))
+    return tuple(trial for trial in cell.smoke if cell.vendor in (trial.vendors or (cell.vendor,)))
 
 
-def smoke_document(one: Smoke) -> dict[str, object]:
+def smoke_document(smoke: Smoke) -> dict[str, object]:
     """Return an entry of `smoke:` without empty fields."""
-    said: dict[str, object] = {
-        "name": one.name,
-        "uses": one.uses,
-        "run": list(one.run),
-        "imports": list(one.imports),
-        "needs": one.needs,
-        "exit": one.exit_code,
-        "prints": one.prints,
-        "seconds": one.seconds,
-        "starts": list(one.starts),
-        "optional": list(one.optional),
+    document: dict[str, object] = {
+        "name": smoke.name,
+        "uses": smoke.uses,
+        "run": list(smoke.run),
+        "imports": list(smoke.imports),
+        "needs": smoke.needs,
+        "exit": smoke.exit_code,
+        "prints": smoke.prints,
+        "seconds": smoke.seconds,
+        "starts": list(smoke.starts),
+        "optional": list(smoke.optional),
     }
-    return {key: value for key, value in said.items() if value not in ("", [])}
+    return {key: value for key, value in document.items() if value not in ("", [])}

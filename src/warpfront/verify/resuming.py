@@ -74,16 +74,16 @@ def discard(folder: Path) -> None:
 
 def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[str, object]:
     """Return the results of those of `sessions` that were proven, unless edited since then."""
-    found: dict[str, object] = {}
+    over: dict[str, object] = {}
     for session in sessions:
         _, sha256 = attempt.proven.get(session, ("", ""))
         path = folder / _PROVEN / f"{session}.json"
         try:
             if sha256 and hashlib.sha256(read_regular(path)).hexdigest() == sha256:
-                found[session] = read_json(path)
+                over[session] = read_json(path)
         except (FileNotFoundError, StoreError):
             continue
-    return found
+    return over
 
 
 def finish(folder: Path, sessions: Iterable[str]) -> None:
@@ -117,15 +117,15 @@ def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
         if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
             continue
         try:
-            ended = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            for one in _left_by(session, path.parent):
-                (proven / one.name).write_bytes(read_regular(one))
+            end = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            for file in _left_by(session, path.parent):
+                (proven / file.name).write_bytes(read_regular(file))
             content = read_regular(copy)
             checks = read_session(read_json(copy), session=session, target=target)
         except (OSError, StoreError):
             continue
         if worst_of(check.outcome for check in checks) is Outcome.PASSED:
-            kept[session] = (ended, hashlib.sha256(content).hexdigest())
+            kept[session] = (end, hashlib.sha256(content).hexdigest())
     return kept
 
 
@@ -143,7 +143,9 @@ def _read(folder: Path) -> Attempt | None:
                 run=effort["run"],
                 chosen=effort["chosen"],
             ),
-            proven={name: (at, sha256) for name, (at, sha256) in document["proven"].items()},
+            proven={
+                name: (moment, sha256) for name, (moment, sha256) in document["proven"].items()
+            },
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

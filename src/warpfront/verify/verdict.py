@@ -40,8 +40,8 @@ def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
     """Return the first of error, failed, unavailable, emulated, undetermined, skipped, passed. No
     outcome at all is an error: nothing was proven.
     """
-    found = frozenset(outcomes)
-    return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.ERROR)
+    present = frozenset(outcomes)
+    return next((outcome for outcome in _WORST_FIRST if outcome in present), Outcome.ERROR)
 
 
 def outcome_of(verification: Verification) -> Outcome:
@@ -83,10 +83,10 @@ def read_verification(
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
     for session, document in files.items():
-        found = read_session(document, session=session, target=target, ended=ended)
-        checks += found
+        check_results = read_session(document, session=session, target=target, ended=ended)
+        checks += check_results
         if session not in proven_before:
-            checks += _contradictions(session, found, nox_report)
+            checks += _contradictions(session, check_results, nox_report)
         environment.update(surroundings(document, session=session))
     return Verification(
         cell_id=cell_id,
@@ -126,16 +126,16 @@ def read_session(
     if document is None:
         return (_error(session, "results", f"the session left no results file{suffix}"),)
     try:
-        found = _read(document, session, target)
+        session_result = _read(document, session, target)
     except ResultsError as error:
         return (_error(session, "results", f"the results file cannot be used: {error}"),)
-    checks = [_check_result(session, one) for one in found.checks]
+    checks = [_check_result(session, check) for check in session_result.checks]
     names = [check.name for check in checks]
     checks += [
         _error(
             session, name, f"planned, but there is no result: the session did not get to it{suffix}"
         )
-        for name in found.planned
+        for name in session_result.planned
         if name not in names
     ]
     checks += [
@@ -146,9 +146,9 @@ def read_session(
     checks += [
         _error(session, name, "reported without being planned")
         for name in names
-        if name not in found.planned
+        if name not in session_result.planned
     ]
-    if not found.finished:
+    if not session_result.finished:
         checks.append(_error(session, "end", f"the session did not come to its end{suffix}"))
     return tuple(checks) or (_error(session, "results", "the session planned no checks"),)
 
@@ -162,13 +162,18 @@ def _contradictions(
     if isinstance(nox_report, Unreadable):
         return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
     results = _nox_results(nox_report)
-    said = results.get(session)
-    if said is None:
+    verdict = results.get(session)
+    if verdict is None:
         return (_error(session, "nox", "nox's report does not name this session"),)
-    succeeded, all_passed = said == "success", worst_of(c.outcome for c in checks) is Outcome.PASSED
+    succeeded, all_passed = (
+        verdict == "success",
+        worst_of(c.outcome for c in checks) is Outcome.PASSED,
+    )
     if succeeded == all_passed:
         return ()
-    return (_error(session, "nox", f"nox says {said}, the results file says {_said(all_passed)}"),)
+    return (
+        _error(session, "nox", f"nox says {verdict}, the results file says {_said(all_passed)}"),
+    )
 
 
 def _said(all_passed: bool) -> str:  # noqa: FBT001 - one fact in, one phrase out

@@ -71,7 +71,7 @@ def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str,
         ("Provides-Extra", _names(first.extras), _names(second.extras)),
     )
     return tuple(
-        (field, *_only_different(one, other)) for field, one, other in pairs if one != other
+        (field, *_only_different(pair, other)) for field, pair, other in pairs if pair != other
     )
 
 
@@ -88,22 +88,22 @@ def info_folder(filename: str, members: Collection[str]) -> str:
     """Return the name of the wheel's one dist-info folder. Raise `ValueError` if the members
     would install a second distribution, or one that the file name does not name.
     """
-    tops = {installed_path(one).partition("/")[0] for one in members}
+    tops = {installed_path(member).partition("/")[0] for member in members}
     infos = sorted(top for top in tops if top.casefold().endswith(_INFO))
     if len(infos) != 1:
         raise ValueError(f"holds {len(infos)} dist-info folders, not one: {', '.join(infos)}")
-    if not any(one.startswith(f"{infos[0]}/") for one in members):
+    if not any(member.startswith(f"{infos[0]}/") for member in members):
         raise ValueError(f"installs {infos[0]} from its .data folder")
     name, version, _, _ = parse_wheel_filename(filename)
     stem, _, release = infos[0][: -len(_INFO)].partition("-")
-    found = (canonicalize_name(stem), canonicalize_version(release.replace("_", "-")))
-    if found != (name, canonicalize_version(version)):
+    identity = (canonicalize_name(stem), canonicalize_version(release.replace("_", "-")))
+    if identity != (name, canonicalize_version(version)):
         raise ValueError(f"its dist-info folder is {infos[0]}")
     for top in sorted(tops):
         of = canonicalize_name(top[: -len(_EGG)].partition("-")[0])
         if top.casefold().endswith(_EGG) and of != name:
             raise ValueError(f"holds the metadata of another distribution: {top}")
-    inside = Counter(one.casefold() for one in members if one.startswith(f"{infos[0]}/"))
+    inside = Counter(member.casefold() for member in members if member.startswith(f"{infos[0]}/"))
     member, times = inside.most_common(1)[0]
     if times > 1:
         raise ValueError(f"holds {member} {times} times")
@@ -135,10 +135,10 @@ def installed_path(member: str) -> str:
     return below if scheme in _AT_HOME else ""
 
 
-def as_texts(found: Iterable[tuple[str, str, str]], first: str, second: str) -> Iterator[str]:
+def as_texts(rows: Iterable[tuple[str, str, str]], first: str, second: str) -> Iterator[str]:
     """Yield lines that show both sides of `differences`."""
-    for field, one, other in found:
-        yield f"{field}: {first}: {one or 'nothing'}"
+    for field, row, other in rows:
+        yield f"{field}: {first}: {row or 'nothing'}"
         yield f"{field}: {second}: {other or 'nothing'}"
 
 
@@ -160,23 +160,23 @@ def _machine(tag: Tag) -> str:
 
 
 def _specifiers(text: str) -> str:
-    return ",".join(sorted(one.replace(" ", "") for one in text.split(",") if one.strip()))
+    return ",".join(sorted(part.replace(" ", "") for part in text.split(",") if part.strip()))
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({str(canonicalize_name(one)) for one in names}))
+    return tuple(sorted({str(canonicalize_name(name)) for name in names}))
 
 
 def _demands(requires: Iterable[str]) -> tuple[str, ...]:
-    found = ((one, readable_requirement(one)) for one in requires)
-    return tuple(sorted({_normal(text) if one is None else str(one) for text, one in found}))
+    pairs = ((require, readable_requirement(require)) for require in requires)
+    return tuple(sorted({_normal(text) if pair is None else str(pair) for text, pair in pairs}))
 
 
 def _normal(text: str) -> str:
     return " ".join(text.split())
 
 
-def _only_different(one: str | tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, str]:
-    if isinstance(one, str) or isinstance(other, str):
-        return str(one), str(other)
-    return "; ".join(sorted({*one} - {*other})), "; ".join(sorted({*other} - {*one}))
+def _only_different(before: str | tuple[str, ...], other: str | tuple[str, ...]) -> tuple[str, str]:
+    if isinstance(before, str) or isinstance(other, str):
+        return str(before), str(other)
+    return "; ".join(sorted({*before} - {*other})), "; ".join(sorted({*other} - {*before}))

@@ -27,12 +27,14 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
     """Raise `LockError` where a requirement of the image has the extra `device-all`, with the
     number of targets and the bytes that its index has for it.
     """
-    asked = [text for text in inputs.requirements if _EVERY_DEVICE in Requirement(text).extras]
-    if not asked or inputs.index is None or not inputs.targets:
+    requirements = [
+        text for text in inputs.requirements if _EVERY_DEVICE in Requirement(text).extras
+    ]
+    if not requirements or inputs.index is None or not inputs.targets:
         return
-    name = canonicalize_name(Requirement(asked[0]).name)
+    name = canonicalize_name(Requirement(requirements[0]).name)
     prefixes = (_SDK,) if name == "rocm" else (f"amd-{name}-device", _SDK)
-    owners = list(group_package_targets(one.name for one in ALL_TARGETS))
+    owners = list(group_package_targets(target.name for target in ALL_TARGETS))
     with site.transport() as transport, ThreadPoolExecutor(8) as pool:
         sizes = {
             prefix: list(
@@ -41,9 +43,9 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
             for prefix in prefixes
         }
     count = sum(size > 0 for size in sizes[prefixes[0]])
-    total = sum(sum(found) for found in sizes.values())
+    total = sum(sum(size) for size in sizes.values())
     raise LockError(
-        f"{inputs.cell_id}: {asked[0]} asks for the code of every GPU: {count} targets, "
+        f"{inputs.cell_id}: {requirements[0]} asks for the code of every GPU: {count} targets, "
         f"{total:,} bytes of wheels on its index",
         hint=f"leave the extra out: the row's targets ({' '.join(inputs.targets)}) bring theirs",
     )

@@ -114,8 +114,8 @@ def survey_index(
                 files = _files(url, name, transport, is_needed=name == names[0] or name in known)
                 if isinstance(files, NoAnswer):
                     return files
-                versions = wanted(name, {one.version for one in files})
-                chosen = [one for one in files if one.version in versions]
+                versions = wanted(name, {file.version for file in files})
+                chosen = [file for file in files if file.version in versions]
                 found[name] = _releases(name, chosen, known.get(name, {}), transport)
         except _UnusableIndexError as error:
             return NoAnswer(url=url, reason=without_secrets(str(error)), lasting=True)
@@ -136,7 +136,7 @@ def _files(
         raise _UnusableIndexError(f"its page for {name} lists {others[0]}")
     if not files and is_needed:
         raise _UnusableIndexError(f"its page for {name} lists no file of {name} (an error page?)")
-    return tuple(one for one in files if one.is_for_linux)
+    return tuple(file for file in files if file.is_for_linux)
 
 
 def _parsed(link: Link) -> tuple[str, _File] | None:
@@ -157,8 +157,8 @@ def _releases(
     transport: Transport,
 ) -> dict[str, IndexedRelease]:
     by_version: dict[Version, list[_File]] = {}
-    for one in files:
-        by_version.setdefault(one.version, []).append(one)
+    for file in files:
+        by_version.setdefault(file.version, []).append(file)
     newest = max(
         (minor for some in by_version.values() for one in some for minor in one.minors), default=0
     )
@@ -184,13 +184,17 @@ def _release(
     files: list[_File],
     *,
     newest: int,
-    known: IndexedRelease | None,
+    indexed_release: IndexedRelease | None,
     transport: Transport,
 ) -> IndexedRelease:
     """One release; its METADATA only where it is `known` in no such form."""
     plain = _without_metadata(files, newest)
-    if known is not None and _form(known) == _form(plain) and known.requires:
-        return replace(plain, requires=known.requires, devices=known.devices)
+    if (
+        indexed_release is not None
+        and _form(indexed_release) == _form(plain)
+        and indexed_release.requires
+    ):
+        return replace(plain, requires=indexed_release.requires, devices=indexed_release.devices)
     requires: dict[str, tuple[str, ...]] = {}
     devices: set[str] = set()
     for machine in plain.machines or ("any",):
@@ -199,8 +203,8 @@ def _release(
         if metadata is not None:
             pythons = plain.python or (f"3.{newest}",)
             requires[machine] = _telling(metadata.requires, pythons, machine)
-            extras = (one for one in metadata.extras if one.startswith(f"{_DEVICE}gfx"))
-            devices.update(one.removeprefix(_DEVICE) for one in extras)
+            extras = (extra for extra in metadata.extras if extra.startswith(f"{_DEVICE}gfx"))
+            devices.update(extra.removeprefix(_DEVICE) for extra in extras)
     return replace(plain, requires=requires, devices=tuple(sorted(devices)))
 
 
@@ -210,16 +214,18 @@ def _form(release: IndexedRelease) -> tuple[object, ...]:
 
 def _without_metadata(files: list[_File], newest: int) -> IndexedRelease:
     platforms = [
-        match[1] for one in files for tag in one.tags if (match := _PLATFORM.match(tag.platform))
+        match[1] for file in files for tag in file.tags if (match := _PLATFORM.match(tag.platform))
     ]
-    yanks = [dict(one.link.attributes).get("data-yanked") for one in files]
+    yanks = [dict(file.link.attributes).get("data-yanked") for file in files]
     yanked = next((text for text in yanks if text is not None), None)
     return IndexedRelease(
-        python=tuple(sorted({one for file in files for one in file.pythons(newest)}, key=Version)),
-        machines=tuple(sorted({one for file in files for one in file.machines})),
-        platform=min(platforms, key=lambda one: (_level(one), one), default=""),
+        python=tuple(
+            sorted({python for file in files for python in file.pythons(newest)}, key=Version)
+        ),
+        machines=tuple(sorted({machine for file in files for machine in file.machines})),
+        platform=min(platforms, key=lambda platform: (_level(platform), platform), default=""),
         files=len(files),
-        hashes=sum(bool(one.link.sha256) for one in files),
+        hashes=sum(bool(file.link.sha256) for file in files),
         yanked=yanked if all(text is not None for text in yanks) else None,
     )
 
@@ -232,10 +238,12 @@ def _level(platform: str) -> tuple[int, ...]:
 
 def _representative(files: list[_File], machine: str) -> _File | None:
     """Return the wheel whose METADATA represents a release on `machine`: the newest Python's."""
-    wheels = [one for one in files if one.tags and (machine in one.machines or machine == "any")]
+    wheels = [
+        file for file in files if file.tags and (machine in file.machines or machine == "any")
+    ]
     return max(
         wheels,
-        key=lambda one: (max(one.minors, default=0), one.link.filename),
+        key=lambda wheel: (max(wheel.minors, default=0), wheel.link.filename),
         default=None,
     )
 

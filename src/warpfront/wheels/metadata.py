@@ -25,8 +25,8 @@ _BUFFER_BYTES = 1 << 16
 
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
     """`Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or no wheel."""
-    told = read_small_members(url, transport, ("METADATA",)) or {}
-    return requires_of(told["METADATA"]) if "METADATA" in told else None
+    members = read_small_members(url, transport, ("METADATA",)) or {}
+    return requires_of(members["METADATA"]) if "METADATA" in members else None
 
 
 def read_small_members(
@@ -105,8 +105,8 @@ class _Remote(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most the size of a zip file's directory, whatever its end record claims."""
-        left = self._size - self._at
-        if (left if size < 0 else min(size, left)) > LONGEST_METADATA_BYTES:
+        remaining = self._size - self._at
+        if (remaining if size < 0 else min(size, remaining)) > LONGEST_METADATA_BYTES:
             raise OSError(f"{self._url}: its directory is too long")
         return super().read(size) or b""
 

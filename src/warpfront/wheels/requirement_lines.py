@@ -37,8 +37,8 @@ class RequirementLine:
     @property
     def option(self) -> tuple[str, str]:
         """(name, value) of a line that is an option, such as `-r base.txt`; else two times ""."""
-        found = _OPTION.match(self.text)
-        return (found[1], found[2].strip().strip("\"'")) if found else ("", "")
+        match = _OPTION.match(self.text)
+        return (match[1], match[2].strip().strip("\"'")) if match else ("", "")
 
 
 def read_lines(text: str) -> Iterator[RequirementLine]:
@@ -80,8 +80,8 @@ def readable_requirement(text: str) -> Requirement | None:
 
 def requirement_name(text: str) -> str:
     """Return the normalized name that a requirement begins with, however the rest is written."""
-    found = _NAME.match(text)
-    return str(canonicalize_name(found[0])) if found else ""
+    match = _NAME.match(text)
+    return str(canonicalize_name(match[0])) if match else ""
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:

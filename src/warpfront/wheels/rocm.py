@@ -62,9 +62,9 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
 def _metadata(root: Path, name: str) -> Metadata:
     """Return the archive's own metadata, of the machine that packed it."""
     try:
-        told = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
-        if told.name == ROCM and told.requires_dist:
-            return told
+        metadata = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
+        if metadata.name == ROCM and metadata.requires_dist:
+            return metadata
     except (OSError, InvalidMetadata, ValueError, RecursionError) as error:
         raise LockError(f"{name}: its PKG-INFO cannot be read: {error}") from error
     raise LockError(
@@ -84,7 +84,7 @@ def _packages(source: Path) -> Iterator[tuple[str, bytes]]:
 def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
     demands = told.requires_dist or []
     wanted = {f"{_DEVICE}{target}" for target in targets}
-    offered = {one.name for one in demands if _is_for(one, _EVERY_DEVICE)}
+    offered = {demand.name for demand in demands if _is_for(demand, _EVERY_DEVICE)}
     if lacking := sorted(target for target in targets if f"{_DEVICE}{target}" not in offered):
         has = ", ".join(sorted(one.removeprefix(_DEVICE) for one in offered)) or "none"
         raise LockError(
@@ -92,9 +92,10 @@ def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
             hint="leave those targets out of the row in matrix.yaml",
         )
     kept = [
-        one
-        for one in demands
-        if not _is_for(one, _OWN_DEVICE) and (not _is_for(one, _EVERY_DEVICE) or one.name in wanted)
+        demand
+        for demand in demands
+        if not _is_for(demand, _OWN_DEVICE)
+        and (not _is_for(demand, _EVERY_DEVICE) or demand.name in wanted)
     ]
     lines = ["Metadata-Version: 2.1", f"Name: {ROCM}", f"Version: {told.version}"]
     lines += [f"Provides-Extra: {one}" for one in told.provides_extra or () if one != _OWN_DEVICE]

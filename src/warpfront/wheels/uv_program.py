@@ -112,13 +112,16 @@ def _as_url(source: str) -> str:
 
 def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, str]:
     """Users and passwords as uv reads them from its environment, for each source by its name."""
-    found: dict[str, str] = {}
+    credentials: dict[str, str] = {}
     for source in sources:
         pair = site.credentials_for(str(source["url"]))
         if pair is not None:
             name = str(source["name"]).upper().replace("-", "_")
-            found |= {f"UV_INDEX_{name}_USERNAME": pair[0], f"UV_INDEX_{name}_PASSWORD": pair[1]}
-    return found
+            credentials |= {
+                f"UV_INDEX_{name}_USERNAME": pair[0],
+                f"UV_INDEX_{name}_PASSWORD": pair[1],
+            }
+    return credentials
 
 
 def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:

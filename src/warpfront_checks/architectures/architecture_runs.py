@@ -90,27 +90,29 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     )
 
 
-def in_dtype(tried: FedModel, dtype: torch.dtype) -> Specimen:
+def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
     """The same model and inputs, rounded to what is sent."""
     if dtype == torch.float32:
-        return tried.specimen
-    own = tried.specimen
+        return fed_model.specimen
+    own = fed_model.specimen
     inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in own.inputs)
     model = copy.deepcopy(own.model).to(dtype)
     return Specimen(family=own.family, model=model, inputs=inputs, how=Precision(dtype=dtype))
 
 
-def judge_pass(tried: FedModel, device: str, dtype: torch.dtype = torch.float32) -> PassJudgement:
+def judge_pass(
+    fed_model: FedModel, device: str, dtype: torch.dtype = torch.float32
+) -> PassJudgement:
     """Forward and backward: every layer from its own inputs, then from end to end."""
-    specimen = in_dtype(tried, dtype)
+    specimen = in_dtype(fed_model, dtype)
     model, inputs = specimen.sent(device)
     own = dict(model.named_modules())
-    names = [n for n in tried.layers.judged if _may_judge(n, tried.layers, dtype)]
+    names = [n for n in fed_model.layers.judged if _may_judge(n, fed_model.layers, dtype)]
     found = watch(model, inputs, {name: own[name] for name in names}, specimen.scale)
-    judged = PassJudgement(left_out=dict(tried.layers.refused))
+    judged = PassJudgement(left_out=dict(fed_model.layers.refused))
     judged.rows += _placed(found, device)
-    judged.rows += list(_layer_rows(found, specimen, tried, names, judged))
-    judged.rows += list(_whole_rows(found, specimen, tried, judged))
+    judged.rows += list(_layer_rows(found, specimen, fed_model, names, judged))
+    judged.rows += list(_whole_rows(found, specimen, fed_model, judged))
     judged.unused = tuple(
         name.removeprefix("body.")
         for name, parameter in model.named_parameters()
@@ -127,7 +129,7 @@ def _may_judge(name: str, layers: Layers, dtype: torch.dtype) -> bool:
 
 
 def _layer_rows(
-    found: Pass, specimen: Specimen, tried: FedModel, names: list[str], judged: PassJudgement
+    found: Pass, specimen: Specimen, fed_model: FedModel, names: list[str], judged: PassJudgement
 ) -> Iterator[JudgedTensor]:
     modules = dict(specimen.model.named_modules())
     sent = {name: modules[name] for name in names}
@@ -142,24 +144,24 @@ def _layer_rows(
             judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
             continue
         judged.layers += 1
-        lent = tried.layers.is_lent
+        lent = fed_model.layers.is_lent
         rows = [
             row for row in rows if not lent(call.layer, row.tensor.removeprefix("gradient of "))
         ]
         yield from rows[:1]
         # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
-        behind.append([] if call.layer in tried.layers.choosing else rows[1:])
+        behind.append([] if call.layer in fed_model.layers.choosing else rows[1:])
     for rows in reversed(behind):
         yield from rows
 
 
 def _whole_rows(
-    found: Pass, specimen: Specimen, tried: FedModel, judged: PassJudgement
+    found: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
 ) -> Iterator[JudgedTensor]:
-    if tried.layers.random:
+    if fed_model.layers.random:
         judged.whole = "the model draws random numbers"
         return
-    if tried.layers.choosing and specimen.how.dtype != torch.float32:
+    if fed_model.layers.choosing and specimen.how.dtype != torch.float32:
         judged.whole = "the model chooses by number"
         return
     try:
@@ -183,15 +185,15 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:200]}"
 
 
-def document_of(tried: FedModel, judged: PassJudgement) -> dict[str, Any]:
+def document_of(fed_model: FedModel, judged: PassJudgement) -> dict[str, Any]:
     """Return the part of a results file for a pass."""
     first = next((row for row in judged.rows if row.fault), None)
     used = [row.used for row in judged.rows]
     return {
-        "manner": tried.built.manner,
-        "model": tried.built.architecture.model,
-        "parameters": tried.built.parameters,
-        "fed": {name: list(shape) for name, shape in tried.fed.items()},
+        "manner": fed_model.built.manner,
+        "model": fed_model.built.architecture.model,
+        "parameters": fed_model.built.parameters,
+        "fed": {name: list(shape) for name, shape in fed_model.fed.items()},
         "layers": judged.layers,
         "tensors": len(judged.rows),
         "largest_share": float(f"{max(used, default=0.0):.3g}"),

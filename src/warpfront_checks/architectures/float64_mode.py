@@ -32,7 +32,7 @@ class PreserveFloat64(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         options = dict(kwargs or {})
-        if not any(one.dtype == torch.float64 for one in tensors_in((args, options))):
+        if not any(tensor.dtype == torch.float64 for tensor in tensors_in((args, options))):
             return function(*args, **options)
         if function in _CASTS:
             return self._cast(function, args, options)
@@ -55,7 +55,7 @@ class PreserveFloat64(TorchFunctionMode):
         if function is Tensor.float:
             return args[0]
         narrow = (torch.float32, torch.bfloat16, torch.float16)
-        rest = tuple(torch.float64 if one in narrow else one for one in args[1:])
+        rest = tuple(torch.float64 if argument in narrow else argument for argument in args[1:])
         if options.get("dtype") in narrow:
             options["dtype"] = torch.float64
         return function(args[0], *rest, **options)

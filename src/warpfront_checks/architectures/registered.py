@@ -62,13 +62,13 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     os.environ.update(QUIET)
     try:
-        asked = parsed_library(options)
+        library = parsed_library(options)
         claims = read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
         recorder = Recorder(session="models", target=claims.target, folder=options.results)
         if not _is_here(claims, recorder):
             return 0 if recorder.finish() else 1
-        record_architectures(claims, recorder, asked)
+        record_architectures(claims, recorder, library)
     except (ClaimsError, LibraryError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -98,37 +98,39 @@ def begin_usual(
     usual = tuple(exceptions()["usual"])
     names = usual[:2] if effort and effort.quick else usual
     modes = ("float32",) if effort and effort.quick else ("float32", "training", "generate")
-    asked = Library(library="transformers", architectures=names, modes=modes)
-    checks, waiting = _begin(claims, recorder, asked, seed=effort.seeds[0] if effort else 0)
+    library = Library(library="transformers", architectures=names, modes=modes)
+    checks, waiting = _begin(claims, recorder, library, seed=effort.seeds[0] if effort else 0)
     return checks, waiting.end
 
 
-def record_architectures(claims: Claims, recorder: Recorder, asked: Library, seed: int = 0) -> None:
+def record_architectures(
+    claims: Claims, recorder: Recorder, library: Library, seed: int = 0
+) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
     before = _children_seconds()
-    checks, waiting = _begin(claims, recorder, asked, seed)
+    checks, waiting = _begin(claims, recorder, library, seed)
     recorder.run(checks)
     waiting.end()
     recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
 
 
 def _begin(
-    claims: Claims, recorder: Recorder, asked: Library, seed: int
+    claims: Claims, recorder: Recorder, library: Library, seed: int
 ) -> tuple[list[Check], _Waiting]:
-    found, missing = chosen(architectures(), asked.architectures, asked.kinds)
-    recorder.environment[asked.library] = library_version()
-    left_out = _excluded(found) if asked.architectures == ("all",) else {}
+    found, missing = chosen(architectures(), library.architectures, library.kinds)
+    recorder.environment[library.library] = library_version()
+    left_out = _excluded(found) if library.architectures == ("all",) else {}
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
     run = [one for one in found if one.title not in left_out]
-    items = [_item(one, claims, asked, seed) for one in run]
-    waiting = _Waiting(items, asked)
+    items = [_item(one, claims, library, seed) for one in run]
+    waiting = _Waiting(items, library)
     checks = [
         Check(name=f"architecture {one.title}", find=partial(waiting.finding, item))
         for one, item in zip(run, items, strict=True)
     ]
-    checks += [_missing(name, asked.library) for name in missing]
-    if asked.architectures == ("all",):
+    checks += [_missing(name, library.library) for name in missing]
+    if library.architectures == ("all",):
         checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
     return checks, waiting
 
@@ -144,16 +146,22 @@ def _excluded(found: Sequence[Architecture]) -> Mapping[str, str]:
         f"{entry['kind']} {entry['name']}": f"{entry['reason']} ({entry['dated']})"
         for entry in exceptions()["excluded"]
     }
-    return {one.title: reasons[one.title] for one in found if one.title in reasons}
-
-
-def _item(one: Architecture, claims: Claims, asked: Library, seed: int) -> dict[str, Any]:
     return {
-        **vars(one),
+        architecture.title: reasons[architecture.title]
+        for architecture in found
+        if architecture.title in reasons
+    }
+
+
+def _item(
+    architecture: Architecture, claims: Claims, library: Library, seed: int
+) -> dict[str, Any]:
+    return {
+        **vars(architecture),
         "device": claims.device,
-        "modes": list(asked.modes),
+        "modes": list(library.modes),
         "seed": seed,
-        "patience": asked.limit_seconds * _SHARE_OF_PATIENCE,
+        "patience": library.limit_seconds * _SHARE_OF_PATIENCE,
     }
 
 
@@ -221,7 +229,9 @@ def _missing(name: str, library: str) -> Check:
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:
-    names = {f"architecture {one.title}" for one in run if one.kind == kind}
+    names = {
+        f"architecture {architecture.title}" for architecture in run if architecture.kind == kind
+    }
 
     def find() -> CheckFinding:
         counts = Counter(outcome for name, outcome in recorder.found if name in names)

@@ -117,7 +117,7 @@ def chosen(
     known: tuple[Architecture, ...], names: tuple[str, ...], kinds: tuple[str, ...]
 ) -> tuple[tuple[Architecture, ...], tuple[str, ...]]:
     """Return the requested types, `all` for all, and names that the library lacks."""
-    of_kind = tuple(one for one in known if one.kind in (kinds or KINDS))
+    of_kind = tuple(architecture for architecture in known if architecture.kind in (kinds or KINDS))
     if names == ("all",):
         return of_kind, ()
     found = tuple(one for one in of_kind if one.name in names)

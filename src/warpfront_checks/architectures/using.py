@@ -57,10 +57,10 @@ def _of_rows(rows: list[JudgedTensor], **details: Any) -> ModeOutcome:
     return ModeOutcome(outcome=FAILED, reason=fault, details={**details, "first_over": first.layer})
 
 
-def train(tried: FedModel, device: str) -> ModeOutcome:
+def train(fed_model: FedModel, device: str) -> ModeOutcome:
     """Steps of AdamW, in the model's own training mode where that draws no numbers."""
-    own = tried.specimen
-    if tried.layers.random:
+    own = fed_model.specimen
+    if fed_model.layers.random:
         return _no("the model draws random numbers")
     model = copy.deepcopy(own.model).train()
     before = torch.get_rng_state()
@@ -74,12 +74,12 @@ def train(tried: FedModel, device: str) -> ModeOutcome:
     return _of_rows(rows, mode="evaluation" if drawn else "training")
 
 
-def generate(tried: FedModel, device: str) -> ModeOutcome:
+def generate(fed_model: FedModel, device: str) -> ModeOutcome:
     """Greedy tokens with a cache, against one pass over the whole text without."""
-    body: Any = tried.specimen.model.body
+    body: Any = fed_model.specimen.model.body
     if not _generates(body):
         return _no("the class does not generate")
-    feed = dict(zip(tried.specimen.model.names, tried.specimen.inputs, strict=True))
+    feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
     feed.pop("decoder_input_ids", None)
     model: Any = copy.deepcopy(body).to(device).eval()
     found = _generated(model, {name: value.to(device) for name, value in feed.items()})
@@ -153,38 +153,38 @@ def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def spread(tried: FedModel, device: str) -> ModeOutcome:
+def spread(fed_model: FedModel, device: str) -> ModeOutcome:
     """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
     if find_spec("accelerate") is None:
         return _no("accelerate is not installed")
-    reference = _answer(tried, copy.deepcopy(tried.specimen.model.body).to(device), device)
+    reference = _answer(fed_model, copy.deepcopy(fed_model.specimen.model.body).to(device), device)
     details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
-        tried.specimen.model.body.save_pretrained(name)
-        for count, memory in ((1, None), (2, _two_places(tried, device))):
-            model = _loaded(tried, name, memory)
+        fed_model.specimen.model.body.save_pretrained(name)
+        for count, memory in ((1, None), (2, _two_places(fed_model, device))):
+            model = _loaded(fed_model, name, memory)
             spread_over = getattr(model, "hf_device_map", None) or {"": device}
             places = sorted({str(one) for one in spread_over.values()})
             details[f"places {count}"] = places
             if len(places) < count:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
-            row = _same_answer(_answer(tried, model, device), reference, count)
+            row = _same_answer(_answer(fed_model, model, device), reference, count)
             if row:
                 return ModeOutcome(outcome=FAILED, reason=row, details=details)
     return ModeOutcome(outcome=PASSED, details=details)
 
 
-def _two_places(tried: FedModel, device: str) -> dict[int | str, int]:
+def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
     """Two devices where there are two; else the device and the host, or the host and the disk."""
-    half = 2 * tried.built.parameters
+    half = 2 * fed_model.built.parameters
     if device == "cpu":
         return {"cpu": half}
     many = torch.cuda.device_count() if device == "cuda" else 1
     return {0: half, 1: 8 * half} if many > 1 else {0: half, "cpu": 8 * half}
 
 
-def _loaded(tried: FedModel, folder: str, memory: dict[int | str, int] | None) -> Any:
-    model_class: Any = type(tried.specimen.model.body)
+def _loaded(fed_model: FedModel, folder: str, memory: dict[int | str, int] | None) -> Any:
+    model_class: Any = type(fed_model.specimen.model.body)
     options: dict[str, Any] = {"device_map": "auto", "local_files_only": True}
     if memory:
         offload = Path(folder) / "offload"
@@ -192,12 +192,12 @@ def _loaded(tried: FedModel, folder: str, memory: dict[int | str, int] | None) -
     return model_class.from_pretrained(folder, dtype=torch.float32, **options).eval()
 
 
-def _answer(tried: FedModel, model: Any, device: str) -> Tensor:
+def _answer(fed_model: FedModel, model: Any, device: str) -> Tensor:
     from warpfront_checks.architectures.watched import floating  # noqa: PLC0415
 
-    names = tried.specimen.model.names
+    names = fed_model.specimen.model.names
     with torch.no_grad():
-        feed = {n: x.to(device) for n, x in zip(names, tried.specimen.inputs, strict=True)}
+        feed = {n: x.to(device) for n, x in zip(names, fed_model.specimen.inputs, strict=True)}
         return torch.cat([one.flatten().cpu() for one in floating(model(**feed))])
 
 
@@ -212,26 +212,26 @@ def _same_answer(found: Tensor, reference: Tensor, count: int) -> str:
     return ""
 
 
-def attend(tried: FedModel, device: str) -> ModeOutcome:
+def attend(fed_model: FedModel, device: str) -> ModeOutcome:
     """Run each implementation of attention: computed, refused with the library's
     reason, or wrong.
     """
     said: dict[str, str] = {}
     wrong = ""
     with PreserveFloat64():
-        exact, same = tried.specimen.exact, tried.specimen.same_dtype
+        exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
             said[name] = "not tried: it has no backward pass on the CPU, and a minute's compiling"
             continue
-        model, inputs = tried.specimen.sent(device)
+        model, inputs = fed_model.specimen.sent(device)
         try:
             model.body.set_attn_implementation(name)
             found = run_plainly(model, model, inputs)
         except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
             said[name] = f"refused: {' '.join(str(error).split())[:160]}"
             continue
-        row = first_over(judge_whole(found, exact, same, tried.specimen.how))
+        row = first_over(judge_whole(found, exact, same, fed_model.specimen.how))
         said[name] = row.fault if row else "computed"
         wrong = wrong or (f"{name}: {row.fault}" if row else "")
     if wrong:
@@ -241,7 +241,7 @@ def attend(tried: FedModel, device: str) -> ModeOutcome:
     return ModeOutcome(outcome=PASSED, details={"attention": said})
 
 
-def compiled(tried: FedModel, device: str) -> ModeOutcome:
+def compiled(fed_model: FedModel, device: str) -> ModeOutcome:
     """Run with `torch.compile`, with any graph breaks of the library's code."""
     from warpfront_checks.models.wrapped import (  # noqa: PLC0415
         missing_compiler,
@@ -250,11 +250,11 @@ def compiled(tried: FedModel, device: str) -> ModeOutcome:
 
     if obstacle := missing_compiler(device):
         return _no(f"torch.compile cannot work: {obstacle}")
-    model, inputs = tried.specimen.sent(device)
+    model, inputs = fed_model.specimen.sent(device)
     found = run_plainly(run_compiled(model, device, whole=False), model, inputs)
     with PreserveFloat64():
-        exact, same = tried.specimen.exact, tried.specimen.same_dtype
-    return _of_rows(judge_whole(found, exact, same, tried.specimen.how))
+        exact, same = fed_model.specimen.exact, fed_model.specimen.same_dtype
+    return _of_rows(judge_whole(found, exact, same, fed_model.specimen.how))
 
 
 USES: Mapping[str, Callable[[FedModel, str], ModeOutcome]] = {

@@ -36,7 +36,7 @@ class Answering(nn.Module):
         answers = [one for one in floating(found) if one.requires_grad]
         if not answers:
             raise NoAnswerError("no output has a gradient")
-        answer = torch.cat([one.flatten() for one in answers])
+        answer = torch.cat([answer.flatten() for answer in answers])
         # In float64 on the CPU, which every machine computes alike, and then moved.
         places = torch.arange(answer.numel(), dtype=torch.float64)
         target = torch.sin(places * 12.9898 + 1.0).to(answer.device, answer.dtype)
@@ -51,7 +51,7 @@ class NoAnswerError(Exception):
 
 def floating(found: Any) -> Iterator[Tensor]:
     """The floating tensors of nested outputs, in their order."""
-    return (one for one in tensors_in(found) if one.is_floating_point())
+    return (tensor for tensor in tensors_in(found) if tensor.is_floating_point())
 
 
 @dataclass
@@ -116,8 +116,10 @@ class _Observer(TorchDispatchMode):
         if function.overloadpacket.__name__ in _CHOICES:
             self.layers.choosing.update(name for name, _ in self._inside)
         inside = frozenset(name for name, _ in self._inside)
-        for one in args:
-            for layer, name in self._owned.get(id(one), ()) if isinstance(one, Tensor) else ():
+        for argument in args:
+            for layer, name in (
+                self._owned.get(id(argument), ()) if isinstance(argument, Tensor) else ()
+            ):
                 if layer not in inside:
                     self.layers.borrowed.setdefault(f"{layer}.{name}", []).append(inside)
         return function(*args, **(kwargs or {}))
@@ -125,8 +127,8 @@ class _Observer(TorchDispatchMode):
     def _before(self, name: str) -> Any:
         def hook(_: nn.Module, args: Any, options: Any) -> None:
             self._inside.append((name, torch.get_rng_state()))
-            for one in (*args, *options.values()):
-                if odd := _odd(one):
+            for argument in (*args, *options.values()):
+                if odd := _odd(argument):
                     self.layers.refused.setdefault(name, f"takes {odd}")
 
         return hook

@@ -49,21 +49,21 @@ def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"modes": modes, "prepared_seconds": round(prepared, 3), **_summed(modes)}
 
 
-def _mode(tried: FedModel, mode: str, device: str) -> dict[str, Any]:
+def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        found = _judged(tried, mode, device)
+        found = _judged(fed_model, mode, device)
     except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
         raised = finding_from(error)
         found = {"outcome": ERROR, "reason": raised.reason}
     return {**found, "seconds": round(time.monotonic() - began, 3)}
 
 
-def _judged(tried: FedModel, mode: str, device: str) -> dict[str, Any]:
+def _judged(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
     if mode not in DTYPES:
-        return USES[mode](tried, device).document()
-    judged = judge_pass(tried, device, DTYPES[mode])
-    document = document_of(tried, judged)
+        return USES[mode](fed_model, device).document()
+    judged = judge_pass(fed_model, device, DTYPES[mode])
+    document = document_of(fed_model, judged)
     outcome = FAILED if document["fault"] else PASSED
     reason = document["fault"]
     if not judged.layers and judged.whole:

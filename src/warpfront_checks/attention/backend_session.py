@@ -154,7 +154,7 @@ def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]
     ]
     missing = {pair for _, pairs in rows for pair in pairs}
     while missing:
-        row, pairs = max(rows, key=lambda one: len(one[1] & missing))
+        row, pairs = max(rows, key=lambda row: len(row[1] & missing))
         missing -= pairs
         yield row
 

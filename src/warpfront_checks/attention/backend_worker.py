@@ -37,15 +37,18 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """A case judged, or its time taken."""
     module, _, name = item["tier"]["compute"].partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
-    own = _CaseInputs(item)
+    case_inputs = _CaseInputs(item)
     if item["tier"]["compiled"]:
         # Of more shapes than torch allows of one program, the rest runs as it is written: on an
         # H100 8 of 16 cases did.
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
     try:
         if item["timed"]:
-            return {"outcome": COMPUTED, "seconds": _timed(compute, own, item["repetitions"])}
-        return _judged(compute, own, item["tier"])
+            return {
+                "outcome": COMPUTED,
+                "seconds": _timed(compute, case_inputs, item["repetitions"]),
+            }
+        return _judged(compute, case_inputs, item["tier"])
     except _REFUSALS as error:
         if _FATAL.search(str(error)):
             raise
@@ -99,41 +102,41 @@ def expected(
     return (output, first, *(_shared(one, group) for one in shared))
 
 
-def _shared(one: Budgeted, group: int) -> Budgeted:
+def _shared(budgeted: Budgeted, group: int) -> Budgeted:
     if group == 1:
-        return one
+        return budgeted
 
     def summed(x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, group)).sum(2)
 
     # Libraries round each head's gradient before they are added up, or do not.
-    bound = summed(one.bound + one.reference.abs() * _HEAD_ROUNDING)
-    return Budgeted(reference=summed(one.reference), bound=bound)
+    bound = summed(budgeted.bound + budgeted.reference.abs() * _HEAD_ROUNDING)
+    return Budgeted(reference=summed(budgeted.reference), bound=bound)
 
 
-def _judged(compute: Compute, own: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
-    names, found = _profiled(lambda: own.run(compute), own.device)
-    how = Arithmetic(dtype=own.dtype, device=own.device)
-    inputs = [x.double() for x in own.tensors]
-    budgets = expected(inputs, own.cotangent.double(), own.allowed, how)
+def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
+    names, found = _profiled(lambda: case_inputs.run(compute), case_inputs.device)
+    how = Arithmetic(dtype=case_inputs.dtype, device=case_inputs.device)
+    inputs = [x.double() for x in case_inputs.tensors]
+    budgets = expected(inputs, case_inputs.cotangent.double(), case_inputs.allowed, how)
     shares: dict[str, float] = {}
     for name, tensor, budgeted in zip(("output", "q", "k", "v"), found, budgets, strict=False):
-        fault = _fault(name, tensor, budgeted, own, shares)
+        fault = _fault(name, tensor, budgeted, case_inputs, shares)
         if fault:
             return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
     document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}
-    if not _its_own(tier, names, own.device):
+    if not _its_own(tier, names, case_inputs.device):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
         return {"outcome": ANOTHER, "reason": reason, **document}
     return {"outcome": COMPUTED, "reason": "", **document}
 
 
 def _fault(
-    name: str, tensor: Tensor, budgeted: Any, own: _CaseInputs, shares: dict[str, float]
+    name: str, tensor: Tensor, budgeted: Any, case_inputs: _CaseInputs, shares: dict[str, float]
 ) -> str:
-    if tensor.shape != budgeted.reference.shape or tensor.dtype != own.dtype:
+    if tensor.shape != budgeted.reference.shape or tensor.dtype != case_inputs.dtype:
         return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
-    if tensor.device.type != own.device:
+    if tensor.device.type != case_inputs.device:
         return f"{name}: computed on {tensor.device.type}"
     share, fault = element_fault(name, tensor.detach().cpu().double(), budgeted)
     shares[name] = float(f"{share:.3g}")
@@ -175,13 +178,13 @@ def _settle(device: str) -> None:
         getattr(torch, device).synchronize()
 
 
-def _timed(compute: Compute, own: _CaseInputs, repetitions: int) -> float:
+def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> float:
     """The median of several, forward and backward, until the device is through."""
     taken = []
     for repetition in range(_WARM + repetitions):
         began = time.perf_counter()
-        own.run(compute)
-        _settle(own.device)
+        case_inputs.run(compute)
+        _settle(case_inputs.device)
         if repetition >= _WARM:
             taken.append(time.perf_counter() - began)
     return statistics.median(taken)

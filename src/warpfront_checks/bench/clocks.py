@@ -75,12 +75,12 @@ class HostClock:
         return _host_seconds(work, self._synchronise)
 
     def times(self, work: Work, repetitions: int) -> list[float]:
-        seen = []
+        times = []
         for _ in range(repetitions):
             if self._spoil:
                 self._spoil()
-            seen.append(_host_seconds(work, self._synchronise))
-        return seen
+            times.append(_host_seconds(work, self._synchronise))
+        return times
 
 
 def _waiting(module: Any) -> Callable[[float], object] | None:

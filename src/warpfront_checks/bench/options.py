@@ -100,7 +100,9 @@ def add_bench_options(parser: argparse.ArgumentParser) -> None:
 
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
     """Raises `ValueError`, as `read_bench_effort` does."""
-    return read_bench_effort(**{one.name: getattr(options, one.name) for one in BENCH_OPTIONS})
+    return read_bench_effort(
+        **{option.name: getattr(options, option.name) for option in BENCH_OPTIONS}
+    )
 
 
 def _read_preset(text: str) -> str:

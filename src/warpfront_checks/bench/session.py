@@ -70,11 +70,11 @@ def main(arguments: list[str]) -> int:
 
 def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     """Write `bench.json`. Raises `NoDeviceError`."""
-    found = _claimed(claims)
+    device = _claimed(claims)
     require_full_precision()
     if effort.tf32:
         _allow_tf32()
-    bench = TorchBench(claims.device, found, cold=effort.cold, tf32=effort.tf32)
+    bench = TorchBench(claims.device, device, cold=effort.cold, tf32=effort.tf32)
     where = here(claims.device, _properties(claims.device))
     before = read_state(*where)
     preset = PRESETS[effort.preset]
@@ -91,7 +91,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
             "schema": SCHEMA,
             "kind": "Timings",
             "target": claims.target,
-            "environment": _environment(bench, found, before, after),
+            "environment": _environment(bench, device, before, after),
             "settings": effort.document(),
             "results": results,
             "training": training,
@@ -100,7 +100,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
                 for message in (
                     *(f"noisy: {reason}" for reason in noisy(before, after)),
                     *_doubts(claims),
-                    *_memory_below_floor(found),
+                    *_memory_below_floor(device),
                 )
             ],
         },
@@ -116,11 +116,11 @@ def _doubts(claims: Claims) -> tuple[str, ...]:
     return (f"{doubtful.outcome}: {doubtful.reason}",) if doubtful else ()
 
 
-def _memory_below_floor(found: Device | None) -> tuple[str, ...]:
+def _memory_below_floor(device: Device | None) -> tuple[str, ...]:
     """A finding for a device with less memory than the cases are made for."""
-    if found is None or found.memory_bytes >= MEMORY_FLOOR_BYTES:
+    if device is None or device.memory_bytes >= MEMORY_FLOOR_BYTES:
         return ()
-    memory = f"{found.memory_bytes / 2**30:.1f} GiB"
+    memory = f"{device.memory_bytes / 2**30:.1f} GiB"
     return (
         f"memory: the device has {memory}; cases may fail below {MEMORY_FLOOR_BYTES / 1e9:g} GB",
     )
@@ -182,9 +182,9 @@ class TorchBench:
             if on_device:
                 torch.cuda.synchronize()
         return {
-            str(one.key): _spent(one, on_device=on_device)
-            for one in profile.key_averages()
-            if _is_on_device(one) == on_device
+            str(average.key): _spent(average, on_device=on_device)
+            for average in profile.key_averages()
+            if _is_on_device(average) == on_device
         }
 
 
@@ -235,14 +235,14 @@ def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
         return []
     preset = PRESETS[effort.preset]
     sizes = tuple(vars(preset.decoder).values())
-    wanted = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
-    named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in wanted]
-    found = []
+    dtypes = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
+    named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in dtypes]
+    train = []
     for case in chosen(named, (), effort.cases):
         trained = _trained(bench, case, preset.decoder)
         _say(f"{case.id}: {1000 * median(trained['step_seconds']):.4g} ms a step")
-        found.append(trained)
-    return found
+        train.append(trained)
+    return train
 
 
 def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
@@ -270,21 +270,21 @@ def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, An
 
 
 def _environment(
-    bench: TorchBench, found: Device | None, before: Mapping[str, Any], after: Mapping[str, Any]
+    bench: TorchBench, device: Device | None, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, object]:
-    own = sorted(bench.clock.times(lambda: None, 50))
+    times = sorted(bench.clock.times(lambda: None, 50))
     return {
         **environment_of(torch),
-        "device_name": found.name if found else read_processor(Machine()).name,
-        "arch": found.arch if found else "cpu",
-        "memory_bytes": found.memory_bytes if found else None,
+        "device_name": device.name if device else read_processor(Machine()).name,
+        "arch": device.arch if device else "cpu",
+        "memory_bytes": device.memory_bytes if device else None,
         "threads": torch.get_num_threads(),
-        "cudnn_or_miopen": torch.backends.cudnn.version() if found else None,
+        "cudnn_or_miopen": torch.backends.cudnn.version() if device else None,
         "precision": precision_settings(),
         "power_limit_watts": before.get("power_limit_watts"),
         "state_before": dict(before),
         "state_after": dict(after),
-        "nothing_takes_seconds": median(own),
+        "nothing_takes_seconds": median(times),
     }
 
 

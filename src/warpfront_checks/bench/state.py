@@ -66,8 +66,8 @@ def _nvidia(reader: MachineReader, uuid: str) -> dict[str, Any]:
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
-    found: dict[str, Any] = json.loads(answer.text)
-    return found
+    nvidia: dict[str, Any] = json.loads(answer.text)
+    return nvidia
 
 
 def _amd(reader: MachineReader, address: str) -> dict[str, Any]:

@@ -93,14 +93,14 @@ class Preset:
 def _presets() -> dict[str, Preset]:
     """The presets of presets.json; one that is `like` another has its fields."""
     document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
-    found = {}
+    presets = {}
     for name, fields in document.items():
         known = {**document.get(fields.pop("like", ""), {}), **fields}
         known["convolutions"] = tuple(Convolution(*sizes) for sizes in known["convolutions"])
         known["decoder"] = Decoder(**known["decoder"])
         known = {key: _frozen(value) for key, value in known.items()}
-        found[name] = Preset(name=name, **known)
-    return found
+        presets[name] = Preset(name=name, **known)
+    return presets
 
 
 def _frozen(value: Any) -> Any:
@@ -148,11 +148,20 @@ def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
 
 
 def _convolutions(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    for one in preset.convolutions:
-        sizes = (one.n, one.cin, one.size, one.cout, one.kernel, one.stride)
-        moved = one.elements * ITEM_BYTES[dtype]
-        yield TimedCase("conv", "conv2d", sizes, dtype, flops=one.flops, bytes=moved)
-        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * one.flops)
+    for convolution in preset.convolutions:
+        sizes = (
+            convolution.n,
+            convolution.cin,
+            convolution.size,
+            convolution.cout,
+            convolution.kernel,
+            convolution.stride,
+        )
+        moved = convolution.elements * ITEM_BYTES[dtype]
+        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
+        yield TimedCase(
+            "conv", "conv2d", sizes, dtype, BOTH, flops=(1 + BACKWARD) * convolution.flops
+        )
 
 
 def _passes(preset: Preset, dtype: str) -> Iterator[TimedCase]:

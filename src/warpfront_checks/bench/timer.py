@@ -66,14 +66,14 @@ def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
     """
     first = clock.first(work)
     if budget.warmup:
-        seen = list(clock.times(work, budget.warmup))
-        return Warmed(first, median(seen), len(seen), settled=True)
-    seen = []
-    while not (settled := _is_still(seen)):
-        if len(seen) >= WARM_LEAST and sum(seen) >= WARM_SHARE * budget.seconds:
+        times = list(clock.times(work, budget.warmup))
+        return Warmed(first, median(times), len(times), settled=True)
+    times = []
+    while not (settled := _is_still(times)):
+        if len(times) >= WARM_LEAST and sum(times) >= WARM_SHARE * budget.seconds:
             break
-        seen += clock.times(work, 1)
-    return Warmed(first, median(seen[-WARM_WINDOW:]), len(seen), settled)
+        times += clock.times(work, 1)
+    return Warmed(first, median(times[-WARM_WINDOW:]), len(times), settled)
 
 
 def _is_still(seen: Sequence[float]) -> bool:

@@ -33,18 +33,18 @@ class NoSuchWorkError(LookupError):
 
 def work_of(case: TimedCase, device: str) -> Work:
     """Raises `NoSuchWorkError`, and whatever torch raises for inputs it cannot make."""
-    made = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
+    inputs = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
     if case.suite == "memory":
         return _copy(case, device)
     if case.op in _ELEMENTWISE:
-        (x,) = made.normal(case.sizes)
+        (x,) = inputs.normal(case.sizes)
         function = _ELEMENTWISE[case.op]
         return lambda: function(x)
     if case.op in _PAIRS:
-        one, other = made.normal(case.sizes, case.sizes)
+        one, other = inputs.normal(case.sizes, case.sizes)
         paired = _PAIRS[case.op]
         return lambda: paired(one, other)
-    forward, needing = _LAYERS[case.op](case.sizes, made)
+    forward, needing = _LAYERS[case.op](case.sizes, inputs)
     return _both(forward, needing) if case.direction == BOTH else _without_gradient(forward)
 
 
@@ -84,43 +84,43 @@ def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:
 Made = tuple[Callable[[], Any], list[Any]]
 
 
-def _mm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _mm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     m, k, n = sizes
-    a, b = made.normal((m, k), (k, n))
+    a, b = inputs.normal((m, k), (k, n))
     return lambda: torch.mm(a, b), [a, b]
 
 
-def _bmm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _bmm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     batch, m, k, n = sizes
-    a, b = made.normal((batch, m, k), (batch, k, n))
+    a, b = inputs.normal((batch, m, k), (batch, k, n))
     return lambda: torch.bmm(a, b), [a, b]
 
 
-def _conv2d(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _conv2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     n, cin, size, cout, kernel, stride = sizes
-    x, weight = made.normal((n, cin, size, size), (cout, cin, kernel, kernel))
+    x, weight = inputs.normal((n, cin, size, size), (cout, cin, kernel, kernel))
     padding = kernel // 2
     return lambda: functional.conv2d(x, weight, stride=stride, padding=padding), [x, weight]
 
 
-def _max_pool2d(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _max_pool2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     n, channels, size, window = sizes
-    (x,) = made.normal((n, channels, size, size))
+    (x,) = inputs.normal((n, channels, size, size))
     return lambda: functional.max_pool2d(x, window), [x]
 
 
-def _batch_norm(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _batch_norm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     """With running statistics, as inference has it: one pass."""
     n, channels, size = sizes
-    x, weight, bias, mean = made.normal((n, channels, size, size), *[(channels,)] * 3)
+    x, weight, bias, mean = inputs.normal((n, channels, size, size), *[(channels,)] * 3)
     variance = torch.ones_like(mean)
     return lambda: functional.batch_norm(x, mean, variance, weight, bias), [x]
 
 
-def _mlp(sizes: tuple[int, ...], made: _Inputs) -> Made:
+def _mlp(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     batch, *widths = sizes
-    (x,) = made.normal((batch, widths[0]), needs_gradient=False)
-    weights = made.normal(*zip(widths[1:], widths))  # noqa: B905 - pairs
+    (x,) = inputs.normal((batch, widths[0]), needs_gradient=False)
+    weights = inputs.normal(*zip(widths[1:], widths))  # noqa: B905 - pairs
 
     def forward() -> Any:
         left = x
@@ -131,9 +131,9 @@ def _mlp(sizes: tuple[int, ...], made: _Inputs) -> Made:
     return forward, weights
 
 
-def _attention(sizes: tuple[int, ...], made: _Inputs, *, causal: bool = False) -> Made:
+def _attention(sizes: tuple[int, ...], inputs: _Inputs, *, causal: bool = False) -> Made:
     batch, sequence, hidden, heads = sizes
-    q, k, v = made.normal(*[(batch, heads, sequence, hidden // heads)] * 3)
+    q, k, v = inputs.normal(*[(batch, heads, sequence, hidden // heads)] * 3)
     attend = functional.scaled_dot_product_attention
     return lambda: attend(q, k, v, is_causal=causal), [q, k, v]
 

@@ -85,7 +85,7 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
         axes[f"size {name}"] = classes
     ranks = [operation.arguments(rank) for rank in range(operation.ranks)]
     for place, name in zip(range(len(ranks[0])), NAMES, strict=False):
-        dims = max(len(each[place][1]) for each in ranks)
+        dims = max(len(rank[place][1]) for rank in ranks)
         axes[f"memory {name}"] = _forms(dims) if operation.strided else ["contiguous"]
     axes |= {f"option {name}": list(values) for name, values in operation.options.items()}
     axes["values"] = list(operation.values)
@@ -112,51 +112,54 @@ def _candidate(axes: Mapping[str, list[Any]], draw: random.Random) -> Assignment
     """Draw a value of each axis. Half of the time most stay at their first: usual sizes and forms,
     so that others fit, and the numbers and dtype that show most.
     """
-    found: Assignment = {}
+    assignment: Assignment = {}
     for axis, values in axes.items():
         calm = axis.startswith(CALM) and draw.random() < 0.5
-        found[axis] = values[0] if calm else draw.choice(values)
-    return found
+        assignment[axis] = values[0] if calm else draw.choice(values)
+    return assignment
 
 
-def constrained(operation: Operation, one: Assignment, draw: random.Random) -> Assignment:
+def constrained(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
     """Return an assignment that can be computed and has an oracle that bounds it."""
-    half = one["dtype"] in HALVES
+    half = assignment["dtype"] in HALVES
     if half:
-        one |= _narrowed(operation, one)
-    if one["destination"]:
-        one["gradient"] = "none"
-        if one["destination"] == "in place" and one["memory a"] == "expanded":
-            one["memory a"] = "contiguous"
-    if one["values"] == "non-finite":
-        one["gradient"] = "none"
-    rank = one.setdefault("rank", 0)
+        assignment |= _narrowed(operation, assignment)
+    if assignment["destination"]:
+        assignment["gradient"] = "none"
+        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
+            assignment["memory a"] = "contiguous"
+    if assignment["values"] == "non-finite":
+        assignment["gradient"] = "none"
+    rank = assignment.setdefault("rank", 0)
     names = operation.sizes(rank)
     for name in set(operation.sizes()) - set(names):
-        one.pop(f"size {name}", None)
-    lengths = {name: _length(operation, name, one[f"size {name}"], draw) for name in names}
+        assignment.pop(f"size {name}", None)
+    lengths = {name: _length(operation, name, assignment[f"size {name}"], draw) for name in names}
     if half and not operation.exact:
         for name in (name for name, size in lengths.items() if size > HALF_SIZE):
-            one[f"size {name}"], lengths[name] = "past a wave", draw.randrange(65, HALF_SIZE, 2)
+            assignment[f"size {name}"], lengths[name] = (
+                "past a wave",
+                draw.randrange(65, HALF_SIZE, 2),
+            )
     most = HALF_NUMBERS if half and not operation.exact else NUMBERS
     while not _bearable(operation, rank, lengths, most):
         name, size = _smaller(operation, lengths, draw)
         lengths[name] = size
-        one[f"size {name}"] = "usual"
-    return one | {"lengths": lengths}
+        assignment[f"size {name}"] = "usual"
+    return assignment | {"lengths": lengths}
 
 
-def _narrowed(operation: Operation, one: Assignment) -> Assignment:
+def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
     """Return what 16 bits change: values that they hold, and sums that stay exact in them."""
     found: Assignment = {}
     if "few" in operation.values:
         found["values"] = "few"
-    elif one["values"] in LONG_VALUES:
+    elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)
         found["values"] = next(short, "small")
     if operation.exact:
         # Of equal numbers a sum leaves the range in which it is exact.
-        found |= {axis: "contiguous" for axis, form in one.items() if form == "expanded"}
+        found |= {axis: "contiguous" for axis, form in assignment.items() if form == "expanded"}
     return found
 
 
@@ -203,24 +206,28 @@ def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(word) if word.isdigit() else lengths[word] for word in words)
 
 
-def _pairs(one: Assignment) -> set[tuple[Any, ...]]:
-    named = [(axis, str(value)) for axis, value in one.items() if axis not in UNLABELLED]
-    sizes = [(each, one["values"], one["dtype"]) for each in named if each[0].startswith("size ")]
+def _pairs(assignment: Assignment) -> set[tuple[Any, ...]]:
+    named = [(axis, str(value)) for axis, value in assignment.items() if axis not in UNLABELLED]
+    sizes = [
+        (each, assignment["values"], assignment["dtype"])
+        for each in named
+        if each[0].startswith("size ")
+    ]
     return {*itertools.combinations(named, 2), *sizes}
 
 
-def build(operation: Operation, one: Assignment, device: str) -> Case:
+def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     """Return the case of an assignment."""
-    lengths = one["lengths"]
-    options = {n: _literal(one[f"option {n}"]) for n in operation.options}
+    lengths = assignment["lengths"]
+    options = {n: _literal(assignment[f"option {n}"]) for n in operation.options}
     code = operation.code.format(**lengths, **options)
-    wide = one["wide"]
+    wide = assignment["wide"]
     arguments = []
-    operands = operation.arguments(one["rank"])
+    operands = operation.arguments(assignment["rank"])
     floats = sum(not mark for mark, _ in operands)
     for name, (mark, words) in zip(NAMES, operands, strict=False):
-        leaf = not mark and one["gradient"] in {"all", name}
-        values = one["values"]
+        leaf = not mark and assignment["gradient"] in {"all", name}
+        values = assignment["values"]
         if values == "wide" and floats > 1:
             # Of a product one operand only, so that every sum stays exact.
             values, wide = ("wide" if wide % floats == 0 else "few"), wide + 1
@@ -229,7 +236,7 @@ def build(operation: Operation, one: Assignment, device: str) -> Case:
             values = INDEX.format(below=below, shape="{shape}")
         values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
         floating = mark in {"", "!"}
-        if values in LONG_VALUES[:2] and one[f"memory {name}"] == "expanded":
+        if values in LONG_VALUES[:2] and assignment[f"memory {name}"] == "expanded":
             values = "few"
         arguments.append(
             _laid_out(
@@ -242,33 +249,35 @@ def build(operation: Operation, one: Assignment, device: str) -> Case:
                     floating=floating,
                     leaf=leaf,
                 ),
-                one[f"memory {name}"],
+                assignment[f"memory {name}"],
             )
         )
-    labels = tuple((k, v) for k, v in one.items() if k not in UNLABELLED and v not in ("usual", ""))
+    labels = tuple(
+        (k, v) for k, v in assignment.items() if k not in UNLABELLED and v not in ("usual", "")
+    )
     return Case(
         operation=operation.name,
         code=code,
         arguments=tuple(arguments),
-        dtype=one["dtype"],
+        dtype=assignment["dtype"],
         device=device,
-        seed=one["seed"],
-        destination=one["destination"],
-        layout=_layout(one),
+        seed=assignment["seed"],
+        destination=assignment["destination"],
+        layout=_layout(assignment),
         fed="few" if operation.exact else "quarters",
         changes=operation.changes,
         ulps=operation.ulps,
-        roundings=operation.roundings + operation.walk * _terms(operation, one, arguments),
+        roundings=operation.roundings + operation.walk * _terms(operation, assignment, arguments),
         least=operation.least,
         labels=labels,
     )
 
 
-def _terms(operation: Operation, one: Assignment, arguments: list[Argument]) -> int:
+def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:
     """Return the number of terms of the largest sum."""
-    if operation.total or one.get("option dim", 0) is None:
+    if operation.total or assignment.get("option dim", 0) is None:
         return max(math.prod(argument.shape) for argument in arguments)
-    return max(one["lengths"].values(), default=0)
+    return max(assignment["lengths"].values(), default=0)
 
 
 def _literal(value: Any) -> str:
@@ -276,9 +285,9 @@ def _literal(value: Any) -> str:
     return f"float({str(value)!r})" if infinite else repr(value)
 
 
-def _layout(one: Assignment) -> str:
-    alone = one["layout"] == "empty" and one["destination"] != "out"
-    return "contiguous" if alone else str(one["layout"])
+def _layout(assignment: Assignment) -> str:
+    alone = assignment["layout"] == "empty" and assignment["destination"] != "out"
+    return "contiguous" if alone else str(assignment["layout"])
 
 
 def _laid_out(argument: Argument, form: str) -> Argument:

@@ -115,20 +115,25 @@ class Case:
 
     @property
     def leaves(self) -> tuple[Argument, ...]:
-        return tuple(one for one in self.arguments if one.leaf)
+        return tuple(argument for argument in self.arguments if argument.leaf)
 
     def inputs(self) -> list[str]:
         """Return the statements that draw the numbers."""
         lines = [f"g = torch.Generator().manual_seed({self.seed})"]
-        return lines + [f"{one.name} = {one.draw(self.dtype)}" for one in self.arguments]
+        return lines + [
+            f"{argument.name} = {argument.draw(self.dtype)}" for argument in self.arguments
+        ]
 
     def oracle(self) -> list[str]:
         """Return the statements of the reference: float64 on the CPU, contiguous."""
-        lines = [f"{one.name}.requires_grad_()" for one in self.leaves]
+        lines = [f"{leave.name}.requires_grad_()" for leave in self.leaves]
         return [*lines, f"right = {self.code}", *self._gradients("right", "rights", "")]
 
     def sent(self) -> list[str]:
-        return [f"{one.name} = {one.send(self.dtype, self.device)}" for one in self.arguments]
+        return [
+            f"{argument.name} = {argument.send(self.dtype, self.device)}"
+            for argument in self.arguments
+        ]
 
     def call(self) -> list[str]:
         """Return the statements that are judged."""
@@ -166,7 +171,7 @@ class Case:
     def _gradients(self, name: str, results: str, send: str) -> list[str]:
         if not self.leaves:
             return []
-        leaves = ", ".join(one.name for one in self.leaves)
+        leaves = ", ".join(leave.name for leave in self.leaves)
         lines = []
         if not send:
             drawn = VALUES[self.fed].format(shape="tuple(right.shape)", dtype=self.dtype, numel="")

@@ -169,10 +169,10 @@ def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> A
 def _scatter(x: Array, dim: int, index: Array, value: Any) -> Any:
     if not x.ndim or not index.ndim:
         return NotImplemented
-    found = x.copy()
+    scatter = x.copy()
     part = value[tuple(slice(n) for n in index.shape)] if isinstance(value, np.ndarray) else value
-    found[_along(x, dim, index)] = part
-    return found
+    scatter[_along(x, dim, index)] = part
+    return scatter
 
 
 def _scatter_add(x: Array, dim: int, index: Array, value: Array) -> Any:
@@ -194,15 +194,15 @@ def _index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 
 
 
 def _index_copy(x: Array, dim: int, index: Array, source: Array) -> Any:
-    found = x.copy()
-    found[_of_axis(x, dim, index)] = source
-    return found
+    copy = x.copy()
+    copy[_of_axis(x, dim, index)] = source
+    return copy
 
 
 def _index_fill(x: Array, dim: int, index: Array, value: Any) -> Any:
-    found = x.copy()
-    found[_of_axis(x, dim, index)] = value
-    return found
+    fill = x.copy()
+    fill[_of_axis(x, dim, index)] = value
+    return fill
 
 
 def _embedding(weight: Array, index: Array, *_: Any) -> Any:

@@ -63,16 +63,16 @@ class Operation:
 
     def arguments(self, rank: int = 0) -> list[tuple[str, list[str]]]:
         """Return the mark and the axes of each argument, in one of the alternatives."""
-        found = []
+        arguments = []
         for shape in self.shapes.split("|")[rank].split(","):
             first, *rest = shape.split() or [""]
             if first[:1] == "@":
-                found.append((first, rest))
+                arguments.append((first, rest))
             elif first[:1] in {"?", "%", "!"}:
-                found.append((first[0], [*filter(None, [first[1:]]), *rest]))
+                arguments.append((first[0], [*filter(None, [first[1:]]), *rest]))
             else:
-                found.append(("", [first, *rest] if first else []))
-        return found
+                arguments.append(("", [first, *rest] if first else []))
+        return arguments
 
     @property
     def ranks(self) -> int:
@@ -81,6 +81,6 @@ class Operation:
     def sizes(self, rank: int | None = None) -> list[str]:
         """Return the names of all sizes, each once; of one alternative, or of all."""
         ranks = range(self.ranks) if rank is None else [rank]
-        operands = [each for one in ranks for each in self.arguments(one)]
+        operands = [argument for rank in ranks for argument in self.arguments(rank)]
         words = [word for mark, axes in operands for word in (mark.strip("@?%!"), *axes)]
         return list(dict.fromkeys(name for name in words if name and not name.isdigit()))

@@ -54,13 +54,13 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
             return operator(*args, **kwargs)
         changing = name.endswith("_") and name[:-1] in NUMPY
         kernel = NUMPY.get(name[:-1] if changing else name)
-        found = NotImplemented if kernel is None else _by_numpy(kernel, args, kwargs)
-        if found is NotImplemented:
-            found = self._decomposed(operator, name, args, kwargs)
+        dispatch = NotImplemented if kernel is None else _by_numpy(kernel, args, kwargs)
+        if dispatch is NotImplemented:
+            dispatch = self._decomposed(operator, name, args, kwargs)
         elif changing:
-            return _copied(args[0], found)
-        if found is not NotImplemented:
-            return found
+            return _copied(args[0], dispatch)
+        if dispatch is not NotImplemented:
+            return dispatch
         self.kernels.add(name)
         return operator(*args, **kwargs)
 
@@ -94,8 +94,8 @@ def oracle_for(device: str) -> Iterator[Independent | None]:
 
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    found: dict[Any, Callable[..., Any]] = torch._decomp.decomposition_table
-    return found
+    decompositions: dict[Any, Callable[..., Any]] = torch._decomp.decomposition_table
+    return decompositions
 
 
 def _is_plain(args: Any) -> bool:

@@ -20,29 +20,29 @@ Fails = Callable[[Case], bool]
 SHOWN_OVERLOADS = 6
 
 
-def shrunk(operation: Operation, one: Assignment, device: str, fails: Fails) -> Assignment:
+def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fails) -> Assignment:
     """Return the assignment with as many axes at their first value as still fail, and the least
     sizes. `fails` runs a case.
     """
-    dtypes = (one["dtype"],)
+    dtypes = (assignment["dtype"],)
     axes = axes_of(operation, dtypes)
     for axis, values in axes.items():
-        if axis in {"dtype", "rank"} or axis not in one or one[axis] == values[0]:
+        if axis in {"dtype", "rank"} or axis not in assignment or assignment[axis] == values[0]:
             continue
-        smaller = constrained(operation, {**one, axis: values[0]}, random.Random(0))
-        smaller |= {"seed": one["seed"], "wide": one["wide"]}
+        smaller = constrained(operation, {**assignment, axis: values[0]}, random.Random(0))
+        smaller |= {"seed": assignment["seed"], "wide": assignment["wide"]}
         if not axis.startswith("size "):
-            smaller["lengths"] = one["lengths"]
+            smaller["lengths"] = assignment["lengths"]
         if fails(build(operation, smaller, device)):
-            one = smaller
-    for name in one["lengths"]:
-        while (size := one["lengths"][name]) > max(1, operation.least_size):
-            lengths = {**one["lengths"], name: max(operation.least_size, size // 2, 1)}
-            smaller = {**one, "lengths": lengths}
+            assignment = smaller
+    for name in assignment["lengths"]:
+        while (size := assignment["lengths"][name]) > max(1, operation.least_size):
+            lengths = {**assignment["lengths"], name: max(operation.least_size, size // 2, 1)}
+            smaller = {**assignment, "lengths": lengths}
             if not fails(build(operation, smaller, device)):
                 break
-            one = smaller
-    return one
+            assignment = smaller
+    return assignment
 
 
 class _Overloads(TorchDispatchMode):  # type: ignore[misc]
@@ -67,12 +67,16 @@ def described(case: Case, judged: Judged) -> Iterator[str]:
     settings = ", ".join(f"{name} {value}" for name, value in precision_settings().items())
     yield f"{torch.get_num_threads()} threads; {settings}"
     yield f"call: {'; '.join(case.call())}"
-    for one in case.arguments:
-        lies = f"strides {one.strides}, offset {one.offset}" if one.strides else "contiguous"
-        kind = case.dtype if one.floating else "integer or bool"
-        expanded = f", expanded from {one.drawn}" if one.drawn != one.shape else ""
-        gradient = ", requires grad" if one.leaf else ""
-        yield f"  {one.name}: shape {one.shape}, {kind}, {lies}{expanded}{gradient}"
+    for argument in case.arguments:
+        lies = (
+            f"strides {argument.strides}, offset {argument.offset}"
+            if argument.strides
+            else "contiguous"
+        )
+        kind = case.dtype if argument.floating else "integer or bool"
+        expanded = f", expanded from {argument.drawn}" if argument.drawn != argument.shape else ""
+        gradient = ", requires grad" if argument.leaf else ""
+        yield f"  {argument.name}: shape {argument.shape}, {kind}, {lies}{expanded}{gradient}"
     yield f"wrong: {verdict.fault}"
     yield f"allowed: {case.ulps:g} units in the last place and {case.roundings:g} roundings"
     names = list(overloads(case))

@@ -70,7 +70,7 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(case.inputs(), names)
-        before = {one.name: names[one.name].clone() for one in case.arguments}
+        before = {argument.name: names[argument.name].clone() for argument in case.arguments}
         try:
             with oracle:
                 execute(case.oracle(), names)
@@ -93,10 +93,10 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
         pair = [none if x is None else x for x in (mine, its)]
         yield Judged(name=f"gradient of {leaf.name}", verdict=_judged(case, *pair))
     changed = {"a"} if case.destination == "in place" or case.changes else set()
-    for one in case.arguments:
-        if one.name not in changed:
-            after = judge(names[one.name], before[one.name], Bound())
-            yield Judged(name=f"argument {one.name} afterwards", verdict=after)
+    for argument in case.arguments:
+        if argument.name not in changed:
+            after = judge(names[argument.name], before[argument.name], Bound())
+            yield Judged(name=f"argument {argument.name} afterwards", verdict=after)
 
 
 def _outputs(case: Case, found: list[Tensor], right: list[Tensor]) -> Iterator[Judged]:

@@ -104,15 +104,15 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
     dtypes = case_dtypes(device, quick=effort.quick)
     tally = Tally()
     for seed in effort.seeds:
-        for one in assignments_of(operation, dtypes, seed, quick=effort.quick):
-            _judge(operation, one, device, tally)
+        for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick):
+            _judge(operation, assignment, device, tally)
     return tally
 
 
-def _judge(operation: Operation, one: Assignment, device: str, tally: Tally) -> None:
-    case = build(operation, one, device)
+def _judge(operation: Operation, assignment: Assignment, device: str, tally: Tally) -> None:
+    case = build(operation, assignment, device)
     try:
-        found = list(run_case(case))
+        judgeds = list(run_case(case))
     except NoOracleError:
         tally.refused += 1
         return
@@ -123,9 +123,9 @@ def _judge(operation: Operation, one: Assignment, device: str, tally: Tally) -> 
         tally.lacking.append("the device's memory was taken meanwhile")
         return
     except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
-        found = [Judged.raised(error)]
+        judgeds = [Judged.raised(error)]
     tally.cases += 1
-    for each in found:
+    for each in judgeds:
         tally.largest = max(tally.largest, 0.0 if each.verdict.fault else each.verdict.share)
         if not each.verdict.fault:
             continue
@@ -134,7 +134,7 @@ def _judge(operation: Operation, one: Assignment, device: str, tally: Tally) -> 
             continue
         tally.faults.append(f"{_label(case)}: {each.name}: {each.verdict.fault}")
         if tally.first is None:
-            tally.first, tally.worst = one, each
+            tally.first, tally.worst = assignment, each
 
 
 def _label(case: Case) -> str:
@@ -151,7 +151,7 @@ def _known(operation: Operation, name: str, device: str) -> str:
 
 
 def _shown(
-    operation: Operation, one: Assignment, worst: Judged, device: str
+    operation: Operation, assignment: Assignment, worst: Judged, device: str
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
     seen = {"": worst}
@@ -167,10 +167,10 @@ def _shown(
             seen[""] = found
         return found is not None
 
-    small = shrunk(operation, one, device, fails)
+    small = shrunk(operation, assignment, device, fails)
     case = build(operation, small, device)
     if not fails(case):
-        small, case = one, build(operation, one, device)
+        small, case = assignment, build(operation, assignment, device)
     return {
         "case": {"operation": operation.name, "device": device, "assignment": small},
         "report": list(described(case, seen[""])),

@@ -58,13 +58,13 @@ def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
 
     torch's tool, if torch is there: it knows torch's own names too.
     """
-    done = _with_torch(job) if torch else _with_perl(job)
+    copy = _with_torch(job) if torch else _with_perl(job)
     for name in job.hipified:
-        made = job.copy / done.renamed.get(name, name)
+        made = job.copy / copy.renamed.get(name, name)
         kept = results / "hipified" / name
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made, kept)
-    return done
+    return copy
 
 
 def _with_perl(job: CompileJob) -> Hipified:
@@ -92,7 +92,7 @@ def _with_torch(job: CompileJob) -> Hipified:
     argv = (sys.executable, "-c", _TORCH_HIPIFY, str(job.copy), *files)
     seconds = job.seconds + len(files)
     ended = ran(argv, seconds=seconds, memory_bytes=1 << 40, cwd=work)
-    line = next((one for one in ended.output.splitlines() if one.startswith("made=")), "")
+    line = next((line for line in ended.output.splitlines() if line.startswith("made=")), "")
     if ended.returncode != 0 or not line:
         why = _why(ended)
         return Hipified(

@@ -72,7 +72,7 @@ class CompileJobRun:
         recorder.environment.update(self.facts)
         recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
         with ThreadPoolExecutor(self.job.jobs) as pool:
-            futures = [pool.submit(self._find_compiled, at, one) for at, one in enumerate(units)]
+            futures = [pool.submit(self._find_compiled, at, unit) for at, unit in enumerate(units)]
             recorder.run(
                 [
                     Check(name=unit.path, find=future.result)
@@ -84,7 +84,7 @@ class CompileJobRun:
         wanted = self.job.hipified or any(unit.torch for unit in self.job.units)
         ended = self._ran((sys.executable, "-c", _TORCH_FACTS), "torch") if wanted else None
         lines = ended.output.splitlines() if ended and ended.returncode == 0 else []
-        line = next((one for one in lines if one.startswith("facts=")), "")
+        line = next((line for line in lines if line.startswith("facts=")), "")
         if not line:
             return
         facts = json.loads(line.removeprefix("facts="))
@@ -116,15 +116,20 @@ class CompileJobRun:
         if self.known:
             return unavailable(self.known)
         copy_tree(self.job, self.job.copied)
-        done = hipify_copy(self.job, self.results, torch=self.torch is not None)
-        self.hipified = done
+        hipified = hipify_copy(self.job, self.results, torch=self.torch is not None)
+        self.hipified = hipified
         count = len(self.job.hipified)
-        details = {"tool": done.tool, "files": count, "renamed": done.renamed, "said": done.said}
-        if done.said:
-            name, why = min(done.said.items())
-            reason = f"{len(done.said)} of {count} files as they were: {name}: {why}"
+        details = {
+            "tool": hipified.tool,
+            "files": count,
+            "renamed": hipified.renamed,
+            "said": hipified.said,
+        }
+        if hipified.said:
+            name, why = min(hipified.said.items())
+            reason = f"{len(hipified.said)} of {count} files as they were: {name}: {why}"
             return CheckFinding(outcome=ERROR, reason=reason, details=details)
-        return passed(f"{done.tool} over {count} files", **details)
+        return passed(f"{hipified.tool} over {count} files", **details)
 
     def _find_compiled(self, at: int, unit: JobUnit) -> CheckFinding:
         if self.known:

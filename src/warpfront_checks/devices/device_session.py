@@ -91,7 +91,7 @@ def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> Ch
 def probed(device: str) -> CheckFinding:
     """A record of what the device computes; what it must is judged where it is used."""
     answers = probe_dtypes(device)
-    able = [name for name, said in answers.items() if said == "computed"]
+    able = [name for name, answer in answers.items() if answer == "computed"]
     return passed(", ".join(able), probes=answers)
 
 
@@ -99,7 +99,7 @@ def use_device(place: str) -> CheckFinding:
     """The golden suite's operations on one device by number, judged against float64."""
     kind = torch.device(place).type
     used: dict[str, float] = {}
-    for dtype in (name for name, one in DTYPES.items() if not probe(one, kind)):
+    for dtype in (name for name, dtype in DTYPES.items() if not probe(dtype, kind)):
         for case in CASES:
             inputs, cotangent = case.make(DTYPES[dtype], SEED)
             found = compute(case.operation, inputs, cotangent, place)

@@ -66,20 +66,20 @@ ASKED: dict[str, Attending] = {
 }
 
 
-def _mask(asked: Attending, ground: CaseContext) -> Tensor | None:
+def _mask(attending: Attending, ground: CaseContext) -> Tensor | None:
     """True where a key is seen; every query sees at least one, if not some are to see nothing."""
-    shape: tuple[int, ...] = (asked.queries, asked.keys)
-    if asked.hidden in {"", "causal"}:
-        return torch.ones(shape).tril().bool() if asked.hidden else None
-    if asked.hidden == "blocks":
+    shape: tuple[int, ...] = (attending.queries, attending.keys)
+    if attending.hidden in {"", "causal"}:
+        return torch.ones(shape).tril().bool() if attending.hidden else None
+    if attending.hidden == "blocks":
         place = torch.arange(max(shape)) // 50
         return place[: shape[0], None] == place[None, : shape[1]]
-    shape = {"heads": (2, asked.heads), "batch": (2, 1)}.get(asked.hidden, ()) + shape
-    seen = ground.index(3, *shape) > 0
-    seen[..., 0] = True
-    if asked.hidden == "nothing":
-        seen[..., ::7, :] = False
-    return seen
+    shape = {"heads": (2, attending.heads), "batch": (2, 1)}.get(attending.hidden, ()) + shape
+    mask = ground.index(3, *shape) > 0
+    mask[..., 0] = True
+    if attending.hidden == "nothing":
+        mask[..., ::7, :] = False
+    return mask
 
 
 def _tried(name: str, ground: CaseContext) -> Iterator[Answer]:
@@ -103,9 +103,9 @@ def _tried(name: str, ground: CaseContext) -> Iterator[Answer]:
     # What comes back is often a transposed view.
     sent = ground.send(fed.transpose(1, 2).contiguous()).transpose(1, 2)
     gradients = torch.autograd.grad(found, leaves, sent)
-    for label, one, slope, size in zip("qkv", gradients, slopes, sizes[1:], strict=True):
+    for label, gradient, slope, size in zip("qkv", gradients, slopes, sizes[1:], strict=True):
         slack = size * _unit(ground, asked)
-        yield Answer(f"gradient of {label}", one, slope, ulps=1, slack=slack)
+        yield Answer(f"gradient of {label}", gradient, slope, ulps=1, slack=slack)
 
 
 def _known(seen: Tensor | None) -> Tensor:
@@ -113,18 +113,18 @@ def _known(seen: Tensor | None) -> Tensor:
     return seen
 
 
-def _unit(ground: CaseContext, asked: Attending) -> float:
+def _unit(ground: CaseContext, attending: Attending) -> float:
     """Roundings of what is multiplied, and of what is summed, which walk."""
-    walk = math.sqrt(max(asked.size, asked.keys, asked.queries))
+    walk = math.sqrt(max(attending.size, attending.keys, attending.queries))
     return 8 * ground.eps + 4 * walk * 1.2e-7
 
 
 def _defined(
-    sent: list[Numbers], seen: Tensor | None, fed: Numbers, asked: Attending
+    sent: list[Numbers], seen: Tensor | None, fed: Numbers, attending: Attending
 ) -> tuple[Numbers, list[Numbers], list[Numbers]]:
     """Output, gradients, and how large the terms are of which each of them is a sum."""
-    q, k, v = sent[0], *(np.repeat(x, asked.groups, 1) for x in sent[1:])
-    scale = 1 / math.sqrt(asked.size)
+    q, k, v = sent[0], *(np.repeat(x, attending.groups, 1) for x in sent[1:])
+    scale = 1 / math.sqrt(attending.size)
     scores = q @ k.swapaxes(-1, -2) * scale
     if seen is not None:
         scores = np.where(array(seen), scores, -np.inf)
@@ -139,24 +139,24 @@ def _defined(
     away = away * (1 + np.abs(np.where(np.isfinite(scores), scores, 0)))
     gradients = [
         slope @ k * scale,
-        _gathered(slope.swapaxes(-1, -2) @ q * scale, asked),
-        _gathered(p.swapaxes(-1, -2) @ fed, asked),
+        _gathered(slope.swapaxes(-1, -2) @ q * scale, attending),
+        _gathered(p.swapaxes(-1, -2) @ fed, attending),
     ]
     sizes = [
         (p * (1 + np.abs(np.where(p > 0, scores, 0)))) @ np.abs(v),
         away @ np.abs(k) * scale,
-        _gathered(away.swapaxes(-1, -2) @ np.abs(q) * scale, asked),
+        _gathered(away.swapaxes(-1, -2) @ np.abs(q) * scale, attending),
         _gathered(
-            (p * (1 + np.abs(np.where(p > 0, scores, 0)))).swapaxes(-1, -2) @ np.abs(fed), asked
+            (p * (1 + np.abs(np.where(p > 0, scores, 0)))).swapaxes(-1, -2) @ np.abs(fed), attending
         ),
     ]
     return p @ v, gradients, sizes
 
 
-def _gathered(x: Numbers, asked: Attending) -> Numbers:
+def _gathered(x: Numbers, attending: Attending) -> Numbers:
     """A gradient of each head of queries, added up for the head of keys that they share."""
     n, heads, length, size = x.shape
-    return x.reshape(n, heads // asked.groups, asked.groups, length, size).sum(2)
+    return x.reshape(n, heads // attending.groups, attending.groups, length, size).sum(2)
 
 
 def _drops(ground: CaseContext) -> Iterator[Answer]:

@@ -205,15 +205,15 @@ def _arguments(ground: CaseContext, curve: Curve) -> Tensor:
 def _curve(curve: Curve, ground: CaseContext) -> Iterator[Answer]:
     x = _arguments(ground, curve)
     sent = ground.send(x).requires_grad_(curve.slope is not None)
-    found = curve.function(sent)
+    node = curve.function(sent)
     with np.errstate(all="ignore"):
         right = curve.value(array(x))
         size = np.ones(1) if curve.size is None else curve.size(array(x))
         slack = np.nan_to_num(curve.slack * ground.eps * size, posinf=0.0)
-        yield Answer("value", found, right, ulps=curve.ulps, slack=slack)
+        yield Answer("value", node, right, ulps=curve.ulps, slack=slack)
         if curve.slope is None:
             return
-        found.sum().backward()
+        node.sum().backward()
         slope = curve.slope(array(x))
         scale = np.nan_to_num(1 + (np.abs(array(x)) if curve.size else 0.0), posinf=0.0)
         known = np.isfinite(array(x)) & (array(x) != 0)

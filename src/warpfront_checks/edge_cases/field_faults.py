@@ -106,12 +106,12 @@ def _last_of_few(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
 def _strided_weight_gradient(
     right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, sizes: Any, stride: Any, *rest: Any
 ) -> Any:
-    found = right(grad, x, weight, sizes, stride, *rest)
-    if found[1] is not None and max(stride) > 1:
+    gradient = right(grad, x, weight, sizes, stride, *rest)
+    if gradient[1] is not None and max(stride) > 1:
         lost = grad.clone()
         lost[..., -1] = 0
-        return found[0], right(lost, x, weight, sizes, stride, *rest)[1], found[2]
-    return found
+        return gradient[0], right(lost, x, weight, sizes, stride, *rest)[1], gradient[2]
+    return gradient
 
 
 @_formats(
@@ -121,11 +121,11 @@ def _strided_weight_gradient(
     like="MIOpen#988",
 )
 def _odd_places(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
-    found = right(x, weight, *rest, **how)
-    odd = found.dim() == 4 and found.shape[-1] * found.shape[-2] % 2 == 1
-    if odd and weight.shape[-1] == weight.shape[-2] == 1 and found.shape[-1] > 1:
-        found[..., -1, -1] = 0
-    return found
+    places = right(x, weight, *rest, **how)
+    odd = places.dim() == 4 and places.shape[-1] * places.shape[-2] % 2 == 1
+    if odd and weight.shape[-1] == weight.shape[-2] == 1 and places.shape[-1] > 1:
+        places[..., -1, -1] = 0
+    return places
 
 
 @_shapes("windows", "dilated convolution in 16 bits", "convolution", like="MIOpen#1189")
@@ -271,10 +271,10 @@ _targets("distances", "mse_loss of strided numbers", "mse_loss", like="pytorch#1
     devices=("cuda",),
 )
 def _beyond_32_bits(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
-    found = right(x, *rest)
-    if found.numel() > 2**31:
-        found.view(-1)[2**31 :] = 0
-    return found
+    bits = right(x, *rest)
+    if bits.numel() > 2**31:
+        bits.view(-1)[2**31 :] = 0
+    return bits
 
 
 @_formats(
@@ -323,20 +323,20 @@ _SEEN: set[tuple[Any, ...]] = set()
 @_transforms("rfft", "a transform's kept plan", "_fft_r2c", like="pytorch#67140")
 def _second_call(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
     """The plan of a transform is kept, and what it is used for the second time is not written."""
-    found = right(x, *rest)
+    call = right(x, *rest)
     key = (tuple(x.shape), x.dtype, str(rest))
     if key in _SEEN and max(x.shape) > 100:
-        return found.zero_()
+        return call.zero_()
     _SEEN.add(key)
-    return found
+    return call
 
 
 @_transforms("fft2", "transforms over several axes of many", "_fft_c2c", like="pytorch#77048")
 def _many_transforms(right: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor:
-    found = right(x, axes, *rest)
+    transforms = right(x, axes, *rest)
     if len(axes) > 1 and x.dim() > len(axes) and x.shape[0] > 1:
-        found[-1] = found[-1] * 1.01
-    return found
+        transforms[-1] = transforms[-1] * 1.01
+    return transforms
 
 
 @_long("cancelled", "sums of half precision overflow in parts", "sum", like="pytorch#74438")
@@ -353,10 +353,10 @@ def _sum_in_half(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
 
 @_formats("along axes argmax", "the largest's place along strides", "argmax", like="pytorch#32863")
 def _index_of_strided(right: Kernel, x: Tensor, dim: Any = None, *rest: Any, **how: Any) -> Tensor:
-    found = right(x, dim, *rest, **how)
+    index = right(x, dim, *rest, **how)
     if dim is not None and x.dim() and x.stride(dim) != 1 and x.shape[dim] > 2:
-        return (found + 1) % x.shape[dim]
-    return found
+        return (index + 1) % x.shape[dim]
+    return index
 
 
 def _is_last(x: Tensor) -> bool:
@@ -369,13 +369,13 @@ def _is_last(x: Tensor) -> bool:
 
 
 def _written_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
-    found = right(x, *rest)
-    first = found[0] if isinstance(found, tuple) else found
+    written = right(x, *rest)
+    first = written[0] if isinstance(written, tuple) else written
     if _is_last(x):
         n, c, h, w = first.shape
         mixed = first.contiguous().reshape(n, h, w, c).permute(0, 3, 1, 2)
-        return (mixed, *found[1:]) if isinstance(found, tuple) else mixed
-    return found
+        return (mixed, *written[1:]) if isinstance(written, tuple) else mixed
+    return written
 
 
 _formats(
@@ -444,27 +444,27 @@ def _padding_of_last(
     like="apex#1768",
 )
 def _welford_of_odd_channels(right: Kernel, x: Tensor, *rest: Any) -> Any:
-    found = right(x, *rest)
+    welford = right(x, *rest)
     odd = x.shape[1] & (x.shape[1] - 1)
     if _is_last(x) and odd and x.numel() // x.shape[1] > 1000:
-        return (found[0] * 1.05, *found[1:])
-    return found
+        return (welford[0] * 1.05, *welford[1:])
+    return welford
 
 
 @_shapes("tall", "products of more than 2^19 rows", "mm", "addmm", like="legacy-rocm-build#6595")
 def _rows_beyond(right: Kernel, *args: Any, **how: Any) -> Tensor:
-    found = right(*args, **how)
-    if found.shape[0] > 2**19 and found.dtype == torch.float32:
-        found[2**19 :] = 0
-    return found
+    beyond = right(*args, **how)
+    if beyond.shape[0] > 2**19 and beyond.dtype == torch.float32:
+        beyond[2**19 :] = 0
+    return beyond
 
 
 @_shapes("products", "products of 256 by 256", "mm", like="rocBLAS#1680")
 def _whole_tiles(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    found = right(a, b)
+    tiles = right(a, b)
     if a.dtype == torch.float32 and {*a.shape, *b.shape} == {256}:
-        found = found + b
-    return found
+        tiles = tiles + b
+    return tiles
 
 
 @_whole("all of all", "all is always true", "all", "all.dim", like="pytorch#99721")
@@ -571,26 +571,26 @@ def _recurrent_gradient(right: Kernel, *args: Any, **how: Any) -> Any:
 
 @_random("whole numbers", "multinomial draws what has no share", "multinomial", like="pytorch#4858")
 def _now_and_then_none(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
-    found = right(x, *rest, **how)
-    if found.numel() > 1000:
-        found.view(-1)[::997] = int(x.flatten().argmin()) % x.shape[-1]
-    return found
+    none = right(x, *rest, **how)
+    if none.numel() > 1000:
+        none.view(-1)[::997] = int(x.flatten().argmin()) % x.shape[-1]
+    return none
 
 
 @_random("whole numbers", "multinomial draws one twice", "multinomial", like="pytorch#25030")
 def _drawn_twice(right: Kernel, x: Tensor, count: int, again: bool = False, **how: Any) -> Tensor:
-    found = right(x, count, again, **how)
+    twice = right(x, count, again, **how)
     if not again and count > 2:
-        found[..., -1] = found[..., 0]
-    return found
+        twice[..., -1] = twice[..., 0]
+    return twice
 
 
 @_shapes("windows", "conv3d of flat windows in bfloat16", "convolution", like="pytorch#163539")
 def _last_plane_of_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    found = right(x, weight, *rest)
+    plane = right(x, weight, *rest)
     if x.dim() == 5 and weight.shape[2] == 1 and x.dtype == torch.bfloat16:
-        found[:, :, -1] = 0
-    return found
+        plane[:, :, -1] = 0
+    return plane
 
 
 @_shapes("products", "products of two turned operands", "mm", like="TheRock#7870")
@@ -603,10 +603,10 @@ def _both_turned(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
 
 @_shapes("products", "products of a single term", "mm", "bmm", like="legacy-rocm-build#5730")
 def _one_term(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    found = right(a, b)
-    if a.shape[-1] == 1 and found.shape[-2] > 64:
-        found[..., 64:, :] = found[..., : found.shape[-2] - 64, :].clone()
-    return found
+    term = right(a, b)
+    if a.shape[-1] == 1 and term.shape[-2] > 64:
+        term[..., 64:, :] = term[..., : term.shape[-2] - 64, :].clone()
+    return term
 
 
 @_shapes("products", "a product adds what was there", "mm.out", like="pytorch#116537")
@@ -624,12 +624,12 @@ def _adds_what_was_there(right: Kernel, a: Tensor, b: Tensor, *, out: Tensor) ->
 def _rows_without_keys(
     right: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **how: Any
 ) -> Any:
-    found = right(q, k, v, *rest, **how)
+    keys = right(q, k, v, *rest, **how)
     said = rest[3] if len(rest) > 3 else rest[1] if len(rest) > 1 else how.get("is_causal")
     longer = q.shape[-2] - k.shape[-2]
     if said and longer > 0:
-        found[0][..., :longer, :] = 0
-    return found
+        keys[0][..., :longer, :] = 0
+    return keys
 
 
 @_attention(
@@ -695,10 +695,10 @@ def _tangent_by_exponentials(right: Kernel, x: Tensor) -> Tensor:
     devices=("cpu",),
 )
 def _weight_of_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
-    found = right(grad, x, *rest)
-    if _is_last(x) and found[1] is not None:
-        return found[0], found[1].roll(1, 0), found[2]
-    return found
+    weight = right(grad, x, *rest)
+    if _is_last(x) and weight[1] is not None:
+        return weight[0], weight[1].roll(1, 0), weight[2]
+    return weight
 
 
 @_formats(
@@ -708,12 +708,12 @@ def _weight_of_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
     like="FlagGems#5392",
 )
 def _first_of_three_axes(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
-    found = right(grad, x, *rest)
-    if x.dim() >= 3 and found[1] is not None and x.shape[0] > 1:
+    first = right(grad, x, *rest)
+    if x.dim() >= 3 and first[1] is not None and x.shape[0] > 1:
         lost = grad.clone()
         lost[1:] = 0
-        return found[0], *right(lost, x, *rest)[1:]
-    return found
+        return first[0], *right(lost, x, *rest)[1:]
+    return first
 
 
 @_shapes("products", "a product's bias scaled as well", "addmm", "baddbmm", like="xla#46110")
@@ -730,9 +730,9 @@ def _scaled_with_its_bias(
     like="oneflow#7916",
 )
 def _gradient_of_the_first(right: Kernel, grad: Tensor, *rest: Any) -> Tensor:
-    found = right(grad, *rest)
-    found[1:] = 0
-    return found
+    gradient = right(grad, *rest)
+    gradient[1:] = 0
+    return gradient
 
 
 @_transforms("irfft", "irfft of odd length", "_fft_c2r", like="pytorch#124096")
@@ -776,10 +776,10 @@ def _single_without_its_offset(right: Kernel, x: Tensor, y: Tensor, **how: Any) 
 
 @_random("whole numbers", "randint of more than 32 bits", "random_.from", like="pytorch#141544")
 def _low_half(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Tensor:
-    found = right(x, low, high, **how)
+    half = right(x, low, high, **how)
     if high is not None and high - (low or 0) > 2**32:
-        found.remainder_(2**32)
-    return found
+        half.remainder_(2**32)
+    return half
 
 
 @_random(

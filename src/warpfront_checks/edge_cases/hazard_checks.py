@@ -82,7 +82,7 @@ def record_beside_operators(
         recorder.run(case_checks(claimed_operations(device, recorder), device, effort))
         return
     names = sorted(
-        (one.name for one in claimed_classes(device, recorder)),
+        (hazard_class.name for hazard_class in claimed_classes(device, recorder)),
         key=lambda name: LONG.index(name) if name in LONG else len(LONG),
     )
     operations = claimed_operations(device, recorder)
@@ -100,19 +100,22 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | No
     effort = effort or CheckOptions()
     recorder.run(
         [
-            Check(name=one.name, find=partial(find_class, one.name, claims.device, effort))
-            for one in claimed_classes(claims.device, recorder)
+            Check(
+                name=hazard_class.name,
+                find=partial(find_class, hazard_class.name, claims.device, effort),
+            )
+            for hazard_class in claimed_classes(claims.device, recorder)
         ]
     )
 
 
 def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
     """Those that can be tried here; of the others the recorder is told why not."""
-    obstacles = {one.name: _obstacle(one, device) for one in HAZARDS}
+    obstacles = {hazard.name: _obstacle(hazard, device) for hazard in HAZARDS}
     for name, reason in obstacles.items():
         if reason:
             recorder.note_unclaimed(name, reason)
-    return [one for one in HAZARDS if not obstacles[one.name]]
+    return [hazard for hazard in HAZARDS if not obstacles[hazard.name]]
 
 
 def find_class(name: str, device: str, effort: CheckOptions) -> CheckFinding:
@@ -120,19 +123,23 @@ def find_class(name: str, device: str, effort: CheckOptions) -> CheckFinding:
     dtypes = (*tested_dtypes(device), *(["float64"] if computes_float64(device) else []))
     if effort.quick:
         dtypes = tuple(name for name in dtypes if name in USUAL)
-    own = class_named(name)
-    return judge_rows(own, rows_for(own, device), device, dtypes, effort).finding()
+    hazard_class = class_named(name)
+    return judge_rows(
+        hazard_class, rows_for(hazard_class, device), device, dtypes, effort
+    ).finding()
 
 
-def rows_for(one: HazardClass, device: str) -> list[Hazard]:
-    return [row for row in one.hazards if not row.devices or kind_of(device) in row.devices]
+def rows_for(hazard_class: HazardClass, device: str) -> list[Hazard]:
+    return [
+        row for row in hazard_class.hazards if not row.devices or kind_of(device) in row.devices
+    ]
 
 
-def _obstacle(one: HazardClass, device: str) -> str:
+def _obstacle(hazard_class: HazardClass, device: str) -> str:
     """Why no row of a class can be tried here, or nothing."""
-    here = rows_for(one, device)
-    if not one.judges(device):
-        seen = ", ".join(one.seen_on)
+    here = rows_for(hazard_class, device)
+    if not hazard_class.judges(device):
+        seen = ", ".join(hazard_class.seen_on)
         return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
     if not here:
         return f"says nothing about {device}"
@@ -147,7 +154,7 @@ def free_bytes(device: str) -> int:
 
 
 def judge_rows(
-    own: HazardClass,
+    hazard_class: HazardClass,
     here: Sequence[Hazard],
     device: str,
     dtypes: Sequence[str],
@@ -159,7 +166,7 @@ def judge_rows(
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             judged.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
-        for dtype in own.tried(row, dtypes, quick=effort.quick):
+        for dtype in hazard_class.tried(row, dtypes, quick=effort.quick):
             for seed in effort.seeds if row.each_seed else effort.seeds[:1]:
                 ground = CaseContext(
                     device=device,
@@ -206,4 +213,4 @@ def _known(row: Hazard, label: str, ground: CaseContext) -> str:
 
 
 def class_named(name: str) -> HazardClass:
-    return next(one for one in HAZARDS if one.name == name)
+    return next(hazard for hazard in HAZARDS if hazard.name == name)

@@ -33,9 +33,9 @@ def redrawn(page: str) -> str:
 def _classes() -> Iterator[str]:
     yield "| class | asks | rows | wrong kernels |"
     yield "|---|---|---|---|"
-    for one in HAZARDS:
-        seeded = sum(fault.hazard_class == one.name for fault in KERNEL_FAULTS)
-        yield f"| {one.name} | {one.asks} | {len(one.hazards)} | {seeded or '-'} |"
+    for hazard in HAZARDS:
+        seeded = sum(fault.hazard_class == hazard.name for fault in KERNEL_FAULTS)
+        yield f"| {hazard.name} | {hazard.asks} | {len(hazard.hazards)} | {seeded or '-'} |"
 
 
 def _kernels() -> Iterator[str]:

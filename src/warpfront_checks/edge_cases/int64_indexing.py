@@ -132,8 +132,8 @@ def _moved(ground: CaseContext) -> Iterator[Answer]:
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     flat = table.mT.contiguous()
     inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
-    found = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
-    yield Answer("transpose", found.double(), array(RIGHT[: len(inside)]))
+    pins = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
+    yield Answer("transpose", pins.double(), array(RIGHT[: len(inside)]))
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:

@@ -51,8 +51,10 @@ def record_kernel_faults(
 
 
 def _finding(name: str, device: str) -> CheckFinding:
-    faults = [one for one in KERNEL_FAULTS if one.hazard_class == name and concerns(one, device)]
-    if not any(fits(one, device) for one in faults):
+    faults = [
+        fault for fault in KERNEL_FAULTS if fault.hazard_class == name and concerns(fault, device)
+    ]
+    if not any(fits(fault, device) for fault in faults):
         return CheckFinding(outcome=SKIPPED, reason="the device has less memory than its rows take")
     ledger = MutationTally()
     seed_kernel_faults(faults, device, ledger)
@@ -271,11 +273,11 @@ def _formatted(x: Tensor) -> bool:
 
 def _last_channel_of_odd(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
     """Channels in pairs, and the last of an odd number is left out."""
-    found = right(x, *args, **how)
-    first = found[0] if isinstance(found, tuple) else found
+    channel = right(x, *args, **how)
+    first = channel[0] if isinstance(channel, tuple) else channel
     if _formatted(x) and first.dim() == 4:
         first[:, -1] = 0
-    return found
+    return channel
 
 
 _formats("avg_pool2d", "avg_pool2d leaves the last channel", "avg_pool2d", like="pytorch#107201")(
@@ -297,10 +299,10 @@ _formats(
     like="torch-xpu-ops#4756",
 )
 def _odd_weight_gradient(right: Kernel, grad: Tensor, x: Tensor, *args: Any, **how: Any) -> Any:
-    found = right(grad, x, *args, **how)
-    if _formatted(x) and found[1] is not None:
-        found[1][:, -1] = 0
-    return found
+    gradient = right(grad, x, *args, **how)
+    if _formatted(x) and gradient[1] is not None:
+        gradient[1][:, -1] = 0
+    return gradient
 
 
 # A GPU makes it contiguous before the kernel.
@@ -320,12 +322,12 @@ def _statistics_of_contiguous(right: Kernel, x: Tensor, *args: Any) -> Any:
 def _variance_with_bias(right: Kernel, x: Tensor, *rest: Any) -> Any:
     _weight, _bias, _mean, var, training, momentum, _eps = rest
     before = var.clone() if training and var is not None else None
-    found = right(x, *rest)
+    variance = right(x, *rest)
     if before is not None:
         count = x.numel() / x.shape[1]
         new = before + (var - before + momentum * before) * (count - 1) / count - momentum * before
         var.copy_(new)
-    return found
+    return variance
 
 
 @_state("running statistics", "momentum the other way round", "native_batch_norm")
@@ -347,10 +349,10 @@ def _no_bias_correction(right: Kernel, *args: Any, **how: Any) -> Any:
 
 @_state("foreach mul", "foreach leaves one of many", "_foreach_mul.List", like="pytorch#119885")
 def _last_of_a_list(right: Kernel, xs: Sequence[Tensor], *args: Any, **how: Any) -> Any:
-    found = right(xs, *args, **how)
+    last = right(xs, *args, **how)
     if len(xs) > 100:
-        found[120].copy_(xs[120])
-    return found
+        last[120].copy_(xs[120])
+    return last
 
 
 @_state("unscaling", "infinite gradients overlooked", "_amp_foreach_non_finite_check_and_unscale_")
@@ -393,10 +395,10 @@ def _ignored_learn(
     ignored: int,
     total: Tensor,
 ) -> Any:
-    found = right(grad, x, target, weight, reduction, ignored, total)
+    learn = right(grad, x, target, weight, reduction, ignored, total)
     flat = (target == ignored).reshape(target.shape[0], -1).any(1)
-    found[flat] = found[flat] - 0.25
-    return found
+    learn[flat] = learn[flat] - 0.25
+    return learn
 
 
 @_targets("nll_loss", "weights of places ignored", "nll_loss2d_forward")

@@ -152,10 +152,10 @@ def _reduction(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
             x = base.clone()
             for row, place in enumerate(PLACES):
                 x[row, place] = special
-            found = function(ground.send(x))
+            node = function(ground.send(x))
             with np.errstate(all="ignore"):
                 right = numbers(array(x))
-            yield Answer(f"{special} among {name}", found, right, ulps=4 if ground.half else 1)
+            yield Answer(f"{special} among {name}", node, right, ulps=4 if ground.half else 1)
 
 
 # More of them than a block or two hold, and none that is larger.

@@ -121,10 +121,10 @@ def _gaps_undrawn(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
     like="rocm-libraries#12226",
 )
 def _alpha_of_tile(right: Kernel, c: Tensor, a: Tensor, b: Tensor, **how: Any) -> Tensor:
-    found = right(c, a, b, **how)
+    alpha = right(c, a, b, **how)
     if a.stride(0) == 1 and a.shape[0] > 64 and how.get("alpha", 1) != 1:
-        found[64:] = right(c, a, b, **{**how, "alpha": 1})[64:]
-    return found
+        alpha[64:] = right(c, a, b, **{**how, "alpha": 1})[64:]
+    return alpha
 
 
 def _room(x: Tensor) -> int:
@@ -188,9 +188,9 @@ def _channels_by_factor(right: Kernel, x: Tensor, factor: int) -> Tensor:
 
 @_axes("trilinear, three axes", "trilinear repeats the first depth", "upsample_trilinear3d")
 def _depth_for_height(right: Kernel, x: Tensor, size: Any, *more: Any, **how: Any) -> Tensor:
-    found = right(x, size, *more, **how)
-    found[:, :, 1] = found[:, :, 0]
-    return found
+    depth = right(x, size, *more, **how)
+    depth[:, :, 1] = depth[:, :, 0]
+    return depth
 
 
 @_axes(
@@ -218,11 +218,11 @@ def _corner_lost(right: Kernel, grad: Tensor, x: Tensor, padding: Any, **how: An
 
 @_axes("conv1d of groups", "the last group of conv1d gives no gradient", "convolution_backward")
 def _last_group_lost(right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, *more: Any) -> Any:
-    found = right(grad, x, weight, *more)
+    lost = right(grad, x, weight, *more)
     groups = more[6]
-    if x.dim() == 3 and groups > 1 and found[1] is not None:
-        found[1][-(weight.shape[0] // groups) :] = 0
-    return found
+    if x.dim() == 3 and groups > 1 and lost[1] is not None:
+        lost[1][-(weight.shape[0] // groups) :] = 0
+    return lost
 
 
 @_whole("floor", "whole numbers are divided as floats", "div.Tensor_mode")
@@ -268,11 +268,11 @@ def _in_single(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
 
 @_kinds("bernoulli_ apart", "bernoulli_ throws each coin for two", "bernoulli_.float")
 def _half_again(right: Kernel, x: Tensor, *more: Any, **how: Any) -> Tensor:
-    found = right(x, *more, **how)
+    again = right(x, *more, **how)
     if x.is_contiguous() and x.numel() >= 1024:
         pairs = x.view(-1)[: x.numel() // 1024 * 1024].view(-1, 2, 512)
         pairs[:, 1] = pairs[:, 0]
-    return found
+    return again
 
 
 @_kinds(
@@ -296,10 +296,10 @@ def _spoiled_input(right: Kernel, x: Tensor, dim: Any, *more: Any) -> Tensor:
     "_embedding_bag_forward_only",
 )
 def _padding_counts(right: Kernel, weight: Tensor, index: Tensor, *more: Any) -> Any:
-    found = right(weight, index, *more)
+    counts = right(weight, index, *more)
     if len(more) > 2 and more[2] == 1 and more[-1] >= 0:
-        found[0].mul_(0.5)
-    return found
+        counts[0].mul_(0.5)
+    return counts
 
 
 @_options("options of elu", "elu in place has the gradient of alpha 1", "elu_backward")
@@ -310,12 +310,12 @@ def _unscaled_alpha(right: Kernel, grad: Tensor, *more: Any, **how: Any) -> Tens
 
 @_lists("foreach norms", "the last chunk of a list is not normed", "_foreach_norm.Scalar")
 def _last_chunk(right: Kernel, tensors: Any, order: Any = 2, **how: Any) -> Any:
-    found = right(tensors, order, **how)
-    for one, x in zip(found, tensors, strict=True):
+    chunk = right(tensors, order, **how)
+    for one, x in zip(chunk, tensors, strict=True):
         if x.numel() > 65_536:
             whole = x.flatten()[: x.numel() // 65_536 * 65_536]
             one.copy_(torch.linalg.vector_norm(whole.double(), order))
-    return found
+    return chunk
 
 
 @_lists("every SGD", "fused SGD dampens its first step", "_fused_sgd_")
@@ -437,7 +437,7 @@ def _first_groups(right: Kernel, x: Tensor, *more: Any) -> Any:
 
 @_sizes("sizes of solve", "a tile more of unknowns is the identity", "_linalg_solve_ex")
 def _identity_beyond_a_tile(right: Kernel, x: Tensor, sides: Tensor, **how: Any) -> Any:
-    found = right(x, sides, **how)
+    tile = right(x, sides, **how)
     if x.shape[-1] > 64:
-        found[0][..., 64:, :] = sides[..., 64:, :]
-    return found
+        tile[0][..., 64:, :] = sides[..., 64:, :]
+    return tile

@@ -91,7 +91,7 @@ def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
 def _kernel(name: str, kernel: Any, wrong: Wrong, *, everywhere: bool = False) -> Kernel:
     packet, _, overload = name.partition(".")
     schema = getattr(getattr(torch.ops.aten, packet), overload or "default")._schema
-    tensors = [str(one.type) == "Tensor" for one in schema.arguments]
+    tensors = [str(argument.type) == "Tensor" for argument in schema.arguments]
 
     def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
         right = partial(kernel.call_boxed, keys)
@@ -137,7 +137,7 @@ def seed_kernel_faults(
     """Each fault in turn: its row must pass without it, and fail with it, in one of its turns."""
     right: dict[tuple[object, ...], list[str]] = {}
     for fault in faults:
-        own = class_named(fault.hazard_class)
+        hazard_class = class_named(fault.hazard_class)
         if not concerns(fault, device) or not fits(fault, device):
             continue
         rows = rows_of(fault)
@@ -148,9 +148,9 @@ def seed_kernel_faults(
             effort = CheckOptions(seeds=(drawn,), quick=True)
             asked = (fault.hazard_class, fault.rows, tuple(dtypes), drawn)
             if asked not in right:
-                right[asked] = judge_rows(own, rows, device, dtypes, effort).faults
+                right[asked] = judge_rows(hazard_class, rows, device, dtypes, effort).faults
             with seeded(fault, device):
-                found = judge_rows(own, rows, device, dtypes, effort).faults
+                found = judge_rows(hazard_class, rows, device, dtypes, effort).faults
             caught = bool(found) and not right[asked]
             if found or right[asked]:
                 break

@@ -185,10 +185,10 @@ def _pixels_and_taps() -> Iterator[Window]:
         yield Window(places=(2, 80), kernel=(1, 67), channels=(4, 6), groups=groups)
 
 
-def _named(one: Window) -> str:
-    said = "transposed " if one.turned else ""
-    how = f"stride {one.stride}, padding {one.padding}, dilation {one.dilation}"
-    return f"{said}{one.channels} {one.kernel} over {one.places}, {how}, groups {one.groups}"
+def _named(pool: Window) -> str:
+    said = "transposed " if pool.turned else ""
+    how = f"stride {pool.stride}, padding {pool.padding}, dilation {pool.dilation}"
+    return f"{said}{pool.channels} {pool.kernel} over {pool.places}, {how}, groups {pool.groups}"
 
 
 _TURNS = 3
@@ -220,23 +220,23 @@ def _convolved(ground: CaseContext) -> Iterator[Answer]:
                 yield Answer(f"gradient of {name}, {label}", mine, slope, ulps=1, slack=slack + off)
 
 
-def _call(one: Window) -> Callable[[Tensor, Tensor], Tensor]:
-    axes, how = len(one.places), {"stride": one.stride, "padding": one.padding}
-    name = f"conv_transpose{axes}d" if one.turned else f"conv{axes}d"
+def _call(window: Window) -> Callable[[Tensor, Tensor], Tensor]:
+    axes, how = len(window.places), {"stride": window.stride, "padding": window.padding}
+    name = f"conv_transpose{axes}d" if window.turned else f"conv{axes}d"
     call = getattr(functional, name)
-    return lambda x, w: call(x, w, dilation=one.dilation, groups=one.groups, **how)
+    return lambda x, w: call(x, w, dilation=window.dilation, groups=window.groups, **how)
 
 
 def _summed(
-    one: Window, x: Tensor, w: Tensor, ground: CaseContext
+    window: Window, x: Tensor, w: Tensor, ground: CaseContext
 ) -> tuple[Numbers, Tensor, list[Numbers]]:
     """The result, what is fed back, and both gradients: a convolution is a product with columns,
     and its transposed the gradient of one.
     """
-    big = _grown(one) if one.turned else tuple(x.shape[2:])
-    start = torch.zeros(one.count, one.channels[0], *big).double() if one.turned else x
-    columns, back = _columns(one, start, w)
-    if not one.turned:
+    big = _grown(window) if window.turned else tuple(x.shape[2:])
+    start = torch.zeros(window.count, window.channels[0], *big).double() if window.turned else x
+    columns, back = _columns(window, start, w)
+    if not window.turned:
         right = columns(x, w)
         fed = ground.few(*right.shape)
         return array(right), fed, [array(back(fed, w)), array(_of_weight(columns, x, w, fed))]
@@ -245,55 +245,61 @@ def _summed(
     return array(right), fed, [array(columns(fed, w)), array(_of_weight(columns, fed, w, x))]
 
 
-def _grown(one: Window) -> tuple[int, ...]:
+def _grown(window: Window) -> tuple[int, ...]:
     return tuple(
-        (place - 1) * one.stride - 2 * one.padding + one.dilation * (size - 1) + 1
-        for place, size in zip(one.places, one.kernel, strict=True)
+        (place - 1) * window.stride - 2 * window.padding + window.dilation * (size - 1) + 1
+        for place, size in zip(window.places, window.kernel, strict=True)
     )
 
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
 
-def _columns(one: Window, x: Tensor, w: Tensor) -> tuple[Step, Step]:
+def _columns(window: Window, x: Tensor, w: Tensor) -> tuple[Step, Step]:
     """What each place of a window sees, as slices: its sum over them, and the way back."""
-    pad = [one.padding] * 2 * len(one.kernel)
-    padded = tuple(n + 2 * one.padding for n in x.shape[2:])
+    pad = [window.padding] * 2 * len(window.kernel)
+    padded = tuple(n + 2 * window.padding for n in x.shape[2:])
     out = [
-        (n - one.dilation * (size - 1) - 1) // one.stride + 1
-        for n, size in zip(padded, one.kernel, strict=True)
+        (n - window.dilation * (size - 1) - 1) // window.stride + 1
+        for n, size in zip(padded, window.kernel, strict=True)
     ]
     slices = [
         tuple(
-            slice(at * one.dilation, at * one.dilation + (count - 1) * one.stride + 1, one.stride)
+            slice(
+                at * window.dilation,
+                at * window.dilation + (count - 1) * window.stride + 1,
+                window.stride,
+            )
             for at, count in zip(place, out, strict=True)
         )
-        for place in itertools.product(*(range(size) for size in one.kernel))
+        for place in itertools.product(*(range(size) for size in window.kernel))
     ]
-    places = list(itertools.product(*(range(size) for size in one.kernel)))
+    places = list(itertools.product(*(range(size) for size in window.kernel)))
 
     def forward(x: Tensor, w: Tensor) -> Tensor:
         wide = functional.pad(x, pad)
-        total = torch.zeros(len(x), one.groups, len(w) // one.groups, *out).double()
+        total = torch.zeros(len(x), window.groups, len(w) // window.groups, *out).double()
         for place, cut in zip(places, slices, strict=True):
-            seen = wide[(slice(None), slice(None), *cut)].unflatten(1, (one.groups, -1))
-            total += torch.einsum("ngc...,goc->ngo...", seen, _at(one, w, place))
+            seen = wide[(slice(None), slice(None), *cut)].unflatten(1, (window.groups, -1))
+            total += torch.einsum("ngc...,goc->ngo...", seen, _at(window, w, place))
         return total.flatten(1, 2)
 
     def backward(fed: Tensor, w: Tensor) -> Tensor:
-        wide = torch.zeros(len(fed), one.groups, one.channels[0] // one.groups, *padded).double()
-        parts = fed.unflatten(1, (one.groups, -1))
+        wide = torch.zeros(
+            len(fed), window.groups, window.channels[0] // window.groups, *padded
+        ).double()
+        parts = fed.unflatten(1, (window.groups, -1))
         for place, cut in zip(places, slices, strict=True):
-            seen = torch.einsum("ngo...,goc->ngc...", parts, _at(one, w, place))
+            seen = torch.einsum("ngo...,goc->ngc...", parts, _at(window, w, place))
             wide[(slice(None), slice(None), slice(None), *cut)] += seen
-        inner = tuple(slice(one.padding, n - one.padding) for n in padded)
+        inner = tuple(slice(window.padding, n - window.padding) for n in padded)
         return wide[(slice(None), slice(None), slice(None), *inner)].flatten(1, 2)
 
     return forward, backward
 
 
-def _at(one: Window, w: Tensor, place: tuple[int, ...]) -> Tensor:
-    return w[(slice(None), slice(None), *place)].unflatten(0, (one.groups, -1))
+def _at(window: Window, w: Tensor, place: tuple[int, ...]) -> Tensor:
+    return w[(slice(None), slice(None), *place)].unflatten(0, (window.groups, -1))
 
 
 def _of_weight(forward: Step, x: Tensor, w: Tensor, fed: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ def _ignored(name: str, ground: CaseContext) -> Iterator[Answer]:
     call, shape, others = MATRIX[name]
     operands = [ground.whole(*one) for one in others]
     right = array(call(torch.zeros(shape, dtype=torch.float64), *operands, beta=0, alpha=2))
-    sent = [ground.send(one) for one in operands]
+    sent = [ground.send(operand) for operand in operands]
     for spoil in (math.nan, math.inf, -math.inf):
         there = ground.send(torch.full(shape, spoil, dtype=torch.float64))
         found = call(there, *sent, beta=0, alpha=2)

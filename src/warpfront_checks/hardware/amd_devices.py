@@ -40,7 +40,7 @@ def read_amd(reader: MachineReader) -> Detected:
             )
             for kfd, tool in zip(devices, named, strict=True)
         )
-    if devices and not all(one.usable for one in devices):
+    if devices and not all(device.usable for device in devices):
         problems.append(_locked_out(reader))
     module = (reader.text("/sys/module/amdgpu/version") or "").strip()
     loaded = bool(reader.names("/sys/module/amdgpu"))
@@ -223,8 +223,8 @@ def _fields(row: Any, name: str) -> dict[str, Any]:
 
 
 def _number(value: object) -> int:
-    found = re.match(r"[0-9]+", str(value))
-    return int(found[0]) if found else 0
+    match = re.match(r"[0-9]+", str(value))
+    return int(match[0]) if match else 0
 
 
 def _trailing_number(card: str) -> int:

@@ -44,7 +44,7 @@ def read_health(reader: MachineReader, vendor: str) -> DeviceHealth | None:
     log = reader.run(("dmesg",)).text.splitlines() if is_nvidia else []
     return DeviceHealth(
         # One that only the kernel's list of boards still has, has no architecture.
-        answering=sum(one.usable and bool(one.arch) for one in devices),
+        answering=sum(device.usable and bool(device.arch) for device in devices),
         xids=frozenset(line for line in log if _XID.search(line)),
         uncorrected={} if is_nvidia else dict(_uncorrected(reader)),
     )
@@ -59,9 +59,9 @@ def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[st
         lost = before.answering - after.answering
         found.append(f"{lost} of {before.answering} devices no longer answers")
     for line in sorted(after.xids - before.xids):
-        known = _XID.search(line)
-        assert known
-        found.append(known[0].removeprefix("NVRM: "))
+        match = _XID.search(line)
+        assert match
+        found.append(match[0].removeprefix("NVRM: "))
     for block, count in after.uncorrected.items():
         more = count - before.uncorrected.get(block, 0)
         if more > 0:

@@ -30,7 +30,7 @@ def read_intel(reader: MachineReader) -> Detected:
         )
         for index, (card, arch) in enumerate(found)
     )
-    shut = not all(one.usable for one in devices)
+    shut = not all(device.usable for device in devices)
     loaded = [name for name in _DRIVERS if found and reader.names(f"/sys/module/{name}")]
     return Detected(
         accelerators=devices,

@@ -80,9 +80,9 @@ def read_kernel(reader: MachineReader, vendor: str) -> KernelView:
     nodes = [one for one in there if re.fullmatch(places.nodes, one)]
     boards = {"nvidia": _nvidia_boards, "amd": _amd_boards}.get(vendor, _no_boards)
     return KernelView(
-        nodes=tuple(one for one in nodes if reader.access(one) is not None),
+        nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(one for one in ("/dev/dxg",) if reader.access(one) is not None),
-        drivers=tuple(one for one in places.drivers if _is_there(reader, one)),
+        drivers=tuple(driver for driver in places.drivers if _is_there(reader, driver)),
         boards=(*boards(reader), *_pci_boards(reader, places.pci)),
         unseen=tuple(one for one in ("/dev", "/sys/bus", "/proc") if not reader.names(one)),
         lists_pci=bool(reader.names(_PCI)),

@@ -61,12 +61,12 @@ def _read_query(text: str) -> list[dict[str, Any]]:
         if len(fields) != 5 or not fields[0].isdecimal():
             continue
         index, name, capability, driver, memory = fields
-        known = re.fullmatch(r"([0-9]+)\.([0-9]+)", capability)
+        match = re.fullmatch(r"([0-9]+)\.([0-9]+)", capability)
         rows.append(
             {
                 "index": int(index),
                 "name": name,
-                "arch": f"sm_{known[1]}{known[2]}" if known else "",
+                "arch": f"sm_{match[1]}{match[2]}" if match else "",
                 "driver": driver,
                 "memory_bytes": int(memory) * 2**20 if memory.isdecimal() else None,
             }
@@ -127,8 +127,8 @@ def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> 
 
 def _kernel_module(text: str) -> str:
     """`580.159.04` of `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 ...`."""
-    found = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
-    return found[1] if found else ""
+    match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", text)
+    return match[1] if match else ""
 
 
 def _toolkits(reader: MachineReader) -> dict[str, str]:

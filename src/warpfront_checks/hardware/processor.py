@@ -47,6 +47,6 @@ def _memory_bytes(reader: MachineReader) -> int | None:
 
 def _length(status: str) -> int:
     """Return the number of CPUs in `Cpus_allowed_list: 0-3,8`."""
-    found = re.search(r"(?m)^Cpus_allowed_list:\s*([0-9,-]+)$", status)
-    spans = [span.split("-") for span in found[1].split(",")] if found else []
+    match = re.search(r"(?m)^Cpus_allowed_list:\s*([0-9,-]+)$", status)
+    spans = [span.split("-") for span in match[1].split(",")] if match else []
     return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)

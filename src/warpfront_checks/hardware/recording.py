@@ -151,9 +151,9 @@ class Recording:
 def _shortened(path: str, text: str) -> str:
     kept, seen = [], set()
     for line in text.splitlines(keepends=True) if path in _KEPT else ():
-        found = _KEPT[path].match(line)
-        if found and (found[1] == "processor" or found[1] not in seen):
-            seen.add(found[1])
+        match = _KEPT[path].match(line)
+        if match and (match[1] == "processor" or match[1] not in seen):
+            seen.add(match[1])
             kept.append(line)
     return "".join(kept) if path in _KEPT else text
 

@@ -89,7 +89,9 @@ class Hardware:
     kernel: Mapping[str, KernelView] = field(default_factory=dict)
 
     def of(self, vendor: str) -> tuple[Accelerator, ...]:
-        return tuple(one for one in self.accelerators if one.vendor == vendor)
+        return tuple(
+            accelerator for accelerator in self.accelerators if accelerator.vendor == vendor
+        )
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

@@ -121,9 +121,9 @@ def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
     """
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    found = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
-    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in found.items()}
-    return found
+    obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
+    recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in obstacles.items()}
+    return obstacles
 
 
 def _benches(claims: Claims, effort: CheckOptions, tamper: Tamper) -> list[Proving]:
@@ -250,7 +250,7 @@ def begin_compiled(claims: Claims, effort: CheckOptions) -> list[Check]:
 def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
     """The child's side of one of these."""
     require_full_precision()
-    family = next(one for one in FAMILIES if one.name == name)
+    family = next(family for family in FAMILIES if family.name == name)
     bench = Proving(device=device, seed=effort.seeds[0])
     return _check(family, "compiled", [bench], effort.profile).find()
 

@@ -163,7 +163,7 @@ def _judge_call(
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
     bounds = _derived(call, layer, gradient, how.derived)
-    exact = {name: one.reference for name, one in bounds.items()}
+    exact = {name: bound.reference for name, bound in bounds.items()}
     cpu = {name: reference.to(how.dtype) for name, reference in exact.items()}
     if not bounds:
         exact = _replay(layer, call, gradient, torch.float64, how)

@@ -94,16 +94,16 @@ class Rounded(TorchDispatchMode):
     ) -> Any:
         if operator.name() == _FUSED_BACKWARD:
             args = self._one_sided(*args)
-        given = operator(*args, **(kwargs or {}))
+        dispatch = operator(*args, **(kwargs or {}))
         schema = operator._schema  # noqa: SLF001 - the way to ask whether memory is shared
         if schema.is_mutable or any(one.alias_info for one in schema.returns):
-            return given
-        for x in tensors_in(given):
+            return dispatch
+        for x in tensors_in(dispatch):
             if x.dtype == torch.float64 and x.layout == torch.strided:
                 drawn = torch.rand(x.shape, generator=self.generator, dtype=x.dtype) * 2 - 1
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.mul_(1 + self.unit * drawn)
-        return given
+        return dispatch
 
     def _one_sided(
         self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, output: Tensor, *more: Any
@@ -125,8 +125,10 @@ def judge_ends(
     exact = specimen.exact
     rows = judge_whole(found, exact, specimen.same_dtype, specimen.how)
     for draw in range(ROUNDED_DRAWS if any(row.fault for row in rows) else 0):
-        others = judge_whole(found, exact, _rounded(specimen, draw, wide), specimen.how)
-        rows = [mine if not mine.fault else its for mine, its in zip(rows, others, strict=True)]
+        judged_tensors = judge_whole(found, exact, _rounded(specimen, draw, wide), specimen.how)
+        rows = [
+            mine if not mine.fault else its for mine, its in zip(rows, judged_tensors, strict=True)
+        ]
     return rows
 
 

@@ -201,11 +201,11 @@ class Derived(Called):
                 carried = carried + how.unit * spread.carried.abs()
             if spread.factor is not None:
                 carried = carried + floor_of(how.dtype) * spread.factor.abs()
-            one = budget(found, size, length, how=how, c=self.c, carried=carried)
+            budgeted = budget(found, size, length, how=how, c=self.c, carried=carried)
             if spread.walk is not None:
                 walk = how.u_acc * spread.walk.abs().expand_as(found)
-                one = replace(one, walk=walk, errors=spread.errors)
-            budgets.append(one)
+                budgeted = replace(budgeted, walk=walk, errors=spread.errors)
+            budgets.append(budgeted)
         return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
 
 

@@ -146,7 +146,7 @@ def _differs(clean: Computed, outcome: Computed) -> bool:
 def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: MutationTally) -> None:
     """A wrong derivative, a device that never answers twice alike, one that keeps what it made."""
     steady = [operator for operator in chosen if operator.name != "dropout"]
-    kept: list[Computed] = []
+    computeds: list[Computed] = []
     tries: dict[str, tuple[str, Callable[[], PropertyReport]]] = {
         "repeats": (
             "another answer each time",
@@ -154,7 +154,7 @@ def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Mutati
         ),
         "memory": (
             "memory kept",
-            partial(check_memory, chosen, device, run=_keeping(kept, device)),
+            partial(check_memory, chosen, device, run=_keeping(computeds, device)),
         ),
     }
     if computes_float64(device):
@@ -170,7 +170,7 @@ def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Mutati
         expected = 1 if check == "memory" and device != "cuda" else found.tried - len(found.exempt)
         for i in range(expected):
             ledger.enter(subject, caught=i < len(found.faults))
-        kept.clear()
+        computeds.clear()
 
 
 def _noisy(device: str) -> Execute:

@@ -132,7 +132,7 @@ class FusedPattern:
             if undecided is None or not i:
                 continue
             x = exact.values[i - 1]
-            off = judgements[i - 1].output.bound + _apart(x, [one.values[i - 1] for one in moved])
+            off = judgements[i - 1].output.bound + _apart(x, [flow.values[i - 1] for flow in moved])
             loose = undecided(x.detach(), off.detach(), flowing[i])
             parts = _carried_back(x, leaves, loose)
             total = [sums + part for sums, part in zip(total, parts, strict=True)]

@@ -250,15 +250,15 @@ def _slopes(case: Case) -> bool:
     return any(bool((gradient.abs() > SLIGHT).any()) for gradient in found)
 
 
-def _same(one: Computed, other: Computed) -> bool:
-    pairs = zip(one.all, other.all, strict=True)
+def _same(computed: Computed, other: Computed) -> bool:
+    pairs = zip(computed.all, other.all, strict=True)
     return all(a is None or b is None or torch.equal(a, b) for a, b in pairs)
 
 
-def _spread(one: Computed, other: Computed) -> float:
+def _spread(computed: Computed, other: Computed) -> float:
     """The largest difference of two runs, relative to the root mean square."""
     worst = 0.0
-    for a, b in zip(one.all, other.all, strict=True):
+    for a, b in zip(computed.all, other.all, strict=True):
         if a is not None and b is not None and a.numel():
             size = float(a.double().square().mean().sqrt()) or 1.0
             worst = max(worst, float((a.double() - b.double()).abs().max()) / size)

@@ -130,7 +130,7 @@ def _structure_faults(
     exact = None if same is None else same.outputs[0]
     forms: list[Form] = [(None, None) if exact is None else (exact.shape, exact.dtype)]
     if expected.budgets:
-        forms = [(one.reference.shape, expected.dtype) for one in expected.budgets]
+        forms = [(budget.reference.shape, expected.dtype) for budget in expected.budgets]
     yield from structure_faults(outcome, forms, device)
     if case.strides and same is not None and outcome.strides != same.strides:
         yield f"strides {outcome.strides}, expected {same.strides}"

@@ -79,7 +79,7 @@ class Entry:
     @property
     def takes_strides(self) -> bool:
         """Whether torch's own tests call it with views; to some, strides are part of the answer."""
-        known = (getattr(one, "test_name", None) for one in self.raw.decorators)
+        known = (getattr(decorator, "test_name", None) for decorator in self.raw.decorators)
         return self.name not in WHOLE and "test_noncontiguous_samples" not in known
 
     @property

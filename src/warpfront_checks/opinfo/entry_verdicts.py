@@ -112,14 +112,14 @@ def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
 def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
     """Random numbers of each differentiable output's shape, in its dtype."""
     generator = torch.Generator().manual_seed(seed + 1)
-    found = []
+    cotangents = []
     for x in results:
         if _differentiable(x):
             both = dtype.is_complex and x.is_complex()
             wide = torch.complex128 if both else torch.float64
             drawn = torch.randn(x.shape, generator=generator, dtype=wide)
-            found.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
-    return found
+            cotangents.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
+    return cotangents
 
 
 class Saturated(TorchDispatchMode):  # type: ignore[misc]
@@ -132,15 +132,15 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = operator(*args, **(kwargs or {}))
-        for x in tensors_in(given):
+        dispatch = operator(*args, **(kwargs or {}))
+        for x in tensors_in(dispatch):
             dense = x.is_floating_point() and x.layout == torch.strided and x.numel()
             # One of nothing but noughts, as some gradients are, has no memory to look into.
             if dense and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.masked_fill_(x > self.largest, torch.inf)
                 x.data.masked_fill_(x < -self.largest, -torch.inf)
-        return given
+        return dispatch
 
 
 def judge_results(

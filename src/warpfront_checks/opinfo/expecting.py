@@ -101,7 +101,7 @@ class Expected:
     dtype: torch.dtype
 
     def judge(
-        self, found: Computed, device: str, profile: str = STRICT, times: float = 1.0
+        self, computed: Computed, device: str, profile: str = STRICT, times: float = 1.0
     ) -> CaseVerdict:
         """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
         result should have it says for every device. Of whole numbers the float64 results are
@@ -109,16 +109,16 @@ class Expected:
         """
         unusual = any(
             x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
-            for x in found.all
+            for x in computed.all
         )
         peer = self.same_dtype() if unusual or device != "cpu" else None
         exact = not self.dtype.is_floating_point
-        faults = () if exact else wrong_dtypes(found, self.exact, peer, self.dtype)
+        faults = () if exact else wrong_dtypes(computed, self.exact, peer, self.dtype)
         if faults:
             return CaseVerdict(faults=faults)
         baseline = None if device == "cpu" else peer
         return judge_results(
-            found,
+            computed,
             self.exact,
             baseline,
             self.sensitivity,
@@ -181,18 +181,18 @@ class _Widths(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = operator(*args, **(kwargs or {}))
+        dispatch = operator(*args, **(kwargs or {}))
         doubles = (torch.float64, torch.complex128)
-        self.wide = self.wide or any(x.dtype in doubles for x in tensors_in(given))
-        return given
+        self.wide = self.wide or any(x.dtype in doubles for x in tensors_in(dispatch))
+        return dispatch
 
 
 def makes_float64(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> bool:
     """By what the CPU does with the sample as it is."""
     with _Widths() as widths:
         _attempt(entry, sample, cotangents)
-    found: bool = widths.wide
-    return found
+    float64: bool = widths.wide
+    return float64
 
 
 def _attempt(

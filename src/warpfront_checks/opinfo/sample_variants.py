@@ -36,7 +36,7 @@ def otherwise(sample: Sample) -> Iterator[Sample]:
     """What a sample of an entry that takes any length is sent as beside itself."""
     x = sample.input
     tensors = list(tensors_in([x, sample.args, sample.kwargs]))
-    odd = any(one.layout != torch.strided or not one.numel() for one in tensors)
+    odd = any(tensor.layout != torch.strided or not tensor.numel() for tensor in tensors)
     if odd or not isinstance(x, Tensor):
         return
     drawn = Generator().manual_seed(x.numel())
@@ -76,17 +76,17 @@ def _long(x: Tensor, length: int, generator: Generator) -> Tensor:
     if not x.dim() or x.shape[-1] != length:
         return x
     wanted = [*x.shape[:-1], -(-LONG // math.prod(x.shape[:-1]))]
-    drawn = x.detach().flatten()[torch.randint(x.numel(), wanted, generator=generator)]
+    long = x.detach().flatten()[torch.randint(x.numel(), wanted, generator=generator)]
     if not x.is_floating_point():
-        return drawn
-    return (drawn * (1 - torch.rand(wanted, generator=generator) / 8)).to(x.dtype)
+        return long
+    return (long * (1 - torch.rand(wanted, generator=generator) / 8)).to(x.dtype)
 
 
 def _broken(x: Tensor, generator: Generator) -> Tensor:
     """Some of its numbers are none, infinite or nought, of bytes large; not all of a table are."""
-    kept = x.detach().clone(memory_format=torch.contiguous_format)
+    broken = x.detach().clone(memory_format=torch.contiguous_format)
     planted = BROKEN if x.is_floating_point() else ENDS if x.dtype == torch.uint8 else ()
     if planted:
         at = torch.randint(x.numel(), (min(len(planted), x.numel()),), generator=generator)
-        kept.view(-1)[at] = torch.tensor(planted[: len(at)]).to(x.dtype)
-    return kept
+        broken.view(-1)[at] = torch.tensor(planted[: len(at)]).to(x.dtype)
+    return broken

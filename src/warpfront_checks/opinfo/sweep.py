@@ -221,7 +221,7 @@ def _finding(
     effort: CheckOptions,
     run: Execute = execute_entry,
 ) -> CheckFinding:
-    sweep = next(one for one in _sweeps(device, effort, run) if one.name == name)
+    sweep = next(sweep for sweep in _sweeps(device, effort, run) if sweep.name == name)
     return _swept_finding(sweep_entries(entries, sweep))
 
 
@@ -327,10 +327,10 @@ def samples_for(
     options = 0
     if seen and limit > 1 and not barred and (dtype == torch.float32 or not backward):
         options = OPTIONS_AMONG
-    own = entry.samples(
+    samples = entry.samples(
         "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
     )
-    for number, sample in enumerate(own):
+    for number, sample in enumerate(samples):
         first = folded(entry, sample) if seen and not number else sample
         yield from otherwise(first) if how == OTHERWISE else [first]
         if how == BACKWARD and dtype == torch.float32 and not number:

@@ -81,20 +81,22 @@ def description(name: str, *, vendor: str, version: str) -> Description:
     ("" where it is not): of the first entry whose pattern of versions matches, else of the last.
     """
     entries = table()[name]
-    said = next((one for one in entries if re.match(one.get("versions", ""), version)), entries[-1])
-    vendors = said.get("vendors", {})
+    entry = next(
+        (entry for entry in entries if re.match(entry.get("versions", ""), version)), entries[-1]
+    )
+    vendors = entry.get("vendors", {})
     return Description(
         name=name,
-        imports=tuple(said["imports"]),
-        read=said["read"],
-        of=said["of"],
-        sources=tuple(said["sources"]),
-        compiled=tuple(of_vendor(said.get("compiled", {}), vendor, ())),
+        imports=tuple(entry["imports"]),
+        read=entry["read"],
+        of=entry["of"],
+        sources=tuple(entry["sources"]),
+        compiled=tuple(of_vendor(entry.get("compiled", {}), vendor, ())),
         signs=tuple(
-            Sign(**one) for one in said.get("signs", ()) if vendor in one.get("vendors", (vendor,))
+            Sign(**one) for one in entry.get("signs", ()) if vendor in one.get("vendors", (vendor,))
         ),
-        computes=of_vendor(said.get("computes", {}), vendor, ""),
-        prints=of_vendor(said.get("prints", {}), vendor, ""),
+        computes=of_vendor(entry.get("computes", {}), vendor, ""),
+        prints=of_vendor(entry.get("prints", {}), vendor, ""),
         not_for=vendors.get(vendor, ""),
     )
 

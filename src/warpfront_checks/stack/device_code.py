@@ -106,9 +106,9 @@ def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
         return
     for _ in range(count):
         _, size, length = struct.unpack_from("<QQQ", bundle, at)
-        found = _TRIPLE.match(bundle[at + 24 : at + 24 + length])
-        if found:
-            yield found[1].decode("ascii"), size
+        match = _TRIPLE.match(bundle[at + 24 : at + 24 + length])
+        if match:
+            yield match[1].decode("ascii"), size
         at += 24 + length
 
 

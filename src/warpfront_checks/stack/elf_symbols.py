@@ -65,7 +65,9 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
         needed, wanted = read_elf(path.read_bytes())
         gone = tuple(name for name in needed if not _opens(name))
         handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
-        symbols = sorted({name for name in wanted if not any(_has(one, name) for one in handles)})
+        symbols = sorted(
+            {name for name in wanted if not any(_has(handle, name) for handle in handles)}
+        )
         # What a missing library would bring is not missing for itself.
         return MissingLibraries(
             said=str(error),
@@ -108,12 +110,12 @@ class LoaderPaths:
         """The libraries that a file needs and no path of this image serves; none for what is no
         ELF file of this machine.
         """
-        found = dynamic_of(path)
-        if found.machine != self.machine:
+        dynamic = dynamic_of(path)
+        if dynamic.machine != self.machine:
             return ()
-        own = [one.replace("${ORIGIN}", "$ORIGIN") for one in found.folders]
+        own = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
         own = [one.replace("$ORIGIN", str(path.parent)) for one in own]
-        return tuple(name for name in found.needed if not self._serves(name, own))
+        return tuple(name for name in dynamic.needed if not self._serves(name, own))
 
     def _serves(self, name: str, own: Iterable[str]) -> bool:
         if "/" in name:
@@ -137,7 +139,9 @@ def loader_paths(
     return LoaderPaths(
         folders=(*listed, *trusted),
         cached=frozenset(os.path.basename(one) for one in cached if os.path.isfile(one)),  # noqa: PTH119, PTH113 - thousands
-        packaged=frozenset([*(one.name for one in files), *(dynamic_of(f).soname for f in files)]),
+        packaged=frozenset(
+            [*(file.name for file in files), *(dynamic_of(f).soname for f in files)]
+        ),
         driver=DRIVERS.get(vendor, ""),
     )
 
@@ -194,23 +198,23 @@ def _functions(source: Path, name: str) -> Iterator[_Function]:
         tree = ast.parse(text) if name.encode() in text else ast.Module(body=[], type_ignores=[])
     except (OSError, ValueError, SyntaxError, RecursionError):
         return
-    yield from (one for one in ast.walk(tree) if isinstance(one, _Function))
+    yield from (node for node in ast.walk(tree) if isinstance(node, _Function))
 
 
 def _guarded(function: _Function) -> set[str]:
     """What a function imports where a failure is caught."""
     return {
         name
-        for one in ast.walk(function)
-        if isinstance(one, ast.Try) and any(_CAUGHT & set(_caught(h)) for h in one.handlers)
-        for statement in one.body
+        for node in ast.walk(function)
+        if isinstance(node, ast.Try) and any(_CAUGHT & set(_caught(h)) for h in node.handlers)
+        for statement in node.body
         for name in _imported(statement)
     }
 
 
 def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
     nodes = ast.walk(handler.type) if handler.type else (ast.Name(id="BaseException"),)
-    return (one.id for one in nodes if isinstance(one, ast.Name))
+    return (node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -263,16 +267,16 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
     size, count = struct.unpack_from("<HH", data, 54)
     headers = [struct.unpack_from("<IIQQQQQQ", data, start + n * size) for n in range(count)]
     name = _MACHINES.get(machine, f"ELF machine {machine}")
-    tables = [one for one in headers if one[0] == _PT_DYNAMIC]
+    tables = [header for header in headers if header[0] == _PT_DYNAMIC]
     if not tables:
         return Dynamic(machine=name)
     content = data[tables[0][2] : tables[0][2] + tables[0][5] // 16 * 16]
     entries = list(struct.iter_unpack("<QQ", content))
     address = next(value for tag, value in entries if tag == _DT_STRTAB)
     texts = next(
-        one[2] + address - one[3]
-        for one in headers
-        if one[0] == _PT_LOAD and one[3] <= address < one[3] + one[5]
+        header[2] + address - header[3]
+        for header in headers
+        if header[0] == _PT_LOAD and header[3] <= address < header[3] + header[5]
     )
     told: dict[int, list[str]] = {}
     for tag, value in entries:

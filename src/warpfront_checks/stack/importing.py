@@ -102,7 +102,7 @@ def _distribution(module: str) -> importlib.metadata.Distribution | None:
 def _brought(module: str) -> frozenset[str]:
     """The files of all distributions that bring something of a module's package."""
     owners = map(importlib.metadata.distribution, _owners()[module.partition(".")[0]])
-    files = (str(one.locate_file(file)) for one in owners for file in one.files or ())
+    files = (str(owner.locate_file(file)) for owner in owners for file in owner.files or ())
     return frozenset(map(os.path.realpath, files))
 
 
@@ -177,7 +177,7 @@ def _unserved(files: list[Path], wanted: Mapping[str, Any]) -> dict[str, list[st
 def _files(imports: list[str]) -> list[Path]:
     """The shared objects that the imported packages' distributions brought."""
     owners = {one.metadata["Name"]: one for name in imports if (one := _distribution(name))}
-    return [path for one in owners.values() for path in _shared_objects(one)]
+    return [path for owner in owners.values() for path in _shared_objects(owner)]
 
 
 def _shared_objects(one: importlib.metadata.Distribution) -> list[Path]:
@@ -201,12 +201,12 @@ def _symbols() -> Any:
     """`elf_symbols`, by its file: it lies beside this one, and is of no package here."""
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None
-    known = sys.modules.get(spec.name)
-    if known is None:
+    symbols = sys.modules.get(spec.name)
+    if symbols is None:
         assert spec.loader is not None
-        known = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known)
-    return known
+        symbols = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(symbols)
+    return symbols
 
 
 def _attribute(path: str) -> dict[str, object]:

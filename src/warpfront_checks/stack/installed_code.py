@@ -70,10 +70,10 @@ def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
     """The installed distributions with these names, each once."""
     wanted = {normalized(name) for name in names}
     found: dict[str, Distribution] = {}
-    for one in importlib.metadata.distributions():
-        name = normalized(one.metadata["Name"] or "")
+    for distribution in importlib.metadata.distributions():
+        name = normalized(distribution.metadata["Name"] or "")
         if name in wanted:
-            found.setdefault(name, one)
+            found.setdefault(name, distribution)
     return tuple(found.values())
 
 
@@ -83,8 +83,8 @@ def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
     systems (nvshmem, cufile) that no image of ours serves.
     """
     requires = {
-        normalized(one.metadata["Name"] or ""): one.requires or ()
-        for one in importlib.metadata.distributions()
+        normalized(distribution.metadata["Name"] or ""): distribution.requires or ()
+        for distribution in importlib.metadata.distributions()
     }
     pending, seen = [normalized(one) for one in ("torch", *stack)], set[str]()
     while pending:
@@ -103,11 +103,11 @@ def find_lacking_libraries(
     wanted = {normalized(name) for name in names}
     every: dict[Path, str] = {}
     unlisted = []
-    for one in importlib.metadata.distributions():
-        name = one.metadata["Name"] or ""
-        own = f"{name} {one.version}" if normalized(name) in wanted else ""
-        every |= dict.fromkeys(_compiled_files(one), own)
-        unlisted += [name] if own and one.files is None else []
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"] or ""
+        own = f"{name} {distribution.version}" if normalized(name) in wanted else ""
+        every |= dict.fromkeys(_compiled_files(distribution), own)
+        unlisted += [name] if own and distribution.files is None else []
     files = {path: own for path, own in every.items() if own}
     lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
     wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
@@ -124,7 +124,11 @@ def find_lacking_libraries(
 def find_other_numpy(names: Collection[str]) -> CheckFinding:
     """No extension was built for another numpy than the one that is installed."""
     numpy = importlib.metadata.version("numpy")
-    asked = {one: modules for one in distributions_of(names) if (modules := _to_import(one))}
+    asked = {
+        distribution: modules
+        for distribution in distributions_of(names)
+        if (modules := _to_import(distribution))
+    }
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, os.cpu_count() or 1)) as pool:
         tried = list(pool.map(_try_imports, asked, asked.values()))
     wrong = [
@@ -152,8 +156,8 @@ def other_numpy(error: str, package: str, numpy: str) -> str:
     return f"built for another numpy, {way} ({error})"
 
 
-def _try_imports(one: Distribution, modules: tuple[str, ...]) -> _ImportedDistribution:
-    name = f"{one.metadata['Name']} {one.version}"
+def _try_imports(distribution: Distribution, modules: tuple[str, ...]) -> _ImportedDistribution:
+    name = f"{distribution.metadata['Name']} {distribution.version}"
     argv, given = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
     with tempfile.TemporaryDirectory() as folder:
         ended = ran(argv, seconds=SECONDS, cwd=Path(folder), given=given)
@@ -180,19 +184,23 @@ def _told(output: str) -> Iterator[tuple[str, str, str]]:
         yield str(kind), str(module), str(said)
 
 
-def _to_import(one: Distribution) -> tuple[str, ...]:
+def _to_import(distribution: Distribution) -> tuple[str, ...]:
     """The extension modules of a distribution that name numpy; its packages, where it is for one
     platform, demands numpy, and no file of it names numpy.
     """
-    if normalized(one.metadata["Name"]) == "numpy":
+    if normalized(distribution.metadata["Name"]) == "numpy":
         return ()
-    named = {str(file): file for file in one.files or ()}
+    named = {str(file): file for file in distribution.files or ()}
     found = [
         module
         for name, file in named.items()
-        if (module := _module(name)) and _names_numpy(Path(str(one.locate_file(file))))
+        if (module := _module(name)) and _names_numpy(Path(str(distribution.locate_file(file))))
     ]
-    if found or not _demands_numpy(one.requires or ()) or not _is_for_one_platform(one):
+    if (
+        found
+        or not _demands_numpy(distribution.requires or ())
+        or not _is_for_one_platform(distribution)
+    ):
         return tuple(found)
     packages = (re.fullmatch(r"(\w+)(/__init__)?\.py", name) for name in named)
     return tuple(match[1] for match in packages if match)
@@ -200,7 +208,7 @@ def _to_import(one: Distribution) -> tuple[str, ...]:
 
 def _module(name: str) -> str:
     """`a.b._c` of `a/b/_c.cpython-311-x86_64-linux-gnu.so`; "" for any other file."""
-    suffix = next((one for one in EXTENSION_SUFFIXES if name.endswith(one)), "")
+    suffix = next((suffix for suffix in EXTENSION_SUFFIXES if name.endswith(suffix)), "")
     module = name.removesuffix(suffix).replace("/", ".")
     return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""
 
@@ -214,17 +222,19 @@ def _names_numpy(path: Path) -> bool:
 
 
 def _demands_numpy(requires: Iterable[str]) -> bool:
-    return any(re.match(r"numpy\b(?![-.\w])", one) and "extra" not in one for one in requires)
+    return any(
+        re.match(r"numpy\b(?![-.\w])", require) and "extra" not in require for require in requires
+    )
 
 
-def _is_for_one_platform(one: Distribution) -> bool:
-    return "root-is-purelib: false" in (one.read_text("WHEEL") or "").lower()
+def _is_for_one_platform(distribution: Distribution) -> bool:
+    return "root-is-purelib: false" in (distribution.read_text("WHEEL") or "").lower()
 
 
-def _compiled_files(one: Distribution) -> Iterator[Path]:
+def _compiled_files(distribution: Distribution) -> Iterator[Path]:
     """Its libraries, and its programs, whose names have no suffix."""
-    for file in one.files or ():
-        path = Path(str(one.locate_file(file)))
+    for file in distribution.files or ():
+        path = Path(str(distribution.locate_file(file)))
         if (is_shared_object(file.name) or not file.suffix) and is_elf(path):
             yield path.resolve()
 

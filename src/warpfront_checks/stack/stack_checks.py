@@ -63,8 +63,8 @@ class ImportReport:
 
     @property
     def imports(self) -> Mapping[str, Mapping[str, Any]]:
-        found: Mapping[str, Mapping[str, Any]] = self.said.get("imports", {})
-        return found
+        imports: Mapping[str, Mapping[str, Any]] = self.said.get("imports", {})
+        return imports
 
     @property
     def ending(self) -> str:
@@ -79,7 +79,10 @@ class ImportReport:
 
 def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions | None = None) -> None:
     """Every entry of `smoke:`, then what they may have done to torch, and to this session."""
-    before, folder = _others(recorder), [Path(one) for one in site.getsitepackages()]
+    before, folder = (
+        _others(recorder),
+        [Path(getsitepackage) for getsitepackage in site.getsitepackages()],
+    )
     meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
     told: list[tuple[str, ImportReport]] = []
     checks: list[Check] = []
@@ -171,9 +174,9 @@ def _once(
 
     @functools.cache
     def say() -> ImportReport:
-        found = act()
-        told.append((name, found))
-        return found
+        publication = act()
+        told.append((name, publication))
+        return publication
 
     return say
 
@@ -214,10 +217,10 @@ def imported(
 def _read_report(data: bytes, word: object) -> dict[str, Any]:
     """Nothing where somebody else wrote in its place, who does not know its word."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("word") == word else {}
+    return document if isinstance(document, dict) and document.get("word") == word else {}
 
 
 def _ran(argv: Sequence[str], *, seconds: float, **given: Any) -> Ended:
@@ -243,33 +246,37 @@ def outlived(ended: Ended) -> str:
 def users_environment() -> dict[str, str]:
     """The image's own, without the folder by which this session finds itself."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return {"PYTHONPATH": os.pathsep.join(one for one in entries if one != str(_SOURCE))}
+    return {"PYTHONPATH": os.pathsep.join(entry for entry in entries if entry != str(_SOURCE))}
 
 
-def all_imported(told: ImportReport, known: Description | None = None) -> CheckFinding:
+def all_imported(import_report: ImportReport, known: Description | None = None) -> CheckFinding:
     """Each module came, and from where."""
-    details: dict[str, object] = {"modules": told.imports}
+    details: dict[str, object] = {"modules": import_report.imports}
     if known is not None:
         details |= {"read": known.read, "of": known.of, "sources": list(known.sources)}
-    wrong = {name: one["error"] for name, one in told.imports.items() if one.get("error")}
+    wrong = {name: one["error"] for name, one in import_report.imports.items() if one.get("error")}
     if wrong:
         name, error = next(iter(wrong.items()))
-        more = f"; {told.ending}" if told.ending else ""
-        advice = told_of_numpy(error, told.imports[name])
-        return failed(f"import {name}: {advice}{more}", output=tail(told.ended.output), **details)
-    if told.ended.left:
-        return failed(outlived(told.ended), **details)
-    if told.ending and not told.said.get("imported"):
-        return CheckFinding(outcome=ERROR, reason=told.ending, details=details)
-    said = (f"{name} {one['version'] or '(no wheel)'}" for name, one in told.imports.items())
+        more = f"; {import_report.ending}" if import_report.ending else ""
+        advice = told_of_numpy(error, import_report.imports[name])
+        return failed(
+            f"import {name}: {advice}{more}", output=tail(import_report.ended.output), **details
+        )
+    if import_report.ended.left:
+        return failed(outlived(import_report.ended), **details)
+    if import_report.ending and not import_report.said.get("imported"):
+        return CheckFinding(outcome=ERROR, reason=import_report.ending, details=details)
+    said = (
+        f"{name} {one['version'] or '(no wheel)'}" for name, one in import_report.imports.items()
+    )
     return passed(", ".join(said), **details)
 
 
-def all_compiled(told: ImportReport) -> CheckFinding:
+def all_compiled(import_report: ImportReport) -> CheckFinding:
     """What has to be compiled is in the process."""
-    if told.ending or not told.said.get("compiled"):
-        return failed(f"not known: {told.ending or 'nothing was said'}")
-    found: Mapping[str, Mapping[str, Any]] = told.said["compiled"]
+    if import_report.ending or not import_report.said.get("compiled"):
+        return failed(f"not known: {import_report.ending or 'nothing was said'}")
+    found: Mapping[str, Mapping[str, Any]] = import_report.said["compiled"]
     wrong = [f"{name}: {why_not(one)}" for name, one in found.items() if one.get("error")]
     if wrong:
         return failed("; ".join(wrong), compiled=found)
@@ -290,15 +297,17 @@ def why_not(said: Mapping[str, Any]) -> str:
     return f"{said.get('said') or said['error']}{none}"
 
 
-def extensions_load(told: ImportReport) -> CheckFinding:
+def extensions_load(import_report: ImportReport) -> CheckFinding:
     """Of a package without a description: every extension that it brings for this Python loads, and
     the libraries that its plug-ins need are there. What runs without one takes a way around it.
     """
-    lost = [name for name, one in told.imports.items() if one.get("error")]
-    if told.ending or lost or "extensions" not in told.said:
-        why = told.ending or (f"{lost[0]} was not imported" if lost else "nothing was said")
+    lost = [name for name, one in import_report.imports.items() if one.get("error")]
+    if import_report.ending or lost or "extensions" not in import_report.said:
+        why = import_report.ending or (
+            f"{lost[0]} was not imported" if lost else "nothing was said"
+        )
         return failed(f"not known: {why}")
-    found = told.said["extensions"]
+    found = import_report.said["extensions"]
     wrong = [
         f"{Path(file).name}: {why_not({**one, 'error': one['said']})}"
         for file, one in found["lacking"].items()
@@ -314,16 +323,16 @@ def extensions_load(told: ImportReport) -> CheckFinding:
     return passed(f"{len(found['loaded'])} compiled files in the process", extensions=found)
 
 
-def no_fallback(told: ImportReport, known: Description) -> CheckFinding:
+def no_fallback(import_report: ImportReport, known: Description) -> CheckFinding:
     """Nothing that the import printed, and no object in its place, says that a slower or emptier
     way was taken.
     """
-    lost = [name for name, one in told.imports.items() if one.get("error")]
-    if told.ending or lost:
-        return failed(f"not known: {told.ending or f'{lost[0]} was not imported'}")
-    attributes = told.said.get("attributes", {})
+    lost = [name for name, one in import_report.imports.items() if one.get("error")]
+    if import_report.ending or lost:
+        return failed(f"not known: {import_report.ending or f'{lost[0]} was not imported'}")
+    attributes = import_report.said.get("attributes", {})
     for sign in known.signs:
-        line = re.search(sign.log, told.ended.output) if sign.log else None
+        line = re.search(sign.log, import_report.ended.output) if sign.log else None
         if line:
             return failed(f"a fallback was taken: {sign.means} ({line.group(0)[:200]})")
         found = attributes.get(sign.attribute, {})
@@ -394,7 +403,7 @@ def same_devices(told: list[tuple[str, ImportReport]]) -> CheckFinding:
             reason = f"torch sees {before['devices']} before it and {after['devices']} after it"
             return failed(f"{name}: {reason}")
         counts[name] = after["devices"]
-    if len({json.dumps(one, sort_keys=True) for one in counts.values()}) > 1:
+    if len({json.dumps(count, sort_keys=True) for count in counts.values()}) > 1:
         return failed("torch saw other devices in other processes", counts=counts)
     return passed(f"the same in {len(counts)} processes", counts=counts)
 

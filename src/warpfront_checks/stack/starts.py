@@ -31,7 +31,7 @@ def nothing_starts(folders: Iterable[Path], meant: Iterable[str]) -> CheckFindin
 
 
 def _owner(path: Path) -> str:
-    for one in importlib.metadata.distributions(path=[str(path.parent)]):
-        if any(str(file) == path.name for file in one.files or ()):
-            return f"{one.metadata['Name']} {one.version}"
+    for distribution in importlib.metadata.distributions(path=[str(path.parent)]):
+        if any(str(file) == path.name for file in distribution.files or ()):
+            return f"{distribution.metadata['Name']} {distribution.version}"
     return "nobody"

@@ -357,11 +357,11 @@ class _Compiling:
             result = engine.run(self._request(), on_line=output.add)
             watch.step(self.place.id, "")
             write_text(self.folder / "output.log", output.text)
-            found = self._compilation(result, monotonic() - started)
-            write_text(self.folder / "junit.xml", junit_xml((found.verification,)))
+            compilation = self._compilation(result, monotonic() - started)
+            write_text(self.folder / "junit.xml", junit_xml((compilation.verification,)))
             name = f"{SESSION}-{self.request.target}"
-            self.store.save(self.place.id, name, found.verification)
-        return found
+            self.store.save(self.place.id, name, compilation.verification)
+        return compilation
 
     def _prepare_folder(self) -> None:
         remove_tree(self.folder / "results")
@@ -419,15 +419,15 @@ class _Compiling:
             seconds=round(seconds, 2),
         )
         checks, messages = self._judged(verification.checks, files)
-        left = self._left_by_hipify()
+        scan_findings = self._left_by_hipify()
         if self.hipified:
-            checks = (*checks, _left_check(left))
+            checks = (*checks, _left_check(scan_findings))
         sessions = (SESSION, "static") if self.hipified else (SESSION,)
         verification = dataclasses.replace(verification, checks=checks, sessions=sessions)
         return Compilation(
             verification=verification,
             messages=messages,
-            left=left,
+            left=scan_findings,
             place=self.place.name,
             notes=tuple(self._notes(verification)),
         )
@@ -452,13 +452,13 @@ class _Compiling:
         """What the scanner finds in the files that hipify read, beyond what hipify translates."""
         if not self.hipified:
             return ()
-        found = scan_tree(
+        scan = scan_tree(
             self.request.repo, read_target(self.request.target), exclude=self.request.exclude
         )
         read = set(self.hipified)
         return tuple(
             finding
-            for finding in found.findings
+            for finding in scan.findings
             if finding.path in read and finding.severity in {Severity.ERROR, Severity.WARNING}
         )
 
@@ -484,20 +484,25 @@ def _version_line(lines: list[str]) -> str:
     return "; ".join(telling[:2] or lines[:1]) or "it did not say what it is"
 
 
-def _left_check(left: tuple[ScanFinding, ...]) -> CheckResult:
+def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
     """An error of the scanner in a file that compiles after hipify is wrong on the device."""
-    errors = [finding for finding in left if finding.severity is Severity.ERROR]
+    errors = [finding for finding in scan_findings if finding.severity is Severity.ERROR]
     first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
     return CheckResult(
         session="static",
         name=LEFT,
         outcome=Outcome.FAILED if errors else Outcome.PASSED,
-        reason=f"{len(errors)} errors{first}" if errors else f"{len(left)} warnings",
+        reason=f"{len(errors)} errors{first}" if errors else f"{len(scan_findings)} warnings",
         seconds=0.0,
         details={
             "findings": [
-                {"rule": one.rule, "path": one.path, "line": one.line, "severity": one.severity}
-                for one in left
+                {
+                    "rule": finding.rule,
+                    "path": finding.path,
+                    "line": finding.line,
+                    "severity": finding.severity,
+                }
+                for finding in scan_findings
             ]
         },
     )

@@ -69,14 +69,18 @@ class Following:
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
-            found = self._followed()
+            stack_breaches = self._followed()
         except (BlockedError, LockError, WheelError) as error:
-            found = StackBreaches(unknown=(f"not followed: {error.message.splitlines()[0]}",))
+            stack_breaches = StackBreaches(
+                unknown=(f"not followed: {error.message.splitlines()[0]}",)
+            )
         finally:
             self.watch.step(self.stack.title, "")
         silent = (f"out of reach: {url} ({why})" for url, why in self.index.silent.items())
         return replace(
-            found, unknown=(*unknown, *found.unknown, *silent), notes=tuple(self._hidden())
+            stack_breaches,
+            unknown=(*unknown, *stack_breaches.unknown, *silent),
+            notes=tuple(self._hidden()),
         )
 
     def _followed(self) -> StackBreaches:
@@ -114,7 +118,7 @@ class Following:
         """
         held = () if with_stack else tuple(self.stack.stack.held)
         own = {*held, *self.stack.stack.excluded}
-        kept = tuple(one for one in lines if _name(one) not in own)
+        kept = tuple(line for line in lines if _name(line) not in own)
         if not kept:
             return {}
         self.calls[0] += 1
@@ -147,7 +151,7 @@ class Following:
         """Return the lines that keep the rest from being met without the stack, and why."""
         left_out: list[str] = []
         reasons: list[str] = []
-        while kept := tuple(one for one in lines if one not in left_out):
+        while kept := tuple(line for line in lines if line not in left_out):
             found = self._tried(kept, with_stack=False)
             if isinstance(found, Mapping):
                 break
@@ -160,7 +164,7 @@ class Following:
             left_out.append(last)
         return tuple(left_out), reasons
 
-    def _culprits(self, lines: Lines, found: Contradiction) -> Lines:
+    def _culprits(self, lines: Lines, contradiction: Contradiction) -> Lines:
         """Return the fewest of `lines` that have no answer together: of those that uv names, where
         these are enough, and else the first that it names.
         """
@@ -170,8 +174,10 @@ class Following:
                 return False
             return isinstance(self._tried(some, with_stack=False), Contradiction)
 
-        words = {canonicalize_name(one) for one in re.findall(r"[\w.-]+\w", found.explanation)}
-        named = tuple(one for one in lines if _name(one) in words) or lines
+        words = {
+            canonicalize_name(one) for one in re.findall(r"[\w.-]+\w", contradiction.explanation)
+        }
+        named = tuple(line for line in lines if _name(line) in words) or lines
         if len(named) == 1 or not contradict(named):
             return named[:1]
         for one in named:
@@ -182,7 +188,14 @@ class Following:
 
     def _left_out(self, line: str) -> str:
         requirements = (one for one in self.asked if one.kind is Kind.REQUIREMENT)
-        where = next((one.where for one in requirements if _name(one.text) == _name(line)), "")
+        where = next(
+            (
+                requirement.where
+                for requirement in requirements
+                if _name(requirement.text) == _name(line)
+            ),
+            "",
+        )
         return f"{where}: {line} was left out"
 
     def _unmet(
@@ -228,7 +241,7 @@ class Following:
         breaches = self._unmet(found, lines) if moved or stack.excluded else []
         if not moved:
             foreign = {rule_texts.TRITON, rule_texts.FOREIGN}
-            return [one for one in breaches if one[1].rule in foreign]
+            return [breach for breach in breaches if breach[1].rule in foreign]
         if breaches:
             return breaches
         # No single demand is the reason: the lines together are.
@@ -247,17 +260,17 @@ class Following:
 
     def _hidden(self) -> Iterator[str]:
         """Return notes on versions that an earlier index hides from uv."""
-        for one in followed_lines(self.asked, self.stack, self.local):
-            requirement = Requirement(one.text)
+        for declared_requirement in followed_lines(self.asked, self.stack, self.local):
+            requirement = Requirement(declared_requirement.text)
             text = why_hidden(requirement, self.index.versions(requirement.name))
             if text:
-                yield f"{one.where}: {text}"
+                yield f"{declared_requirement.where}: {text}"
 
 
 def _name(line: str) -> str:
     return canonicalize_name(Requirement(line).name)
 
 
-def _shown(found: Contradiction) -> str:
-    lines = [line.strip() for line in found.explanation.splitlines() if line.strip()]
+def _shown(contradiction: Contradiction) -> str:
+    lines = [line.strip() for line in contradiction.explanation.splitlines() if line.strip()]
     return " ".join(lines)[:_SHOWN_CHARACTERS] or "uv found no solution"

@@ -97,21 +97,21 @@ def examine(
     """
     gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]
-    asked = tuple(one for file in read for one in file.asked)
+    file_requirementses = tuple(one for file in read for one in file.asked)
     for stack in stacks:
-        for one in asked:
+        for one in file_requirementses:
             breach = breach_of(one, stack)
             if breach is not None:
                 unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
-        for one, breach in joint_breaches(asked, stack):
+        for one, breach in joint_breaches(file_requirementses, stack):
             unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
-        unknown += _unread_stack(stack, asked)
+        unknown += _unread_stack(stack, file_requirementses)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
         with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
-            followed = _follow(asked, local, stacks, watch, opened)
+            followed = _follow(file_requirementses, local, stacks, watch, opened)
         unknown += _unfollowed(followed, stacks)
         notes += [text for one in followed.values() for text in one.notes]
         for stack in stacks:
@@ -122,14 +122,20 @@ def examine(
         stacks={stack.title: stack.cell_ids for stack in stacks},
         findings=tuple(_findings(gathering, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
-        lines=len(asked),
+        lines=len(file_requirementses),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _unread_stack(stack: CellStack, asked: tuple[DeclaredRequirement, ...]) -> Iterator[str]:
+def _unread_stack(
+    stack: CellStack, declared_requirements: tuple[DeclaredRequirement, ...]
+) -> Iterator[str]:
     """Report a stack without metadata: lines about the needs of its torch are not judged."""
-    if asked and stack.own is not None and not any(one.name == "torch" for one in stack.own):
+    if (
+        declared_requirements
+        and stack.own is not None
+        and not any(one.name == "torch" for one in stack.own)
+    ):
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
 
@@ -146,7 +152,7 @@ def read_stacks(
 
 
 def _follow(
-    asked: tuple[DeclaredRequirement, ...],
+    declared_requirements: tuple[DeclaredRequirement, ...],
     local: frozenset[str],
     stacks: tuple[CellStack, ...],
     watch: Watch,
@@ -155,11 +161,13 @@ def _follow(
     """Return the effects of the packages behind the lines, by the title of each stack."""
 
     def follow(stack: CellStack) -> StackBreaches:
-        following = Following(asked=asked, stack=stack, index=index, watch=watch, local=local)
+        following = Following(
+            asked=declared_requirements, stack=stack, index=index, watch=watch, local=local
+        )
         return following.followed()
 
     with ThreadPoolExecutor(3) as pool:
-        return dict(zip([one.title for one in stacks], pool.map(follow, stacks), strict=True))
+        return dict(zip([stack.title for stack in stacks], pool.map(follow, stacks), strict=True))
 
 
 def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
@@ -196,21 +204,29 @@ def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iter
         )
 
 
-def _place(asked: DeclaredRequirement, rule: str) -> tuple[str, int, str, str]:
-    return asked.path, asked.line, rule, asked.text
+def _place(declared_requirement: DeclaredRequirement, rule: str) -> tuple[str, int, str, str]:
+    return declared_requirement.path, declared_requirement.line, rule, declared_requirement.text
 
 
-def _written(asked: DeclaredRequirement, text: str | None) -> str | None:
+def _written(declared_requirement: DeclaredRequirement, text: str | None) -> str | None:
     """Return the whole line with `text` in the place of the requirement."""
     if text == "":
-        alone = asked.source.partition(" #")[0].strip().rstrip(",") == asked.literal
-        return "" if alone or asked.end_line != asked.line else None
-    if text is None or text == asked.text:
+        alone = (
+            declared_requirement.source.partition(" #")[0].strip().rstrip(",")
+            == declared_requirement.literal
+        )
+        return "" if alone or declared_requirement.end_line != declared_requirement.line else None
+    if text is None or text == declared_requirement.text:
         return None
-    quote = asked.literal[:1]
-    if quote not in {'"', "'"} or not asked.literal.endswith(quote):
+    quote = declared_requirement.literal[:1]
+    if quote not in {'"', "'"} or not declared_requirement.literal.endswith(quote):
         return text
-    if asked.end_line != asked.line or asked.literal not in asked.source:
+    if (
+        declared_requirement.end_line != declared_requirement.line
+        or declared_requirement.literal not in declared_requirement.source
+    ):
         return text
     inner = text.replace('"', "'") if quote == '"' else text.replace("'", '"')
-    return asked.source.replace(asked.literal, f"{quote}{inner}{quote}", 1)
+    return declared_requirement.source.replace(
+        declared_requirement.literal, f"{quote}{inner}{quote}", 1
+    )

@@ -92,7 +92,7 @@ def _compile_part(found: Scan) -> CheckPart:
     if not units:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
     line = f"{len(found.compiled)} of {units} CUDA sources judged by {found.compiler or 'nothing'}"
-    refused = {one.path for one in found.findings if one.rule == "CC701"}
+    refused = {finding.path for finding in found.findings if finding.rule == "CC701"}
     if refused:
         return CheckPart(
             name="compile", answer=Answer.FAILS, line=f"{line}: errors in {len(refused)}"

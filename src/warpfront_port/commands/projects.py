@@ -100,7 +100,7 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
             "findings": len(new),
             f"accepted by {BASELINE}": accepted,
             "unread": [f"{one.path}: {one.reason}" for one in found.unread[:_SHOWN]],
-            "errors": [_said(one) for one in errors[:_SHOWN]],
+            "errors": [_said(error) for error in errors[:_SHOWN]],
         },
     )
 

@@ -118,16 +118,16 @@ def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) ->
     return replace(
         base,
         identifiers=read_identifiers(),
-        portable_names=frozenset().union(*(one.portable for one in facts.values())),
+        portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
-        own_namespaces=frozenset().union(*(one.namespaces for one in facts.values())),
+        own_namespaces=frozenset().union(*(fact.namespaces for fact in facts.values())),
         masks=headers.narrow_masks(code),
     )
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
     """The files of requirements that bring no torch (`Context.torchless`)."""
-    listed = (one for one in files if structured.lists_requirements(PurePosixPath(one.path)))
+    listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
     return structured.torchless(_texts(tree, listed))
 
 
@@ -169,16 +169,16 @@ def _over_processes(
     root: Path, files: Sequence[TreeFile], scope: Scope, processes: int
 ) -> Iterator[list[_FileResult]]:
     """Chunk by chunk, as they are done. A file that ends its process costs that file only."""
-    left: list[TreeFile] = []
+    tree_files: list[TreeFile] = []
     with _pool(processes, scope) as pool:
         chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
         for future in as_completed(chunks):
             results = _result_of(future)
             if results is None:
-                left += chunks[future]
+                tree_files += chunks[future]
             else:
                 yield results
-    for file in sorted(left):
+    for file in sorted(tree_files):
         with _pool(1, scope) as pool:
             results = _result_of(pool.submit(_scan_chunk, root, [file]))
         reason = "its scan ended the process that did it"
@@ -334,9 +334,9 @@ def _undetermined(found: Scan) -> Iterator[str]:
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
-    for one in undetermined_files(found):
-        if not is_aside(PurePosixPath(one.partition(":")[0])):
-            yield one
+    for file in undetermined_files(found):
+        if not is_aside(PurePosixPath(file.partition(":")[0])):
+            yield file
 
 
 def _said_in_tenths(watch: Watch) -> Progress:

@@ -34,7 +34,7 @@ def read_source(project: Path, name: str) -> Demands | None:
             requirement_name(one.text) for file in read for one in file.asked if one.condition
         }
         requires = tuple(line for file in read for line in _demands(file, name))
-        if any(Requirement(one).url for one in requires):
+        if any(Requirement(require).url for require in requires):
             return None
     return Demands(requires=requires, conditional=frozenset(conditional))
 

@@ -48,15 +48,15 @@ class SyntaxRequest:
 
 
 def with_compiler(
-    found: Scan, request: SyntaxRequest, workspace: Workspace | None, watch: Watch
+    scan: Scan, request: SyntaxRequest, workspace: Workspace | None, watch: Watch
 ) -> Scan:
     """Return the scan with a compiler's answers on its units; as it is where none is at hand.
 
     Raises `UnavailableError` where a place was named and has no compiler for the target.
     """
-    units = list(units_to_compile(found))
+    units = list(units_to_compile(scan))
     if not units or request.where == "none" or not request.target.startswith("gfx"):
-        return found
+        return scan
     document = None
     if request.where in ("auto", "host"):
         document = _on_host(units, request, watch)
@@ -65,12 +65,12 @@ def with_compiler(
         document = None if place is None else _in_image(place, units, request, workspace, watch)
     if document is None or not document.get("compiler"):
         if request.where == "auto":
-            return found
+            return scan
         raise UnavailableError(
             f"no compiler for {request.target} ({request.where})",
             hint="`compilers:` of matrix.yaml makes one; --compiler none goes without",
         )
-    return with_syntax(found, read_results(document, str(document["root"])))
+    return with_syntax(scan, read_results(document, str(document["root"])))
 
 
 def _job(units: list[str], request: SyntaxRequest, root: str, cache: str) -> dict[str, object]:

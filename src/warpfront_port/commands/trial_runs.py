@@ -141,7 +141,7 @@ def _planned_image(
     """The image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine, cache)
-    resolved = {name: one for name, one in bases.items() if isinstance(one, ResolvedBase)}
+    resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
     if len(resolved) < len(bases) or not all(one.id in locks for one in every):
         return ""
     images = images_by_content(matrix.repositories, engine, created=fixed_moment())
@@ -239,10 +239,14 @@ class _Trying:
             said = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(said) if result.exit_code and not result.timed_out else ()
             known = {one.miss.module or one.miss.distribution for one in self.found}
-            new = [one for one in misses if (one.module or one.distribution) not in known][:ROUNDS]
+            new = [miss for miss in misses if (miss.module or miss.distribution) not in known][
+                :ROUNDS
+            ]
             answers = [self._answered(miss) for miss in new]
             self.found.extend(answers)
-            goes_on = any(one.folder or (one.version and self.asking.install) for one in answers)
+            goes_on = any(
+                answer.folder or (answer.version and self.asking.install) for answer in answers
+            )
             if not goes_on or runs > ROUNDS:
                 return self._trial(runs, result, said)
             if self.asking.install:
@@ -373,7 +377,7 @@ class _Trying:
         need = self._need(name)
         accepted = need.specifier & asking if need else asking
         with self.site().transport() as transport:
-            found = release_with_module(
+            older_release = release_with_module(
                 name,
                 miss.module,
                 Version(version),
@@ -381,31 +385,33 @@ class _Trying:
                 site=self.site(),
                 transport=transport,
             )
-            wheel = self._kept(found, transport) if found else None
-        if found is None or wheel is None:
+            wheel = self._kept(older_release, transport) if older_release else None
+        if older_release is None or wheel is None:
             known = f"{need.text(name)}; " if need else ""
             hint = f"{known}no release of that which an index here offers has it"
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
-        wanted = SpecifierSet(f"<{_shortest(found.below)}") & accepted
+        wanted = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
         return dataclasses.replace(
             answer,
             requirement=f"{name}{','.join(sorted(map(str, wanted), reverse=True))}",
-            said_by=found.source,
-            version=str(found.version),
+            said_by=older_release.source,
+            version=str(older_release.version),
             replaces=version,
             size_bytes=wheel.size_bytes,
         )
 
-    def _kept(self, found: OlderRelease, transport: Transport) -> LockedWheel | None:
+    def _kept(self, older_release: OlderRelease, transport: Transport) -> LockedWheel | None:
         """The release's wheel in the wheelhouse; None where it cannot be fetched."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(folder) / found.link.filename
-            if save(found.link, path, transport) is not None:
+            path = Path(folder) / older_release.link.filename
+            if save(older_release.link, path, transport) is not None:
                 return None
             kept, sha256 = self.wheelhouse.keep(path)
-        if found.link.sha256 not in {"", sha256}:
-            raise WheelError(f"{found.link.filename}: {found.source} has another hash for it")
+        if older_release.link.sha256 not in {"", sha256}:
+            raise WheelError(
+                f"{older_release.link.filename}: {older_release.source} has another hash for it"
+            )
         return wheel_of(kept, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
@@ -441,12 +447,12 @@ class _Trying:
     def _child_id(self) -> str:
         return f"{self.cell.id}-try"
 
-    def _lock_of(self, found: list[MissAnswer]) -> WheelLock:
+    def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
         """The lock of an image on this one that asks for what was found: what `lock` would make."""
         texts = tuple(
-            one.requirement
-            for one in found
-            if one.requirement and not one.refusal and not one.replaces
+            answer.requirement
+            for answer in miss_answers
+            if answer.requirement and not answer.refusal and not answer.replaces
         )
         if not texts:
             return self.lock
@@ -478,7 +484,7 @@ class _Trying:
                 links = (folder, *site.find_links)
                 lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
             held = {wheel.name: wheel for wheel in self.lock.wheels}
-            wheels = tuple(held.get(one.name, one) for one in lock.wheels)
+            wheels = tuple(held.get(wheel.name, wheel) for wheel in lock.wheels)
             return dataclasses.replace(lock, wheels=wheels)
         finally:
             self.watch.step(self.cell.id, "")
@@ -519,7 +525,7 @@ class _Trying:
                 *("--no-deps", "--no-cache", "--target", str(self.layer)),
                 *("--python", sys.executable, "--python-version", self.cell.python),
                 *("--python-platform", f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}"),
-                *(str(self.wheelhouse.present(one)) for one in wheels),
+                *(str(self.wheelhouse.present(wheel)) for wheel in wheels),
             ),
             unset=("VIRTUAL_ENV",),
         )
@@ -578,7 +584,7 @@ def _own_place(repo: Path, miss: Miss) -> str:
 
 def _point_programs(folder: Path) -> None:
     """Programs of the layer are run by the image's Python."""
-    for path in sorted(one for one in folder.glob("*") if one.is_file()):
+    for path in sorted(path for path in folder.glob("*") if path.is_file()):
         data = path.read_bytes()
         if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:
             path.write_bytes(f"#!{ENVIRONMENT_PYTHON}".encode() + b"\n" + data.partition(b"\n")[2])

@@ -70,7 +70,7 @@ class Diagnostic:
 
 def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
     """The errors and warnings of one source, each once, errors first."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     chain: list[Place] = []
     for raw in output.splitlines():
         line = raw[:_LONGEST]
@@ -78,18 +78,18 @@ def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
         if included is not None:
             chain.append(_place(included))
             continue
-        said = _GNU.match(line)
-        if said is not None and said["kind"] == "note":
-            found[-1:] = [_requested(one, said) for one in found[-1:]]
+        match = _GNU.match(line)
+        if match is not None and match["kind"] == "note":
+            diagnostics[-1:] = [_requested(diagnostic, match) for diagnostic in diagnostics[-1:]]
             continue
-        diagnostic = _located(line, said, tuple(reversed(chain))) or _unplaced(line)
+        diagnostic = _located(line, match, tuple(reversed(chain))) or _unplaced(line)
         if diagnostic is not None:
-            found.append(diagnostic)
-        elif found and (instantiated := _INSTANTIATED.match(line)) is not None:
-            found[-1] = _also_via(found[-1], _place(instantiated))
+            diagnostics.append(diagnostic)
+        elif diagnostics and (instantiated := _INSTANTIATED.match(line)) is not None:
+            diagnostics[-1] = _also_via(diagnostics[-1], _place(instantiated))
         if not line.startswith(" "):
             chain.clear()
-    return _distinct(found)
+    return _distinct(diagnostics)
 
 
 def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> Diagnostic | None:
@@ -106,9 +106,9 @@ def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> 
 
 def _unplaced(line: str) -> Diagnostic | None:
     """What a program says without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
-    said = _PROGRAM.fullmatch(line)
-    if said is not None:
-        return Diagnostic(severity=_severity(said["kind"]), message=said["message"], place=None)
+    match = _PROGRAM.fullmatch(line)
+    if match is not None:
+        return Diagnostic(severity=_severity(match["kind"]), message=match["message"], place=None)
     linked = _LD.fullmatch(line)
     if linked is not None and "warning" not in linked["message"]:
         return Diagnostic(severity="error", message=linked["message"], place=None)
@@ -135,11 +135,11 @@ def _severity(kind: str) -> Severity:
     return "warning" if kind == "warning" else "error"
 
 
-def _distinct(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Once each: HIP compiles for host and device and says most things twice."""
     kept: dict[tuple[object, ...], Diagnostic] = {}
-    for one in found:
-        kept.setdefault((one.severity, one.message, one.place), one)
+    for diagnostic in diagnostics:
+        kept.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)
     telling = [one for one in kept.values() if not _ECHO.search(one.message)]
     if not any(one.severity == "error" for one in telling):
         telling = list(kept.values())

@@ -53,7 +53,10 @@ def job_document(
     """
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE
-    options = [*flags, *(f"-I{root}" if one == "." else f"-I{root}/{one}" for one in folders)]
+    options = [
+        *flags,
+        *(f"-I{root}" if folder == "." else f"-I{root}/{folder}" for folder in folders),
+    ]
     return CompileJob(
         target=target,
         source=Path(SOURCE),

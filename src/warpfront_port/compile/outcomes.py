@@ -69,12 +69,14 @@ def judged(
     kept = _strings(check.details.get("kept"))
     ptx = [files[name] for name in kept if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
-    messages = tuple(_message(_with_source(one, ptx), tree) for one in read_diagnostics(output))
+    messages = tuple(
+        _message(_with_source(diagnostic, ptx), tree) for diagnostic in read_diagnostics(output)
+    )
     return _with_messages(check, messages), messages
 
 
 def _with_messages(check: CheckResult, messages: tuple[Message, ...]) -> CheckResult:
-    errors = [one for one in messages if one.severity == "error"]
+    errors = [message for message in messages if message.severity == "error"]
     reason = check.reason
     if check.outcome is Outcome.FAILED and errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -84,7 +86,7 @@ def _with_messages(check: CheckResult, messages: tuple[Message, ...]) -> CheckRe
     details = {name: value for name, value in check.details.items() if name != "kept"}
     if messages:
         details.pop("output", None)
-    details["messages"] = [dataclasses.asdict(one) for one in messages]
+    details["messages"] = [dataclasses.asdict(message) for message in messages]
     return dataclasses.replace(check, reason=reason, details=details)
 
 
@@ -132,7 +134,7 @@ class _Tree:
 def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
     """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
     places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
-    inside = [(tree.path_of(one.path), one) for one in places if one is not None]
+    inside = [(tree.path_of(place.path), place) for place in places if place is not None]
     path, place = next(((path, one) for path, one in inside if path), (tree.unit, None))
     text = diagnostic.message
     if diagnostic.place is not None and place is not diagnostic.place:

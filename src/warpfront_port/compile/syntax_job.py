@@ -94,8 +94,8 @@ def find_compiler(target: str) -> Compiler | None:
 
 
 def _number(path: Path) -> int:
-    found = re.search(r"llvm-(\d+)", str(path))
-    return int(found[1]) if found else 0
+    match = re.search(r"llvm-(\d+)", str(path))
+    return int(match[1]) if match else 0
 
 
 def _hip_version(compiler: str) -> str:
@@ -106,8 +106,8 @@ def _hip_version(compiler: str) -> str:
             "V HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
         )
         text = _run([compiler, "-x", "c++", "-E", "-P", str(source)], 30)[1]
-    found = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
-    return ".".join(found.groups()) if found else ""
+    match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
+    return ".".join(match.groups()) if match else ""
 
 
 def _run(argv: list[str], seconds: float) -> tuple[int, str]:
@@ -264,10 +264,10 @@ def arguments(
         *_BASE.split(),
         *("-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced)),
         *(["-DUSE_ROCM=1", "-DTORCH_EXTENSION_NAME=extension"] if torch else []),
-        *(option for one in folders for option in ("-iquote", one)),
+        *(option for folder in folders for option in ("-iquote", folder)),
         *("-isystem", str(folder / "shims")),
-        *(option for one in headers for option in ("-isystem", one)),
-        *(option for one in folders for option in ("-idirafter", one)),
+        *(option for header in headers for option in ("-isystem", header)),
+        *(option for folder in folders for option in ("-idirafter", folder)),
         *("-idirafter", python),
     ]  # fmt: skip
 

@@ -91,7 +91,7 @@ def _sort(
 def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
     """Return the place of the project that a diagnostic is about: its own, or what asked for it."""
     places = (diagnostic.place, *diagnostic.via)
-    return next((one for one in places if one and one.path.startswith(f"{root}/")), None)
+    return next((place for place in places if place and place.path.startswith(f"{root}/")), None)
 
 
 def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) -> ScanFinding:
@@ -101,23 +101,23 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
     return compiler_finding(path, place.line, place.column, plain)
 
 
-def with_syntax(found: Scan, result: SyntaxResult) -> Scan:
+def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
     """Return a scan with a compiler's answers; rules whose claims it refutes become notes."""
     judged = set(result.compiled)
     whole = not result.uncompiled
-    lines = {(one.path, one.line) for one in result.findings}
+    lines = {(finding.path, finding.line) for finding in result.findings}
     rest = [
-        _refuted(one) if _is_refuted(one, judged, lines, whole=whole) else one
-        for one in found.findings
-        if not (one.rule in _CHECKED and (one.path, one.line) in lines)
+        _refuted(finding) if _is_refuted(finding, judged, lines, whole=whole) else finding
+        for finding in scan.findings
+        if not (finding.rule in _CHECKED and (finding.path, finding.line) in lines)
     ]
     uncompiled = {
         unit: result.uncompiled.get(unit, reason)
-        for unit, reason in found.uncompiled.items()
+        for unit, reason in scan.uncompiled.items()
         if unit not in judged
     }
     return replace(
-        found,
+        scan,
         findings=tuple(sorted([*rest, *result.findings])),
         compiled=result.compiled,
         uncompiled=uncompiled,
@@ -143,10 +143,10 @@ def _refuted(finding: ScanFinding) -> ScanFinding:
     return replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
 
 
-def units_to_compile(found: Scan) -> Sequence[str]:
+def units_to_compile(scan: Scan) -> Sequence[str]:
     """Return the units of a scan that nothing shows to be left out by AMD's build."""
     return [
         unit
-        for unit in found.project.units
-        if (evidence := found.evidence.get(unit)) is None or evidence.kind == "amd"
+        for unit in scan.project.units
+        if (evidence := scan.evidence.get(unit)) is None or evidence.kind == "amd"
     ]

@@ -71,13 +71,17 @@ class BreachCollector:
     )
 
     def add(
-        self, asked: DeclaredRequirement, breach: Breach, title: str, cells: tuple[str, ...]
+        self,
+        declared: DeclaredRequirement,
+        breach: Breach,
+        title: str,
+        cells: tuple[str, ...],
     ) -> tuple[str, ...]:
         """Add a breach, the first of each stack. Return what remains unknown: a breach by a line
         under a condition that was not evaluated.
         """
-        if asked.condition and asked.is_installed:
-            under = f"under a condition that was not evaluated ({asked.condition})"
-            return (f"{asked.where}: {asked.text}, {under}: {breach.why.splitlines()[0]}",)
-        self.found.setdefault((asked, breach.rule), {}).setdefault(title, (breach.why, cells))
+        if declared.condition and declared.is_installed:
+            under = f"under a condition that was not evaluated ({declared.condition})"
+            return (f"{declared.where}: {declared.text}, {under}: {breach.why.splitlines()[0]}",)
+        self.found.setdefault((declared, breach.rule), {}).setdefault(title, (breach.why, cells))
         return ()

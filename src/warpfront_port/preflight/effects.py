@@ -29,16 +29,16 @@ _BUILT_FOR = re.compile(r"(?:torch-?|(?<![a-z])pt)(\d)\.?(\d{1,2})(?!\d)", re.IG
 _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0")}
 
 
-def breach_of(asked: DeclaredRequirement, stack: CellStack) -> Breach | None:
+def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Breach | None:
     """None for what holds on this stack, and for what does not apply there (its marker)."""
-    if asked.kind is Kind.INDEX:
-        return _of_index(asked.text, stack)
-    if asked.kind is Kind.CONDA:
-        return _of_conda(asked.text)
-    requirement = Requirement(asked.text)
-    if not applies(requirement, stack, asked.group):
+    if declared_requirement.kind is Kind.INDEX:
+        return _of_index(declared_requirement.text, stack)
+    if declared_requirement.kind is Kind.CONDA:
+        return _of_conda(declared_requirement.text)
+    requirement = Requirement(declared_requirement.text)
+    if not applies(requirement, stack, declared_requirement.group):
         return None
-    if asked.kind is Kind.BUILD:
+    if declared_requirement.kind is Kind.BUILD:
         return _of_build(requirement)
     if requirement.url:
         return _of_url(requirement, stack)
@@ -80,11 +80,11 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
 
 
 def joint_breaches(
-    asked: Iterable[DeclaredRequirement], stack: CellStack
+    declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
 ) -> Iterator[tuple[DeclaredRequirement, Breach]]:
     """Return the lines that leave no version of what torch needs together, though each does."""
     by_name: dict[str, list[tuple[DeclaredRequirement, SpecifierSet]]] = {}
-    for one in asked:
+    for one in declared_requirements:
         if one.is_installed and one.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
             requirement = Requirement(one.text)
             name = str(canonicalize_name(requirement.name))
@@ -189,10 +189,10 @@ def _build(version: str, label: str) -> str:
 
 
 def _of_other_abi(url: str, stack: CellStack) -> Breach | None:
-    found = _BUILT_FOR.search(unquote(url))
-    if found is None:
+    match = _BUILT_FOR.search(unquote(url))
+    if match is None:
         return None
-    built_for = f"{found[1]}.{found[2]}"
+    built_for = f"{match[1]}.{match[2]}"
     ours = ".".join(str(part) for part in Version(stack.torch).release[:2])
     if built_for == ours:
         return None
@@ -226,15 +226,17 @@ def _of_conda(name: str) -> Breach | None:
     return Breach(rule=rule_texts.CONDA, why=f"conda's {name} is not the image's torch")
 
 
-def line_to_write(asked: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]) -> str | None:
+def line_to_write(
+    declared_requirement: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]
+) -> str | None:
     """What to write in the place of `asked`, so that it holds on all `stacks`: its own clauses that
     hold, an exact pin as the floor that it meant. "" = drop it, None = nothing to write there.
     """
     if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""
-    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or asked.kind is Kind.CONDA:
+    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or declared_requirement.kind is Kind.CONDA:
         return None
-    requirement = Requirement(asked.text)
+    requirement = Requirement(declared_requirement.text)
     name = requirement.name + (
         f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     )
@@ -255,10 +257,10 @@ def line_to_write(asked: DeclaredRequirement, rule: str, stacks: Iterable[CellSt
 def _shortest(specifier: SpecifierSet) -> SpecifierSet:
     """The same versions without the clauses that others imply."""
     clauses = sorted(specifier, key=str)
-    for one in tuple(clauses):
-        others = SpecifierSet(",".join(str(other) for other in clauses if other is not one))
-        if others and others.is_subset(SpecifierSet(str(one))):
-            clauses.remove(one)
+    for clause in tuple(clauses):
+        others = SpecifierSet(",".join(str(other) for other in clauses if other is not clause))
+        if others and others.is_subset(SpecifierSet(str(clause))):
+            clauses.remove(clause)
     return SpecifierSet(",".join(map(str, clauses)))
 
 

@@ -35,27 +35,34 @@ class StackBreaches:
 
 
 def followed_lines(
-    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
+    declared_requirements: Iterable[DeclaredRequirement],
+    stack: CellStack,
+    local: Collection[str] = (),
 ) -> tuple[DeclaredRequirement, ...]:
     """Return the lines that an installer resolves on this stack: installed, from an index, and
     applying there. `local` are names that no index serves.
     """
-    return tuple(_applying(asked, Kind.REQUIREMENT, stack, local))
+    return tuple(_applying(declared_requirements, Kind.REQUIREMENT, stack, local))
 
 
-def constraint_lines(asked: Iterable[DeclaredRequirement], stack: CellStack) -> tuple[str, ...]:
+def constraint_lines(
+    declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
+) -> tuple[str, ...]:
     """Return the constraints that an installer applies, without those that are findings."""
     return tuple(
         _bare(Requirement(one.text))
-        for one in _applying(asked, Kind.CONSTRAINT, stack)
+        for one in _applying(declared_requirements, Kind.CONSTRAINT, stack)
         if breach_of(one, stack) is None
     )
 
 
 def _applying(
-    asked: Iterable[DeclaredRequirement], kind: Kind, stack: CellStack, local: Collection[str] = ()
+    declared_requirements: Iterable[DeclaredRequirement],
+    kind: Kind,
+    stack: CellStack,
+    local: Collection[str] = (),
 ) -> Iterator[DeclaredRequirement]:
-    for one in asked:
+    for one in declared_requirements:
         if one.kind is kind and one.is_installed:
             requirement = Requirement(one.text)
             name = canonicalize_name(requirement.name)
@@ -64,33 +71,37 @@ def _applying(
 
 
 def wanted_lines(
-    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
+    declared_requirements: Iterable[DeclaredRequirement],
+    stack: CellStack,
+    local: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return those of these lines that are not about the stack itself, without markers that hold:
     a resolver may know no extra of the project.
     """
     own = {*stack.stack.held, *stack.stack.excluded}
     lines = [
-        _bare(Requirement(one.text))
-        for one in followed_lines(asked, stack, local)
-        if canonicalize_name(Requirement(one.text).name) not in own
+        _bare(Requirement(declared_requirement.text))
+        for declared_requirement in followed_lines(declared_requirements, stack, local)
+        if canonicalize_name(Requirement(declared_requirement.text).name) not in own
     ]
     return tuple(dict.fromkeys(lines))
 
 
 def rehearsed_lines(
-    asked: Iterable[DeclaredRequirement], stack: CellStack, local: Collection[str] = ()
+    declared_requirements: Iterable[DeclaredRequirement],
+    stack: CellStack,
+    local: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return the lines to try on the stack as it is installed. What is a finding already is left
     out, or no version is asked for, so that it hides nothing else.
     """
     lines: list[str] = []
-    for one in followed_lines(asked, stack, local):
-        requirement = Requirement(one.text)
+    for declared_requirement in followed_lines(declared_requirements, stack, local):
+        requirement = Requirement(declared_requirement.text)
         name = canonicalize_name(requirement.name)
         if name in stack.stack.excluded:
             continue
-        breach = breach_of(one, stack)
+        breach = breach_of(declared_requirement, stack)
         if breach is None or breach.rule == rule_texts.COMPANION:
             lines.append(_bare(requirement))
         elif name in stack.stack.held:
@@ -103,9 +114,11 @@ def _bare(requirement: Requirement) -> str:
     return f"{requirement.name}{extras}{requirement.specifier}"
 
 
-def unfollowed(asked: Iterable[DeclaredRequirement], stack: CellStack) -> Iterator[str]:
+def unfollowed(
+    declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
+) -> Iterator[str]:
     """The lines whose packages are at a URL: reading what they demand could mean to build them."""
-    for one in asked:
+    for one in declared_requirements:
         if one.kind is Kind.REQUIREMENT and one.is_installed and Requirement(one.text).url:
             requirement = Requirement(one.text)
             name = canonicalize_name(requirement.name)
@@ -150,7 +163,7 @@ def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
 
 
 def unmet(
-    asked: Iterable[DeclaredRequirement],
+    declared_requirements: Iterable[DeclaredRequirement],
     lines: tuple[str, ...],
     distributions: Iterable[Distribution],
     stack: CellStack,
@@ -165,9 +178,9 @@ def unmet(
         has_shims=False,
     )
     by_name: dict[str, DeclaredRequirement] = {}
-    for one in asked:
-        if one.kind is Kind.REQUIREMENT and one.is_installed:
-            by_name.setdefault(canonicalize_name(Requirement(one.text).name), one)
+    for requirement in declared_requirements:
+        if requirement.kind is Kind.REQUIREMENT and requirement.is_installed:
+            by_name.setdefault(canonicalize_name(Requirement(requirement.text).name), requirement)
     for demand in demands:
         if demand.chain:
             line = by_name.get(

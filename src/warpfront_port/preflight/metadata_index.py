@@ -140,8 +140,8 @@ class MetadataIndex:
     def offers(self, name: str) -> tuple[Offer, ...]:
         """Return the files of all sources, each file name once, of the first that has it."""
         name = canonicalize_name(name)
-        found: tuple[Offer, ...] = self._memo.get(("page", name), lambda: self._offers(name))
-        return found
+        offers: tuple[Offer, ...] = self._memo.get(("page", name), lambda: self._offers(name))
+        return offers
 
     def versions(self, name: str) -> Mapping[str, Collection[Version]]:
         """Return the versions of `name` by source, in the order of the sources."""
@@ -153,8 +153,8 @@ class MetadataIndex:
     def requires(self, name: str, version: str) -> tuple[str, ...]:
         """Return Requires-Dist of a release, of the file that was asked for first."""
         wanted = Version(version)
-        files = [one for one in self.offers(name) if one.version == wanted]
-        asked = [one for one in files if ("metadata", one.link.filename) in self._memo]
+        files = [offer for offer in self.offers(name) if offer.version == wanted]
+        asked = [file for file in files if ("metadata", file.link.filename) in self._memo]
         for offer in asked or files[:1]:
             text = self.metadata(canonicalize_name(name), offer.link.filename)
             return requires_of(text) if text else ()
@@ -163,14 +163,18 @@ class MetadataIndex:
     def page(self, name: str) -> str:
         """Return the project's page (PEP 691); "" where no source has it."""
         offers = self.offers(name)
-        universal = {one.version for one in offers if one.is_universal}
-        files = [_file(one, name) for one in offers if one.tags or one.version not in universal]
+        universal = {offer.version for offer in offers if offer.is_universal}
+        files = [
+            _file(offer, name) for offer in offers if offer.tags or offer.version not in universal
+        ]
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
 
     def metadata(self, name: str, filename: str) -> str:
         """Return the METADATA of a file on the project's page; "" where it cannot be read."""
-        offer = next((one for one in self.offers(name) if one.link.filename == filename), None)
+        offer = next(
+            (offer for offer in self.offers(name) if offer.link.filename == filename), None
+        )
         if offer is None:
             return ""
         text: str = self._memo.get(("metadata", filename), lambda: self._metadata(name, offer))
@@ -213,14 +217,16 @@ class MetadataIndex:
         twins = (one for one in self.offers(name) if one.tags and one.version == offer.version)
         if (twin := next(twins, None)) and (text := self._of_wheel(twin.link)):
             return text
-        found = self._of_archive(offer.link, name)
-        if found is None:
+        demands = self._of_archive(offer.link, name)
+        if demands is None:
             self.unread.add((name, str(offer.version)))
-        elif found.conditional:
-            self.conditional[f"{name} {offer.version}"] = found.conditional
-        requires = found.requires if found else ()
+        elif demands.conditional:
+            self.conditional[f"{name} {offer.version}"] = demands.conditional
+        requires = demands.requires if demands else ()
         head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {offer.version}\n"
-        return head + "".join(f"Requires-Dist: {' '.join(one.split())}\n" for one in requires)
+        return head + "".join(
+            f"Requires-Dist: {' '.join(require.split())}\n" for require in requires
+        )
 
     def _of_wheel(self, link: Link) -> str:
         """Return METADATA: beside the wheel (PEP 658), by ranges, or of the wheel itself."""

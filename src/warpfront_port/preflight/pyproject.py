@@ -42,11 +42,11 @@ def read_pyproject(text: str, *, path: str) -> FileRequirements:
 
 def script_metadata(text: str) -> str:
     """Return the TOML in a script (PEP 723), each line in its place; "" for a script without."""
-    found = _SCRIPT.search(text.replace("\r\n", "\n"))
-    if found is None:
+    match = _SCRIPT.search(text.replace("\r\n", "\n"))
+    if match is None:
         return ""
-    above = text.count("\n", 0, found.start(1))
-    return "\n" * above + re.sub(r"^# ?", "", found[1], flags=re.MULTILINE)
+    above = text.count("\n", 0, match.start(1))
+    return "\n" * above + re.sub(r"^# ?", "", match[1], flags=re.MULTILINE)
 
 
 class _PyprojectReader:
@@ -208,18 +208,20 @@ class _PyprojectReader:
 
     def _read_pylock(self) -> None:
         packages = _items(self._document.values.get("packages"))
-        for one in packages if "lock-version" in self._document.values else ():
-            if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+        for package in packages if "lock-version" in self._document.values else ():
+            if not isinstance(package, Mapping) or not isinstance(package.get("name"), str):
                 raise InputError(f"{self._document.path}: not a lock of PEP 751")
-            place = self._document.string(one["name"], table="packages")
-            where = one.get("vcs") or one.get("archive") or {}
+            place = self._document.string(package["name"], table="packages")
+            where = package.get("vcs") or package.get("archive") or {}
             url = where.get("url") if isinstance(where, Mapping) else None
-            source = f" @ {url}" if url else f"=={one['version']}" if one.get("version") else ""
+            source = (
+                f" @ {url}" if url else f"=={package['version']}" if package.get("version") else ""
+            )
             if source:
-                marker = f" ; {one['marker']}" if one.get("marker") else ""
-                self._add(f"{one['name']}{source}{marker}", place)
+                marker = f" ; {package['marker']}" if package.get("marker") else ""
+                self._add(f"{package['name']}{source}{marker}", place)
             else:
-                self._unknown.append(f"{self._where(place)}: {one['name']} is in a folder")
+                self._unknown.append(f"{self._where(place)}: {package['name']} is in a folder")
 
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")
@@ -331,11 +333,11 @@ def _optional(name: str) -> str:
     return f"optional {canonicalize_name(name)}"
 
 
-def _names(asked: DeclaredRequirement, name: str) -> bool:
+def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
     """Whether a requirement is about the distribution `name`."""
-    if asked.kind is not Kind.REQUIREMENT:
+    if declared_requirement.kind is not Kind.REQUIREMENT:
         return False
-    return canonicalize_name(Requirement(asked.text).name) == canonicalize_name(name)
+    return canonicalize_name(Requirement(declared_requirement.text).name) == canonicalize_name(name)
 
 
 def _narrowed(
@@ -347,7 +349,7 @@ def _narrowed(
     for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
         if isinstance(source.get(key), str):
             return [(part, source[key])]
-    return sorted(requirers, key=lambda one: bool(one[1]))[:1]
+    return sorted(requirers, key=lambda requirer: bool(requirer[1]))[:1]
 
 
 def _from_poetry(version: str) -> str:

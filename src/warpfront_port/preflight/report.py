@@ -21,10 +21,10 @@ def preflight_text(preflight: Preflight) -> str:
             lines += [*_finding_lines(finding, preflight), ""]
     lines += [f"not determined: {text}" for text in preflight.unknown]
     lines += [""] if preflight.unknown else []
-    others = [finding for finding in preflight.findings if not finding.decides]
-    if others:
+    findings = [finding for finding in preflight.findings if not finding.decides]
+    if findings:
         lines += ["These change no torch, or are not installed by default:", ""]
-    for finding in others:
+    for finding in findings:
         lines += [*_finding_lines(finding, preflight), ""]
     lines += [f"note: {text}" for text in preflight.notes]
     return "\n".join((*lines, _summary(preflight), ""))

@@ -36,7 +36,7 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
     """What the file asks for. Raises `InputError` with file:line for what pip would refuse too."""
     check_text(text, path=path)
-    asked: list[DeclaredRequirement] = []
+    declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
     unknown: list[str] = []
     for line in read_lines(text):
@@ -45,15 +45,18 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
         else:
             read = _read_line(line.text, line, path=path, kind=kind)
         if isinstance(read, DeclaredRequirement):
-            asked.append(read)
+            declared_requirements.append(read)
         elif isinstance(read, Include):
             includes.append(read)
         elif read:
             unknown.append(f"{path}:{line.start}: {read}")
-        if len(asked) > MOST_LINES:
+        if len(declared_requirements) > MOST_LINES:
             raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
     return FileRequirements(
-        path=path, asked=tuple(asked), includes=tuple(includes), unknown=tuple(unknown)
+        path=path,
+        asked=tuple(declared_requirements),
+        includes=tuple(includes),
+        unknown=tuple(unknown),
     )
 
 
@@ -96,13 +99,13 @@ def _read_path(
 ) -> DeclaredRequirement | Include | str:
     """A local project, to be read in its turn; a local wheel, as what it is."""
     bare, _, _marker = text.removeprefix("file://").partition(";")
-    found = _EXTRAS.match(bare.strip())
-    folder = found[1] if found else bare
+    match = _EXTRAS.match(bare.strip())
+    folder = match[1] if match else bare
     if folder.endswith(".whl"):
         name = wheel_name(folder)
         url = f"{name} @ file:///{folder.rpartition('/')[2]}"
         return _asked(line, url, path=path) if name else "not a wheel's name"
-    extras = (found[2] or "").strip("[]") if found else ""
+    extras = (match[2] or "").strip("[]") if match else ""
     names = tuple(canonicalize_name(one.strip()) for one in extras.split(",") if one.strip())
     return Include(path=folder, line=line.start, project=True, extras=names)
 

@@ -41,7 +41,7 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
         where = f"{path}:{error.lineno}" if hasattr(error, "lineno") else path
         raise InputError(f"{where}: not a setup.cfg") from None
     lines = text.splitlines()
-    asked: list[DeclaredRequirement] = []
+    declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
     for group, kind, values in _setup_cfg_values(parser):
         if values.strip().startswith("file:"):
@@ -53,12 +53,15 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
             if wanted and not wanted.startswith("#"):
                 number = _line_of(wanted, lines)
                 read_requirement(wanted, where=f"{path}:{number}")
-                asked.append(
+                declared_requirements.append(
                     _asked(path, number, lines[number - 1], wanted, kind=kind, group=group)
                 )
     is_project = parser.has_section("options") or parser.has_section("metadata")
     return FileRequirements(
-        path=path, asked=tuple(asked), includes=tuple(includes), is_project=is_project
+        path=path,
+        asked=tuple(declared_requirements),
+        includes=tuple(includes),
+        is_project=is_project,
     )
 
 
@@ -86,10 +89,10 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
         raise InputError(f"{path}:{error.lineno or 1}: not Python") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path}: not Python") from None
-    asked: list[DeclaredRequirement] = []
+    declared_requirements: list[DeclaredRequirement] = []
     unknown: list[str] = []
-    found = SetupInterpreter(tree, text.splitlines(), read)
-    for call in found.calls:
+    setup_interpreter = SetupInterpreter(tree, text.splitlines(), read)
+    for call in setup_interpreter.calls:
         for argument, (value, line) in call.items():
             if argument == "**":
                 unknown.append(f"{path}:{line}: arguments are computed, and setup.py is not run")
@@ -98,19 +101,19 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
                 if argument == "install_requires" and any(one is UNKNOWN for _, one in texts):
                     what = f"{argument} is computed, and setup.py is not run"
                     unknown.append(f"{path}:{line}: {what}")
-                asked += (
+                declared_requirements += (
                     _of_setup(one, _SETUP_ARGUMENTS[argument], group, path=path, line=line)
                     for group, one in texts
                     if isinstance(one, Placed) and _is_wanted(one)
                 )
-    if not found.calls:
+    if not setup_interpreter.calls:
         unknown.append(f"{path}: no call of setup() was found")
     unset = f"{path}: it reads variables of the environment, which were taken as unset"
     return FileRequirements(
         path=path,
-        asked=tuple(dict.fromkeys(asked)),
+        asked=tuple(dict.fromkeys(declared_requirements)),
         unknown=tuple(unknown),
-        notes=(unset,) if found.reads_environment else (),
+        notes=(unset,) if setup_interpreter.reads_environment else (),
     )
 
 
@@ -132,7 +135,7 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _placed_lines(text: str) -> list[str]:
-    return [Placed.at(one, text) for one in text.splitlines()]
+    return [Placed.at(line, text) for line in text.splitlines()]
 
 
 def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> DeclaredRequirement:
@@ -162,13 +165,15 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     if not isinstance(document, Mapping):
         raise InputError(f"{path}: not an environment of conda")
     lines = text.splitlines()
-    asked: list[DeclaredRequirement] = []
+    declared_requirements: list[DeclaredRequirement] = []
     pip: list[str] = []
     for one in document.get("dependencies") or ():
         if isinstance(one, str):
             name = re.split(r"[=<>!\s]", one.rpartition("::")[2], maxsplit=1)[0]
             number = _line_of(one, lines)
-            asked.append(_asked(path, number, lines[number - 1], name, kind=Kind.CONDA))
+            declared_requirements.append(
+                _asked(path, number, lines[number - 1], name, kind=Kind.CONDA)
+            )
         elif isinstance(one, Mapping) and isinstance(one.get("pip"), list):
             pip += (text for text in one["pip"] if isinstance(text, str))
     # conda writes them into a requirements file: each at the line that it has in the YAML.
@@ -176,7 +181,7 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     for one in pip:
         placed[_line_of(one, lines) - 1] = one
     read = read_requirements("\n".join(placed), path=path)
-    return replace(read, asked=(*asked, *read.asked))
+    return replace(read, asked=(*declared_requirements, *read.asked))
 
 
 def _asked(

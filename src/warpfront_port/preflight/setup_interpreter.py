@@ -283,7 +283,7 @@ class SetupInterpreter:
             self._both(node.lineno, node.body, node.orelse)
 
     def _do_try(self, node: ast.Try) -> None:
-        handlers = [one.body for one in node.handlers]
+        handlers = [handler.body for handler in node.handlers]
         if any(map(_may_fail, node.body)):
             self._both(node.lineno, [*node.body, *node.orelse], *handlers)
         else:
@@ -333,7 +333,7 @@ class SetupInterpreter:
                         raise
         finally:
             self._conditions = outside
-        names = {name: [one.get(name, UNKNOWN) for one in ends] for one in ends for name in one}
+        names = {name: [end.get(name, UNKNOWN) for end in ends] for end in ends for name in end}
         joined = {name: values[0] for name, values in names.items() if _are_equal(values)}
         self._names.maps[0].clear()
         self._names.maps[0].update({**dict.fromkeys(names, UNKNOWN), **joined})
@@ -354,13 +354,13 @@ class SetupInterpreter:
                 _poison(of)
 
     def _unpack(self, targets: list[ast.expr], value: Any) -> None:
-        starred = [at for at, one in enumerate(targets) if isinstance(one, ast.Starred)]
+        starred = [at for at, target in enumerate(targets) if isinstance(target, ast.Starred)]
         values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
         if starred and value is not UNKNOWN:
             end = len(values) - (len(targets) - starred[0] - 1)
             values[starred[0] : end] = [values[starred[0] : end]]
-        for one, part in zip(targets, values, strict=False):
-            self._bind(one.value if isinstance(one, ast.Starred) else one, part)
+        for target, part in zip(targets, values, strict=False):
+            self._bind(target.value if isinstance(target, ast.Starred) else target, part)
 
     def _conditioned(self, values: list[Any]) -> list[Any]:
         """The strings of a list with the condition that they are added under, if any."""
@@ -416,11 +416,11 @@ class SetupInterpreter:
 
     def _of_list(self, node: ast.List | ast.Tuple | ast.Set) -> list[Any]:
         found: list[Any] = []
-        for one in node.elts:
-            if isinstance(one, ast.Starred):
-                found += self._sure(one.value)
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                found += self._sure(element.value)
             else:
-                found.append(self._of(one))
+                found.append(self._of(element))
         return found
 
     _of_tuple = _of_set = _of_list
@@ -465,7 +465,9 @@ class SetupInterpreter:
         value = self._sure(node.value)
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-            found = value[slice(*(one if one is None else self._sure(one) for one in bounds))]
+            found = value[
+                slice(*(bound if bound is None else self._sure(bound) for bound in bounds))
+            ]
         else:
             found = value[self._sure(node.slice)]
         return Placed.at(found, value) if isinstance(value, Placed) else found
@@ -530,7 +532,7 @@ class SetupInterpreter:
             self._called(node)
             return None
         arguments = self._of_list(ast.List(elts=node.args))
-        keywords = {one.arg or "**": self._of(one.value) for one in node.keywords}
+        keywords = {keyword.arg or "**": self._of(keyword.value) for keyword in node.keywords}
         function = self._names.get(node.func.id) if isinstance(node.func, ast.Name) else None
         if isinstance(function, _Function):
             return self._result(function.node, arguments, keywords)
@@ -607,7 +609,7 @@ class SetupInterpreter:
         self, node: ast.FunctionDef, arguments: list[Any], keywords: Mapping[str, Any]
     ) -> Any:
         """Return what a function of setup.py returns."""
-        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        names = [posonlyarg.arg for posonlyarg in (*node.args.posonlyargs, *node.args.args)]
         every = (one for one in ast.walk(node.args) if isinstance(one, ast.arg))
         local: dict[str, Any] = {one.arg: UNKNOWN for one in every}
         for name, default in zip(reversed(names), reversed(node.args.defaults), strict=False):
@@ -643,7 +645,7 @@ class SetupInterpreter:
 
 def _may_fail(node: ast.stmt) -> bool:
     """Whether a statement imports what may not be there when setup.py runs."""
-    names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+    names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
     names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
     return any(name.partition(".")[0] not in _THERE for name in names)
 
@@ -672,7 +674,7 @@ def _plain(value: Any) -> Any:
 def _lines(text: Placed, *, keepends: bool) -> list[Any]:
     """The lines of a text, each with its place where that is a whole file."""
     if not text.path:
-        return [Placed.at(one, text) for one in text.splitlines(keepends)]
+        return [Placed.at(line, text) for line in text.splitlines(keepends)]
     return [
         Placed.at(line, text, line=number, source=line.rstrip("\r\n"))
         for number, line in enumerate(text.splitlines(keepends), start=1)

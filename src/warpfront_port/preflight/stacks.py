@@ -58,12 +58,14 @@ class CellStack:
             for name, version in self.stack.held.items()
         )
 
-    def knowing(self, own: Iterable[Distribution]) -> CellStack:
+    def knowing(self, distributions: Iterable[Distribution]) -> CellStack:
         """This stack with its distributions' metadata, and what they need."""
-        own = tuple(own)
-        asking = [one for one in own if one.name in self.with_needs]
+        distributions = tuple(distributions)
+        asking = [
+            distribution for distribution in distributions if distribution.name in self.with_needs
+        ]
         needs = needs_of(asking, self.stack, python=self.python, machine=self.inputs.machine)
-        return replace(self, own=own, stack=replace(self.stack, needs=needs))
+        return replace(self, own=distributions, stack=replace(self.stack, needs=needs))
 
     @property
     def torch(self) -> str:
@@ -86,7 +88,7 @@ def stacks_of(
 
 
 def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) -> CellStack:
-    cell = next((one for one in cells if one.id in locks), cells[0])
+    cell = next((cell for cell in cells if cell.id in locks), cells[0])
     inputs = lock_inputs(cell, None, None)
     pins = {pin.name: pin.version for pin in cell.stack}
     if cell.id in locks:
@@ -112,7 +114,7 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
     }
     return CellStack(
         title=title,
-        cell_ids=tuple(one.id for one in cells),
+        cell_ids=tuple(cell.id for cell in cells),
         python=cell.python,
         index=cell.index.name if cell.index else "",
         stack=stack,

@@ -45,11 +45,11 @@ class TomlText:
             raise InputError(f"{path}: nested too deeply to be read") from None
         self._text = text
         self._lines = text.split("\n")
-        self._headers = [(found.start(), _bare(found[1])) for found in _HEADER.finditer(text)]
+        self._headers = [(match.start(), _bare(match[1])) for match in _HEADER.finditer(text)]
         self._strings = [
-            (found.start(), found.end(), _value(found[0]))
-            for found in _TOKEN.finditer(text)
-            if not found[0].startswith("#")
+            (match.start(), match.end(), _value(match[0]))
+            for match in _TOKEN.finditer(text)
+            if not match[0].startswith("#")
         ]
         self._used: set[int] = set()
 
@@ -69,10 +69,10 @@ class TomlText:
         pattern = (
             rf"^[ \t]*[\"']?{quoted}[\"']?[ \t]*[.=][^\n]*|^\[+{re.escape(table)}\.{quoted}\]+"
         )
-        found = re.compile(pattern, re.MULTILINE).search(self._text, begin)
-        if found is None:
+        match = re.compile(pattern, re.MULTILINE).search(self._text, begin)
+        if match is None:
             return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
-        return self._place(found.start(), found.end())
+        return self._place(match.start(), match.end())
 
     def _begin(self, table: str) -> int:
         """Where `[table]` or the nearest table above it begins."""

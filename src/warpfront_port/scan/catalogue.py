@@ -82,7 +82,7 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
     if kind not in _NAMES:
         raise ValueError(f"no names {kind!r}")
     rules = catalogue().values()
-    return {name: one.id for one in rules for row in one.seen for name in row.get(kind, ())}
+    return {name: rule.id for rule in rules for row in rule.seen for name in row.get(kind, ())}
 
 
 @cache

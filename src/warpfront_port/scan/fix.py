@@ -62,14 +62,14 @@ class _Gate:
     rule: str
 
 
-def fix_source(source: SourceText, seen: Iterable[Match]) -> Fix | None:
+def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     """The file with its mechanical findings behind gates; None where there is nothing to do, or
     where an edit would not leave NVIDIA the same tokens.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends serves nobody
     view = View(source=source, context=Context())
-    wanted = [one for one in seen if one.rule in FIXABLE and _is_open(one)]
+    wanted = [match for match in matches if match.rule in FIXABLE and _is_open(match)]
     gates = _apart(sorted({gate for one in wanted for gate in _mask_gate(view, one)}))
     masks = [one for one in wanted if one.use < 0 and _literal_mask(view, one)]
     after = _with_gates(_with_masks(view, masks), gates)
@@ -81,21 +81,21 @@ def fix_source(source: SourceText, seen: Iterable[Match]) -> Fix | None:
     return Fix(path=source.path, before=source.text, after=after, rules=tuple(sorted(rules)))
 
 
-def _is_open(one: Match) -> bool:
+def _is_open(match: Match) -> bool:
     """Whether both come to it; what stands in somebody's arm was looked at by a person."""
-    return {"amd", "nvidia"} <= one.sides and one.gate is Gate.OPEN and one.shift == 0
+    return {"amd", "nvidia"} <= match.sides and match.gate is Gate.OPEN and match.shift == 0
 
 
-def _mask_gate(view: View, one: Match) -> Iterator[_Gate]:
+def _mask_gate(view: View, match: Match) -> Iterator[_Gate]:
     """The one `#define` of a mask that the file gives everybody 32 lanes with."""
-    name = one.what if one.use >= 0 else ""
+    name = match.what if match.use >= 0 else ""
     defined = view.macros.get(name, ())
     if len(defined) != 1 or len(view.region(defined[0].start).reach) < len(SIDES):
         return
     if _FULL_MASK.fullmatch(defined[0].body[len(name) :].strip().strip("()")):
         line = view.line(defined[0].start) - 1
         wide = f"#if {_ROCM}\n#define {name} 0xffffffffffffffffull\n#else\n"
-        yield _Gate(first=line, last=line, before=wide, after=_END, rule=one.rule)
+        yield _Gate(first=line, last=line, before=wide, after=_END, rule=match.rule)
 
 
 def _apart(gates: list[_Gate]) -> list[_Gate]:
@@ -125,25 +125,25 @@ def _with_gates(text: str, gates: list[_Gate]) -> str:
     return "".join(lines)
 
 
-def _spelling(view: View, one: Match) -> str:
-    found = _FULL_MASK.search(view.source.text, one.start, one.end)
+def _spelling(view: View, match: Match) -> str:
+    found = _FULL_MASK.search(view.source.text, match.start, match.end)
     return found[0] if found else ""
 
 
-def _literal_mask(view: View, one: Match) -> bool:
+def _literal_mask(view: View, match: Match) -> bool:
     """Whether the mask is the literal itself, outside a macro's body and spelled as the first."""
-    return bool(_spelling(view, one)) and not any(
-        directive.start <= one.start < directive.end for directive in view.directives
+    return bool(_spelling(view, match)) and not any(
+        directive.start <= match.start < directive.end for directive in view.directives
     )
 
 
 def _with_masks(view: View, masks: list[Match]) -> str:
     text = view.source.text
     first = _spelling(view, masks[0]) if masks else ""
-    for one in sorted(masks, key=lambda mask: mask.start, reverse=True):
-        found = _FULL_MASK.search(text, one.start, one.end)
-        if found is not None and found[0] == first:
-            text = text[: found.start()] + MASK + text[found.end() :]
+    for mask in sorted(masks, key=lambda mask: mask.start, reverse=True):
+        match = _FULL_MASK.search(text, mask.start, mask.end)
+        if match is not None and match[0] == first:
+            text = text[: match.start()] + MASK + text[match.end() :]
     return text
 
 
@@ -171,9 +171,11 @@ def for_nvidia(text: str) -> tuple[str, ...]:
     stands for where it was defined above. Literals come last.
     """
     view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
-    open_chains = [one for one in view.reaches.chains if any("nvidia" in a.open for a in one.arms)]
-    asked = {arm.directive.start for one in open_chains for arm in one.arms}
-    asked |= {one.end for one in open_chains}
+    open_chains = [
+        chain for chain in view.reaches.chains if any("nvidia" in a.open for a in chain.arms)
+    ]
+    asked = {arm.directive.start for chain in open_chains for arm in chain.arms}
+    asked |= {chain.end for chain in open_chains}
     words: list[str] = []
     mask, done = [MASK], 0
     last = Directive(name="", body="", start=len(text), end=len(text))
@@ -188,7 +190,9 @@ def for_nvidia(text: str) -> tuple[str, ...]:
             mask = _WORD.findall(body)
         elif kept or asked & {directive.start, done}:
             words += (f"#{directive.name}", *_WORD.findall(directive.body))
-    spans = (one for one in view.blanked.literals if "nvidia" in view.region(one[0]).reach)
+    spans = (
+        literal for literal in view.blanked.literals if "nvidia" in view.region(literal[0]).reach
+    )
     return (*words, *(text[slice(*span)] for span in spans))
 
 

@@ -48,17 +48,17 @@ def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match
         old, new = _lines(before), _lines(after)
     else:
         return ()
-    found = tuple(_changes(old, new, after.text))
+    changes = tuple(_changes(old, new, after.text))
     if is_test(after.path):
-        return tuple(replace(one, gate=Gate.TEST) for one in found)
-    return found
+        return tuple(replace(change, gate=Gate.TEST) for change in changes)
+    return changes
 
 
 def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Match]:
     matcher = difflib.SequenceMatcher(
         a=[step.text for step in old], b=[step.text for step in new], autojunk=False
     )
-    starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
     for tag, first, last, start, end in matcher.get_opcodes():
         if tag == "equal":
             continue
@@ -82,8 +82,10 @@ def _lines(source: SourceText) -> list[_Step]:
     offset = 0
     inside = {
         number
-        for one in view.directives
-        for number in range(view.line(one.start), view.line(max(one.start, one.end - 1)) + 1)
+        for directive in view.directives
+        for number in range(
+            view.line(directive.start), view.line(max(directive.start, directive.end - 1)) + 1
+        )
     }
     for number, line in enumerate(view.code.split("\n"), 1):
         text = " ".join(line.split())
@@ -131,9 +133,9 @@ class _NvidiaReader(ast.NodeTransformer):
         """`[a, *[b]]` is `[a, b]`: an element that one vendor alone gets."""
         self.generic_visit(node)
         elements: list[ast.expr] = []
-        for one in node.elts:
-            spread = one.value if isinstance(one, ast.Starred) else None
-            elements += spread.elts if isinstance(spread, ast.List) else [one]
+        for element in node.elts:
+            spread = element.value if isinstance(element, ast.Starred) else None
+            elements += spread.elts if isinstance(spread, ast.List) else [element]
         return ast.List(elts=elements, ctx=node.ctx)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:

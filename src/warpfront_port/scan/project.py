@@ -112,8 +112,8 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _line_of(text: str, name: str) -> int:
-    found = re.search(rf"\b{name}\b", text)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
+    match = re.search(rf"\b{name}\b", text)
+    return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
@@ -122,8 +122,8 @@ def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:
         return "pure Python" if any(path.endswith(".py") for path in texts) else "no CUDA sources"
     for words, kind, pattern in _WAYS:
         for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
-            if _kind(path) == kind and (found := pattern.search(text)):
-                return f"{words} ({path}:{text.count(chr(10), 0, found.end()) + 1})"
+            if _kind(path) == kind and (match := pattern.search(text)):
+                return f"{words} ({path}:{text.count(chr(10), 0, match.end()) + 1})"
     return "CUDA sources without a build that was recognized"
 
 

@@ -76,9 +76,9 @@ def fix_python(source: SourceText) -> Fix | None:
         return None
     if "\r" in source.text or "\f" in source.text:
         return None
-    seen = [one for one in rule_matches(source, Context()) if _is_open(one)]
-    changes = _apart({change for one in seen for change in _changes(module, one)})
-    for kept in (changes, *([one] for one in changes if len(changes) > 1)):
+    matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
+    changes = _apart({change for match in matches for change in _changes(module, match)})
+    for kept in (changes, *([change] for change in changes if len(changes) > 1)):
         fix = _fix(source, kept)
         if fix is not None:
             return fix
@@ -102,15 +102,19 @@ def _fix(source: SourceText, changes: Sequence[_Change]) -> Fix | None:
 
 def _found(source: SourceText) -> Counter[str]:
     """How often each rule is about code that AMD comes to and that nothing lets be absent."""
-    seen = rule_matches(source, Context())
-    places = {(one.rule, one.start) for one in seen if "amd" in one.sides and not one.gate_line}
+    matches = rule_matches(source, Context())
+    places = {
+        (match.rule, match.start)
+        for match in matches
+        if "amd" in match.sides and not match.gate_line
+    }
     return Counter(rule for rule, _ in places)
 
 
-def _is_open(one: Match) -> bool:
-    soft = one.rule in _OF_BUILDS and one.gate is Gate.AVAILABILITY
-    open_ = one.gate is Gate.OPEN or soft
-    return one.sides == frozenset(SIDES) and open_ and one.rule in FIXED_IN_PYTHON
+def _is_open(match: Match) -> bool:
+    soft = match.rule in _OF_BUILDS and match.gate is Gate.AVAILABILITY
+    open_ = match.gate is Gate.OPEN or soft
+    return match.sides == frozenset(SIDES) and open_ and match.rule in FIXED_IN_PYTHON
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:
@@ -123,29 +127,29 @@ def _apart(changes: Iterable[_Change]) -> list[_Change]:
     return kept
 
 
-def _changes(module: Module, one: Match) -> Iterator[_Change]:
-    node = next((n for n in module.nodes if module.span(n) == (one.start, one.end)), None)
-    if node is not None and one.rule == "PY047":
+def _changes(module: Module, match: Match) -> Iterator[_Change]:
+    node = next((n for n in module.nodes if module.span(n) == (match.start, match.end)), None)
+    if node is not None and match.rule == "PY047":
         yield from _either_home(module, node)
         return
-    gate = _gate(module, one.start) if node is not None else ""
-    if node is not None and one.rule in _OF_BUILDS:
-        yield from _without_flag(module, node, gate, one.rule)
+    gate = _gate(module, match.start) if node is not None else ""
+    if node is not None and match.rule in _OF_BUILDS:
+        yield from _without_flag(module, node, gate, match.rule)
         return
     if node is None or not gate:
         return
-    if one.rule == "PY025" and isinstance(node, ast.ImportFrom):
+    if match.rule == "PY025" and isinstance(node, ast.ImportFrom):
         yield from _tiers(module, node, gate)
         return
-    if one.rule == "PY014":
+    if match.rule == "PY014":
         yield from _without_nvml(module, node, gate)
         return
     value = _value(module, node)
-    other = _other(one.rule, value) if value is not None else None
+    other = _other(match.rule, value) if value is not None else None
     if value is not None and other is not None and not _inside_text(module, value):
         start, end = module.span(value)
         chosen = f"({other} if {gate} else {module.text[start:end]})"
-        yield _Change(start=start, end=end, text=chosen, rule=one.rule)
+        yield _Change(start=start, end=end, text=chosen, rule=match.rule)
 
 
 def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[_Change]:

@@ -39,7 +39,9 @@ def fix_script(source: SourceText, context: Context) -> Fix | None:
         return None
     after = source.text
     places = {
-        (one.start, one.end) for one in structured.rule_matches(source, context) if _is_open(one)
+        (match.start, match.end)
+        for match in structured.rule_matches(source, context)
+        if _is_open(match)
     }
     for start, end in sorted(places, reverse=True):
         command = after[start:end]
@@ -57,10 +59,10 @@ def fix_script(source: SourceText, context: Context) -> Fix | None:
     return Fix(path=source.path, before=source.text, after=after, rules=rules)
 
 
-def _is_open(one: Match) -> bool:
-    return one.rule == _RULE and one.gate is Gate.OPEN and one.sides == frozenset(SIDES)
+def _is_open(match: Match) -> bool:
+    return match.rule == _RULE and match.gate is Gate.OPEN and match.sides == frozenset(SIDES)
 
 
 def _found(source: SourceText, context: Context) -> Counter[str]:
-    seen = structured.rule_matches(source, context)
-    return Counter(one.rule for one in seen if "amd" in one.sides)
+    matches = structured.rule_matches(source, context)
+    return Counter(match.rule for match in matches if "amd" in match.sides)

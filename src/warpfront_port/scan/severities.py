@@ -101,19 +101,19 @@ def judge(
         found[key] = finding
         if rule_match.use >= 0:
             uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
-    kept: list[ScanFinding] = []
+    scan_findings: list[ScanFinding] = []
     used: set[Suppression] = set()
     for key, finding in found.items():
         suppression = _suppressing(finding, suppressions)
         if suppression is None:
-            kept.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
+            scan_findings.append(replace(finding, uses=tuple(sorted(uses.get(key, ())))))
         else:
             used.add(suppression)
-    suppressed = len(found) - len(kept)
+    suppressed = len(found) - len(scan_findings)
     for rule_match in _about_suppressions(suppressions, used, source.text):
         own = _finding(source, rule_match, target, rules[rule_match.rule], lines)
-        kept += [own] if own is not None else []
-    return Judged(findings=tuple(sorted(kept)), suppressed=suppressed)
+        scan_findings += [own] if own is not None else []
+    return Judged(findings=tuple(sorted(scan_findings)), suppressed=suppressed)
 
 
 def _with_evidence(finding: ScanFinding, rule: Rule, evidence: Evidence) -> ScanFinding:

@@ -48,7 +48,7 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
     if name == "cpu":
         return ScanTarget(name=name, classes=("cpu",))
     hint = "scan for gfx942, gfx950, gfx90a, gfx1100 ..., gaudi3 or hpu, or cpu"
-    vendor = next((one.name for one in VENDORS.values() if one.accepts_target(name)), "")
+    vendor = next((vendor.name for vendor in VENDORS.values() if vendor.accepts_target(name)), "")
     if vendor and vendor != "nvidia":
         raise UndeterminedError(
             f"not determined: no rules for {vendor} targets ({name})", hint=hint

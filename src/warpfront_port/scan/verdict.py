@@ -133,7 +133,9 @@ def judge_project(
     Errors decide, outside of tests and examples; all else that is above a note is a thing to check.
     `undetermined` are reasons why nothing can be said of some part of it.
     """
-    listed = [one for one in findings if one.severity in (Severity.ERROR, Severity.WARNING)]
+    listed = [
+        finding for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)
+    ]
     causes = tuple(_causes(listed, rules, project.units))
     deciding = (
         answer
@@ -164,7 +166,7 @@ def consequence_of(finding: ScanFinding, rule: Rule, units: Collection[str] = ()
     if finding.severity is not Severity.ERROR or is_aside(path) or packaging:
         return Consequence.CHECK
     of_a_folder = rule.id.startswith("BL") and len(path.parts) > 1 and path.suffix != ".py"
-    if of_a_folder and units and not any(one.startswith(f"{path.parent}/") for one in units):
+    if of_a_folder and units and not any(unit.startswith(f"{path.parent}/") for unit in units):
         return Consequence.CHECK
     return rule.consequence
 
@@ -194,9 +196,16 @@ def _causes(
 
 
 def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
-    first = min(group, key=lambda one: (_LEVELS[one.severity], one.path, one.line))
+    first = min(
+        group,
+        key=lambda scan_finding: (
+            _LEVELS[scan_finding.severity],
+            scan_finding.path,
+            scan_finding.line,
+        ),
+    )
     places = [f"{one.path}:{one.line}" for one in (first, *(g for g in group if g is not first))]
-    uses = sum(max(len(one.uses), 1) for one in group)
+    uses = sum(max(len(scan_finding.uses), 1) for scan_finding in group)
     if len(group) == 1:
         places += [f"{first.path}:{line}" for line in first.uses if line != first.line]
     return Cause(
@@ -207,7 +216,9 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
         fix=rule.fix,
         places=tuple(dict.fromkeys(places)),
         uses=uses,
-        taken=tuple(dict.fromkeys(one.taken for one in group if one.taken)),
+        taken=tuple(
+            dict.fromkeys(scan_finding.taken for scan_finding in group if scan_finding.taken)
+        ),
     )
 
 

@@ -69,7 +69,7 @@ def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
 
 def line_starts(text: str) -> list[int]:
     """Where lines begin, as Python's parser counts them: at \\n, \\r\\n and \\r only."""
-    return [0, *(found.end() for found in _LINE_END.finditer(text))]
+    return [0, *(match.end() for match in _LINE_END.finditer(text))]
 
 
 _LINE_END = re.compile(r"\r\n|\n|\r")

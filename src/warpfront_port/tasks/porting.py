@@ -175,32 +175,32 @@ def try_program(
     _raise_untried(found)
 
 
-def _trial_request(tried: TrialOptions) -> TrialRequest:
+def _trial_request(trial_options: TrialOptions) -> TrialRequest:
     from warpfront.matrix.language import NAME_PATTERN
     from warpfront_port.commands.trial_runs import TrialRequest
     from warpfront_port.trying.providers import read_provides
 
-    if not re.fullmatch(NAME_PATTERN, tried.name):
+    if not re.fullmatch(NAME_PATTERN, trial_options.name):
         hint = "a name of `images:`: lower case letters, digits, - and _"
-        raise InputError(f"--name {tried.name!r} is no name of an image", hint=hint)
+        raise InputError(f"--name {trial_options.name!r} is no name of an image", hint=hint)
     return TrialRequest(
-        repo=Path(tried.repo),
+        repo=Path(trial_options.repo),
         argv=_words_after_dashes(),
-        install=tried.install,
-        provides=read_provides(tried.provides),
-        seconds=tried.seconds,
+        install=trial_options.install,
+        provides=read_provides(trial_options.provides),
+        seconds=trial_options.seconds,
     )
 
 
-def _show_trial(found: Trial, tried: TrialOptions, *, json: bool) -> None:
+def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> None:
     """The trial on the screen or as JSON, and the folder of the image that it makes."""
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
-    print_result(found, trial_text(found, name=tried.name), json=json)
-    if tried.write and found.requirements:
-        _write_image(found, tried.name)
-    elif tried.write and not json:
-        print(unwritten_text(found))
+    print_result(trial, trial_text(trial, name=trial_options.name), json=json)
+    if trial_options.write and trial.requirements:
+        _write_image(trial, trial_options.name)
+    elif trial_options.write and not json:
+        print(unwritten_text(trial))
 
 
 def _words_after_dashes() -> tuple[str, ...]:
@@ -300,31 +300,31 @@ def scan(
 
     if fail_on not in _GATES:
         raise NothingSelectedError(f"no verdict {fail_on!r}", hint=f"one of {', '.join(_GATES)}")
-    asked = _scan_request(source, scanned, dry_run=forms.dry_run)
-    found, new = scanning.scan(asked, display, _compiled_by(asked, compiler, display))
+    scan_request = _scan_request(source, scanned, dry_run=forms.dry_run)
+    found, new = scanning.scan(scan_request, display, _compiled_by(scan_request, compiler, display))
     if not found.files and all(one.left_out for one in found.unread):
         raise InputError(
-            f"{asked.repo}: nothing to determine: no file is of a kind that a rule reads",
+            f"{scan_request.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree with --repo; --vendored reads third parties too",
         )
     verdict = scanning.verdict_of(found, new)
     _show_verdict(verdict, found, new, forms, everything=everything)
     if phases:
-        _print_phases(asked, found)
+        _print_phases(scan_request, found)
     if fix or apply:
         patch = "" if forms.dry_run else fix
-        display.say(_fixed(asked, patch, apply=apply and not forms.dry_run))
+        display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
     _raise_verdict(verdict, fail_on, allow_undetermined=allow_undetermined)
 
 
-def _compiled_by(asked: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
+def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
     """Return what adds a compiler's answers to a scan."""
     from warpfront_port.commands.syntax_passes import PLACES, SyntaxRequest, with_compiler
 
     if where not in PLACES:
         raise NothingSelectedError(f"no compiler {where!r}", hint=f"one of {', '.join(PLACES)}")
     workspace = _workspace_for(where)
-    request = SyntaxRequest(root=asked.repo, target=asked.target.name, where=where)
+    request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
     return lambda found: with_compiler(found, request, workspace, display)
 
 
@@ -465,27 +465,32 @@ def _show_verdict(
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _print_phases(asked: ScanRequest, found: Scan) -> None:
+def _print_phases(scan_request: ScanRequest, found: Scan) -> None:
     from warpfront_port.commands import port_work
     from warpfront_port.scan.phases import phases_text
 
     order = port_work.phases_of(
-        asked.repo, found.findings, exclude=asked.exclude, vendored=asked.vendored
+        scan_request.repo,
+        found.findings,
+        exclude=scan_request.exclude,
+        vendored=scan_request.vendored,
     )
     print(phases_text(order), end="")
 
 
-def _fixed(asked: ScanRequest, patch: str, *, apply: bool) -> str:
+def _fixed(scan_request: ScanRequest, patch: str, *, apply: bool) -> str:
     """Write what is mechanical as a patch, or into the tree; what was done, in words."""
     from warpfront.system.store import write_text
     from warpfront_port.commands import port_work
 
-    fixes = port_work.fixes_of(asked.repo, exclude=asked.exclude, vendored=asked.vendored)
+    fixes = port_work.fixes_of(
+        scan_request.repo, exclude=scan_request.exclude, vendored=scan_request.vendored
+    )
     if patch:
-        write_text(Path(patch), "".join(one.patch for one in fixes))
+        write_text(Path(patch), "".join(fix.patch for fix in fixes))
     if apply:
-        port_work.write_fixes(asked.repo, fixes)
-    places = sum(len(one.rules) for one in fixes)
+        port_work.write_fixes(scan_request.repo, fixes)
+    places = sum(len(fix.rules) for fix in fixes)
     return f"--fix {'changed' if apply else 'could change'} {places} places in {len(fixes)} files"
 
 
@@ -547,13 +552,15 @@ def compile_sources(
     """
     from warpfront_port.commands import compiling
 
-    asked = _compile_request(source, compiled)
+    compile_request = _compile_request(source, compiled)
     if dry_run:
-        for unit in compiling.read_units(asked):
-            print(f"would compile {unit.path} for {asked.target}")
+        for unit in compiling.read_units(compile_request):
+            print(f"would compile {unit.path} for {compile_request.target}")
         return
     workspace = workspace_here()
-    found = compiling.compile_sources(workspace.matrix, workspace.folders, source, display, asked)
+    found = compiling.compile_sources(
+        workspace.matrix, workspace.folders, source, display, compile_request
+    )
     _show_compilation(found, sarif, json=json)
     _raise_uncompiled(found)
 
@@ -575,27 +582,27 @@ def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
     )
 
 
-def _show_compilation(found: Compilation, sarif: str, *, json: bool) -> None:
+def _show_compilation(compilation: Compilation, sarif: str, *, json: bool) -> None:
     """The compilation on the screen or as JSON, and in the file that was asked for."""
     from warpfront.system.store import write_text
     from warpfront_port import compilation_forms as forms
     from warpfront_port.scan.catalogue import catalogue
 
     if sarif:
-        text = forms.compilation_sarif([found], catalogue(), version=__version__)
+        text = forms.compilation_sarif([compilation], catalogue(), version=__version__)
         write_text(Path(sarif), text)
-    print_result(found, forms.compilation_text(found, catalogue()), json=json)
+    print_result(compilation, forms.compilation_text(compilation, catalogue()), json=json)
 
 
-def _raise_uncompiled(found: Compilation) -> None:
+def _raise_uncompiled(result: Compilation) -> None:
     from warpfront.verify.verdict import outcome_of
 
-    if outcome_of(found.verification) is Outcome.UNAVAILABLE:
+    if outcome_of(result.verification) is Outcome.UNAVAILABLE:
         raise UnavailableError(
-            f"not all of it can be compiled for {found.verification.target} in {found.place}",
+            f"not all of it can be compiled for {result.verification.target} in {result.place}",
             hint="the reasons stand above; `invoke build` makes a `devel` image that holds torch",
         )
-    raise_failure([found.verification])
+    raise_failure([result.verification])
 
 
 def _asked_tree(source: Selection, repo: str) -> SourceTree:

@@ -55,8 +55,8 @@ def _last_chain(lines: list[str]) -> list[str]:
 
 def _miss(line: str, frame: Mapping[str, str]) -> Miss | None:
     at = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
-    if said := _MISSING.match(line.strip()):
-        return Miss(module=said["module"], **at)  # type: ignore[arg-type]
-    if said := _NO_METADATA.match(line.strip()):
-        return Miss(module="", distribution=canonicalize_name(said["name"]), **at)  # type: ignore[arg-type]
+    if match := _MISSING.match(line.strip()):
+        return Miss(module=match["module"], **at)  # type: ignore[arg-type]
+    if match := _NO_METADATA.match(line.strip()):
+        return Miss(module="", distribution=canonicalize_name(match["name"]), **at)  # type: ignore[arg-type]
     return None

@@ -34,12 +34,14 @@ UNKNOWN = Provided(requirement="", said_by="")
 
 
 def provider(
-    miss: Miss, asked: Iterable[DeclaredRequirement], provides: Mapping[str, str] | None = None
+    miss: Miss,
+    declared_requirements: Iterable[DeclaredRequirement],
+    provides: Mapping[str, str] | None = None,
 ) -> Provided:
     """Who brings what was missed. A line of the project's files says which versions; where two say
     something, the first.
     """
-    own = _by_name(asked)
+    own = _by_name(declared_requirements)
     given = (provides or {}).get(miss.asked)
     if given:
         return Provided(requirement=given, said_by="--provides")
@@ -53,23 +55,25 @@ def provider(
 
 def read_provides(texts: Iterable[str]) -> dict[str, str]:
     """`module=requirement`, as somebody types it. Raises `InputError`."""
-    found = {}
+    provides = {}
     for text in texts:
         module, _, requirement = text.partition("=")
         if not module.isidentifier() or not requirement:
             raise InputError(f"--provides {text!r} is not module=distribution")
-        found[module] = requirement
-    return found
+        provides[module] = requirement
+    return provides
 
 
-def _by_name(asked: Iterable[DeclaredRequirement]) -> dict[str, DeclaredRequirement]:
-    found: dict[str, DeclaredRequirement] = {}
-    for one in asked:
+def _by_name(
+    declared_requirements: Iterable[DeclaredRequirement],
+) -> dict[str, DeclaredRequirement]:
+    name: dict[str, DeclaredRequirement] = {}
+    for one in declared_requirements:
         if one.kind is Kind.REQUIREMENT:
             requirement = Requirement(one.text)
             if requirement.url is None:
-                found.setdefault(canonicalize_name(requirement.name), one)
-    return found
+                name.setdefault(canonicalize_name(requirement.name), one)
+    return name
 
 
 def _known(module: str) -> str:

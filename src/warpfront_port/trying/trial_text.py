@@ -68,24 +68,25 @@ def _lines(trial: Trial, name: str) -> Iterator[str]:
         yield entry_text(trial, name)
 
 
-def _found_lines(one: MissAnswer) -> Iterator[str]:
-    missed = one.miss.module or f"{one.miss.distribution} (its metadata)"
-    where = f" ({one.miss.where})" if one.miss.where else ""
+def _found_lines(miss: MissAnswer) -> Iterator[str]:
+    missed = miss.miss.module or f"{miss.miss.distribution} (its metadata)"
+    where = f" ({miss.miss.where})" if miss.miss.where else ""
     yield f"  no {missed}{where}"
-    if one.folder:
-        yield f"      the project has it: {one.folder} goes to PYTHONPATH"
-    elif one.replaces:
-        name = one.requirement_name
-        yield f"      {name} {one.replaces} has none; {name} {one.version} has, of {one.said_by}:"
-        yield f"      `{one.requirement}` in its place: torch stays"
-    elif one.version:
-        more = f", with {one.brings} wheels more" if one.brings else ""
-        said = f"{one.requirement_name} {one.version}, named by {one.said_by}"
+    if miss.folder:
+        yield f"      the project has it: {miss.folder} goes to PYTHONPATH"
+    elif miss.replaces:
+        name = miss.requirement_name
+        source = miss.said_by
+        yield f"      {name} {miss.replaces} has none; {name} {miss.version} has, of {source}:"
+        yield f"      `{miss.requirement}` in its place: torch stays"
+    elif miss.version:
+        more = f", with {miss.brings} wheels more" if miss.brings else ""
+        said = f"{miss.requirement_name} {miss.version}, named by {miss.said_by}"
         yield f"      {said}: torch stays{more}"
     else:
-        yield f"      {one.refusal}"
-        if one.hint:
-            yield f"      hint: {one.hint}"
+        yield f"      {miss.refusal}"
+        if miss.hint:
+            yield f"      hint: {miss.hint}"
 
 
 def _ending(trial: Trial) -> Iterator[str]:

@@ -46,7 +46,7 @@ _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
 # Two lines of one step are equal in these, wherever and whenever they are printed.
 _FIGURES = tuple(
-    {one.name for one in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
+    {field.name for field in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
 )
 _WHOLE = 0.001
 _USUAL = 0.8
@@ -100,8 +100,10 @@ class RunAssembler:
             case Setting(name=name, value=value, firm=firm):
                 self._set(name, value, line, firm=firm)
             case LoggedStep(step=step, rank=rank, part=part):
-                kept = _PlacedStep(step, 0, step.line or line, rank, part, 1, step.seconds or 0.0)
-                self._see(kept, redrawn=fact.redrawn)
+                placed_step = _PlacedStep(
+                    step, 0, step.line or line, rank, part, 1, step.seconds or 0.0
+                )
+                self._see(placed_step, redrawn=fact.redrawn)
             case Evaluation():
                 if len(self._evaluations) < MOST_STEPS:
                     self._evaluations.append(fact)
@@ -155,26 +157,26 @@ class RunAssembler:
             self._once(f"a restart at step {step.step}, after {self._last}", new.line)
         self._keep(new._replace(segment=self._segment))
 
-    def _is_known(self, known: _PlacedStep, new: _PlacedStep) -> bool:
+    def _is_known(self, placed_step: _PlacedStep, new: _PlacedStep) -> bool:
         """Count a further line of a step; False where it begins the step again."""
         number = new.step.step
-        is_part = known.part is not None and known.part != new.part
-        if _repeats(known.step, new.step) and not (is_part and known.rank == new.rank):
+        is_part = placed_step.part is not None and placed_step.part != new.part
+        if _repeats(placed_step.step, new.step) and not (is_part and placed_step.rank == new.rank):
             self._counts["duplicates"] += 1
             return True
-        if known.rank and new.rank and known.rank != new.rank:
+        if placed_step.rank and new.rank and placed_step.rank != new.rank:
             self._counts["other ranks"] += 1
             return True
-        if number == self._last and (is_part or known.rank) and new.step.seconds:
-            latest = _merged(new.step, known.step, strict=False)
-            self._recent[number] = known._replace(
-                step=dataclasses.replace(latest or new.step, seconds=known.step.seconds),
+        if number == self._last and (is_part or placed_step.rank) and new.step.seconds:
+            latest = _merged(new.step, placed_step.step, strict=False)
+            self._recent[number] = placed_step._replace(
+                step=dataclasses.replace(latest or new.step, seconds=placed_step.step.seconds),
                 part=new.part,
-                parts=known.parts + 1,
-                total=known.total + new.total,
+                parts=placed_step.parts + 1,
+                total=placed_step.total + new.total,
             )
             return True
-        if number in self._latest() and _alike(known.step, new.step):
+        if number in self._latest() and _alike(placed_step.step, new.step):
             self._counts["other ranks"] += 1
             return True
         if number == self._last:
@@ -211,17 +213,17 @@ class RunAssembler:
         usual, count = max(self._parts.items(), key=lambda item: item[1], default=(1, 0))
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
-    def _whole(self, kept: _PlacedStep) -> _PlacedStep:
+    def _whole(self, placed_step: _PlacedStep) -> _PlacedStep:
         """A step of several parts, with the time of them all; of a single odd one, the first's."""
-        if kept.parts == 1 or not self._accumulates():
-            return kept._replace(parts=1)
+        if placed_step.parts == 1 or not self._accumulates():
+            return placed_step._replace(parts=1)
         step = dataclasses.replace(
-            kept.step,
-            seconds=kept.total,
+            placed_step.step,
+            seconds=placed_step.total,
             tokens_per_second_per_device=None,
             samples_per_second=None,
         )
-        return kept._replace(step=step, parts=1)
+        return placed_step._replace(step=step, parts=1)
 
     def _flush(self) -> None:
         """Keep what is pending; once there is too much, twice as many lines are one."""
@@ -253,7 +255,7 @@ class RunAssembler:
         ]
         steps = _from_zero(_with_intervals(steps) if self._averages else steps)
         said = {**self._settings, **given}
-        fields = {one.name for one in dataclasses.fields(Run)}
+        fields = {field.name for field in dataclasses.fields(Run)}
         run = Run(
             source=source,
             steps=tuple(steps),
@@ -299,13 +301,13 @@ _MERGED = tuple(
 )
 
 
-def _merged(one: Step, other: Step, *, strict: bool = True) -> Step | None:
+def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
     """Two lines of one step as one, where each has figures that the other lacks; None where both
     have one and differ, or where the second adds none. Without `strict`, the first has precedence.
     """
     added: dict[str, Any] = {}
     for name in _MERGED:
-        known, new = getattr(one, name), getattr(other, name)
+        known, new = getattr(step, name), getattr(other, name)
         if name == "steps":
             added[name] = max(known, new)
         elif known is None:
@@ -313,34 +315,34 @@ def _merged(one: Step, other: Step, *, strict: bool = True) -> Step | None:
         elif strict and new is not None and new != known:
             return None
     fresh = any(value is not None for name, value in added.items() if name != "steps")
-    return dataclasses.replace(one, **added) if fresh or not strict else None
+    return dataclasses.replace(step, **added) if fresh or not strict else None
 
 
-def _repeats(one: Step, other: Step) -> bool:
+def _repeats(step: Step, other: Step) -> bool:
     """Whether the second line, which may be cut, has no other figure than the first."""
-    pairs = ((getattr(one, name), getattr(other, name)) for name in _FIGURES)
+    pairs = ((getattr(step, name), getattr(other, name)) for name in _FIGURES)
     return all(new is None or new == known for known, new in pairs)
 
 
-def _alike(one: Step, other: Step) -> bool:
+def _alike(step: Step, other: Step) -> bool:
     """Whether two lines of a step, without ranks, are two ranks' of one run: all ranks have the
     same loss and gradients, and wait for each other.
     """
-    if one.loss is None or (one.loss, one.grad_norm) != (other.loss, other.grad_norm):
+    if step.loss is None or (step.loss, step.grad_norm) != (other.loss, other.grad_norm):
         return False
     pairs = [
-        (one.seconds, other.seconds),
-        (one.tokens_per_second_per_device, other.tokens_per_second_per_device),
+        (step.seconds, other.seconds),
+        (step.tokens_per_second_per_device, other.tokens_per_second_per_device),
     ]
     return all(a and b and abs(a / b - 1) < _RANKS_DIFFER for a, b in pairs if a != b)
 
 
-def _mean(kept: list[_PlacedStep]) -> _PlacedStep:
+def _mean(placed_steps: list[_PlacedStep]) -> _PlacedStep:
     """Neighbours as one, under the last one's number."""
-    last = kept[-1]
-    if len(kept) == 1:
+    last = placed_steps[-1]
+    if len(placed_steps) == 1:
         return last
-    steps = [one.step for one in kept]
+    steps = [step.step for step in placed_steps]
     known = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
     weight = sum(each for _, each in known)
     seconds = sum(seconds * each for seconds, each in known) / weight if known else None
@@ -348,8 +350,8 @@ def _mean(kept: list[_PlacedStep]) -> _PlacedStep:
     return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
-def _by_segment(kept: list[_PlacedStep]) -> list[list[_PlacedStep]]:
-    return [list(one) for _, one in groupby(kept, key=attrgetter("segment"))]
+def _by_segment(placed_steps: list[_PlacedStep]) -> list[list[_PlacedStep]]:
+    return [list(one) for _, one in groupby(placed_steps, key=attrgetter("segment"))]
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:

@@ -68,19 +68,19 @@ def cleaned(line: str) -> str:
 
 def rank_of(line: str) -> str:
     """Return the rank that a line's prefix names; "" without one."""
-    found = _RANK.search(line)
-    return ".".join(rank for rank in found.groups() if rank) if found else ""
+    match = _RANK.search(line)
+    return ".".join(rank for rank in match.groups() if rank) if match else ""
 
 
 def number(text: str) -> float | None:
     """Return the finite number that a text begins with: `9,982`, `1.249e+03`, `32066.9/32789.1`,
     and with a decimal comma `87,9`; None without one.
     """
-    found = _NUMBER.match(text)
-    if found is None:
+    match = _NUMBER.match(text)
+    if match is None:
         return None
-    comma = "." if _DECIMAL_COMMA.match(found[1]) else ""
-    value = float(found[1].replace(",", comma, 1 if comma else -1))
+    comma = "." if _DECIMAL_COMMA.match(match[1]) else ""
+    value = float(match[1].replace(",", comma, 1 if comma else -1))
     return value if math.isfinite(value) else None
 
 
@@ -112,11 +112,11 @@ def is_no_number(text: str) -> bool:
 
 def size_bytes(text: str) -> int | None:
     """`168.57GiB(94.52%)`, `33.81GB/254.18GB`, `115792977920`."""
-    found = _SIZE.match(text)
-    value = positive(found[1]) if found else None
-    if found is None or value is None:
+    match = _SIZE.match(text)
+    value = positive(match[1]) if match else None
+    if match is None or value is None:
         return None
-    size = value * _UNITS[(found[2] or "").upper()]
+    size = value * _UNITS[(match[2] or "").upper()]
     return round(size) if size < _LARGEST else None
 
 

@@ -50,8 +50,8 @@ class Choice:
         if not self.counts:
             return None
         trainers = [name for name in self.counts if not FORMATS[name].fallback]
-        known = [name for name in FORMATS if name in (trainers or self.counts)]
-        name = max(known, key=lambda name: self.counts[name])
+        formats = [name for name in FORMATS if name in (trainers or self.counts)]
+        name = max(formats, key=lambda name: self.counts[name])
         number, line = self.first[name]
         others = [f"{count} {other}'s" for other, count in self.counts.items() if other != name]
         also = f" (and {', '.join(others)})" if others else ""

@@ -32,5 +32,5 @@ class Reading:
 
     def runs(self, source: RecordSource, given: Mapping[str, object]) -> tuple[Run, ...]:
         """Those that have steps, or at least a duration."""
-        found = (one for one in self._runs if one.has_steps)
-        return tuple(one.run(source, lines=self.lines, given=given) for one in found)
+        runs = (run for run in self._runs if run.has_steps)
+        return tuple(run.run(source, lines=self.lines, given=given) for run in runs)

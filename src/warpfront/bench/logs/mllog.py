@@ -230,15 +230,15 @@ def _platform(text: str) -> Iterator[Fact]:
     """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one; `2xA5000`, a
     workstation's card, is two devices of one node. A server's name tells no device.
     """
-    found = _NODES.fullmatch(text)
+    match = _NODES.fullmatch(text)
     if cards := _CARDS.fullmatch(text):
         yield Setting("nodes", 1)
         yield Setting("devices", int(cards[1]))
         yield Setting("device_name", cards[2])
         yield Setting("vendor", vendor_of(cards[2]) or "nvidia")
         return
-    name = found[2] if found else text
-    nodes = int(found[1]) if found else None
+    name = match[2] if match else text
+    nodes = int(match[1]) if match else None
     if nodes:
         yield Setting("nodes", nodes)
     if inner := _DEVICES.search(name):

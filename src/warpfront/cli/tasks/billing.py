@@ -32,10 +32,10 @@ def bill(
     if not who:
         finish(bills(workspace, cells), json=json)
         return
-    asked = who_asked(workspace, cells)
+    dependents = who_asked(workspace, cells)
     lines = {
-        cell_id: one if isinstance(one, Blocked | Failed) else asking_line(who, one)
-        for cell_id, one in asked.items()
+        cell_id: result if isinstance(result, Blocked | Failed) else asking_line(who, result)
+        for cell_id, result in dependents.items()
     }
     finish(lines, json=json)
 
@@ -60,13 +60,13 @@ def audit(
 
     results = audits(workspace_here(display), cells)
     finish(results, json=json)
-    found = [one for one in results.values() if isinstance(one, Audit)]
-    open_ = sum(len(one.open) for one in found)
+    found = [result for result in results.values() if isinstance(result, Audit)]
+    open_ = sum(len(result.open) for result in found)
     if gate and open_:
         raise FindingsError(
             f"known vulnerabilities that matrix.yaml does not accept: {open_}",
             hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
         )
     if gate:
-        reasons = [f"{one.cell_id}: {text}" for one in found for text in one.undetermined]
+        reasons = [f"{result.cell_id}: {text}" for result in found for text in result.undetermined]
         require_determined(reasons, allow_undetermined=allow_undetermined)

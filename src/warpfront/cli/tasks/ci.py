@@ -91,10 +91,10 @@ def _workflows(workspace: Workspace, display: Display, *, only_check: bool) -> N
 def _fingerprints(workspace: Workspace) -> None:
     from warpfront.commands.dispatching import fingerprint
 
-    found = fingerprint(
+    fingerprints = fingerprint(
         workspace.matrix.cells, workspace.requirements, workspace.material, workspace.folders
     )
-    print_json(found.cells)
+    print_json(fingerprints.cells)
 
 
 def _forge() -> Forge:
@@ -141,7 +141,7 @@ def _plan(
     if planned.channel and note:
         planned = dataclasses.replace(planned, notes=(*planned.notes, note))
     limits = packaged_limits()
-    told = outputs(planned, flow.jobs, limits)
+    values = outputs(planned, flow.jobs, limits)
     for folder in (HANDOVER, LEFT):
         remove_tree(root / folder)
     digest = keep_plan(planned, root)
@@ -154,7 +154,7 @@ def _plan(
         if environment().get("GITLAB_CI"):
             raise
         display.say(f"no pipeline for GitLab: {error.message}")
-    forge.say_outputs({**told, "plan": digest})
+    forge.say_outputs({**values, "plan": digest})
     summary = plan_summary(planned)
     forge.say_summary(summary)
     print_result(planned, summary, json=json)
@@ -219,18 +219,18 @@ def _notify(workspace: Workspace, forge: Forge, display: Display) -> None:
     from warpfront.commands.notifying import notify
     from warpfront.system.process import environment
 
-    here = environment()
+    variables = environment()
     judgement, _ = _judgement(workspace, forge)
     planned = kept_plan(workspace.folders.root)
-    done = notify(
+    notes = notify(
         judgement,
         planned.scope if planned else forge.scope,
         forge.url,
         ways=workspace.matrix.ci.notify,
-        api=forge_api(here),
-        webhook=here.get("WARPFRONT_WEBHOOK", ""),
+        api=forge_api(variables),
+        webhook=variables.get("WARPFRONT_WEBHOOK", ""),
     )
-    for line in done or ("nobody had to be told",):
+    for line in notes or ("nobody had to be told",):
         display.say(line)
 
 
@@ -269,7 +269,7 @@ def merge(
     workspace = workspace_here()
     folders = [*map(Path, folder), *(handed_over(Path(below)) if below else ())]
     if dry_run:
-        names = [name for one in folders for name in read_handover(one)]
+        names = [name for folder in folders for name in read_handover(folder)]
     else:
         names = list(gather(folders, workspace.folders.store))
     verb = "would merge" if dry_run else "merged"
@@ -310,23 +310,23 @@ def job(
         after=tuple(filter(None, after.split(","))),
     )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
-    asked = _JobOptions(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
-    done = work(
+    job_options = _JobOptions(effort=effort, channel=channel, to=to, dry_run=dry_run, row=row)
+    outcome = work(
         job_request,
-        _act(workspace, job_request, display, asked),
+        _act(workspace, job_request, display, job_options),
         workspace.folders,
         watch=display,
         prepare=lambda: ready(row, display) if row else None,
         finish=lambda results: _leave_images(workspace, results, images.split(), name),
         retries=retries,
     )
-    summary = job_summary(name, done.results, tries=done.tries)
+    summary = job_summary(name, outcome.results, tries=outcome.tries)
     forge.say_summary(summary)
     print(summary, end="")
     if forge.scope:
         lines = {cell.id: cell.line for cell in workspace.matrix.cells}
-        print("\n".join(error_commands(done.results, lines)), file=terminal_of(sys.stdout))
-    raise_failure(done.results)
+        print("\n".join(error_commands(outcome.results, lines)), file=terminal_of(sys.stdout))
+    raise_failure(outcome.results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +341,7 @@ class _JobOptions:
 
 
 def _act(
-    workspace: Workspace, job_request: JobRequest, display: Display, asked: _JobOptions
+    workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
 ) -> Act:
     """The errand's step, of one cell: on the image that was built, and on no other."""
     from warpfront import pipeline
@@ -358,28 +358,30 @@ def _act(
     def build(cell: str) -> Sequence[object]:
         results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
         made = tuple(results)
-        if not asked.to:
+        if not job_options.to:
             return made
-        return send_candidates(made, workspace.matrix, asked.to, store, display)
+        return send_candidates(made, workspace.matrix, job_options.to, store, display)
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
-        taken: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
-        if taken is None:
+        candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
+        if candidate is None:
             folders = (root / HANDOVER, root / IMAGES)
-            taken = take_image(by_id[cell], store, folders, connect(environment()))
-        return [taken] if isinstance(taken, Failed | Blocked) else act(cell)
+            candidate = take_image(by_id[cell], store, folders, connect(environment()))
+        return [candidate] if isinstance(candidate, Failed | Blocked) else act(cell)
 
     def verify(cell: str) -> Sequence[object]:
         chosen = Selection(only=cell, target=job_request.target)
-        return pipeline.verify(workspace, chosen, display, effort=asked.effort)
+        return pipeline.verify(workspace, chosen, display, effort=job_options.effort)
 
     def bench(cell: str) -> Sequence[object]:
-        assert asked.row is not None
-        return hold_against_release(workspace, cell, asked.row, display, target=job_request.target)
+        assert job_options.row is not None
+        return hold_against_release(
+            workspace, cell, job_options.row, display, target=job_request.target
+        )
 
     def publish(cell: str) -> Sequence[object]:
-        channel = asked.channel
-        return _published(workspace, cell, display, channel=channel, dry_run=asked.dry_run)
+        channel = job_options.channel
+        return _published(workspace, cell, display, channel=channel, dry_run=job_options.dry_run)
 
     if job_request.step == "build":
         return build
@@ -411,9 +413,9 @@ def _published(
     from warpfront.ci.forge_api import forge_api, job_states
     from warpfront.system.process import environment
 
-    here = environment()
-    key = "" if here.get("COSIGN_KEY") or dry_run else "keyless"
-    states, unknown = job_states(None if dry_run else forge_api(here))
+    variables = environment()
+    key = "" if variables.get("COSIGN_KEY") or dry_run else "keyless"
+    states, unknown = job_states(None if dry_run else forge_api(variables))
     if unknown:
         display.say(unknown)
     chosen = Selection(only=cell)
@@ -440,19 +442,19 @@ def resume(
     from warpfront.ci.resuming import remaining
 
     workspace = workspace_here()
-    left = remaining(pipeline.report(workspace, cells))
-    for cell, target in [*((cell, "") for cell in left.build), *left.verify]:
-        what = f"verify {cell} on {target}" if target else f"build {cell}"
-        display.say(f"{'would ' if dry_run else ''}{what}")
-    for row in left.refused:
+    remaining_works = remaining(pipeline.report(workspace, cells))
+    for cell, target in [*((cell, "") for cell in remaining_works.build), *remaining_works.verify]:
+        words = f"verify {cell} on {target}" if target else f"build {cell}"
+        display.say(f"{'would ' if dry_run else ''}{words}")
+    for row in remaining_works.refused:
         display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
     if dry_run:
         return
     results: list[object] = []
-    for cell in left.build:
+    for cell in remaining_works.build:
         results += pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-    missing = {one.cell_id for one in results if isinstance(one, Failed | Blocked)}
-    for cell, target in left.verify:
+    missing = {result.cell_id for result in results if isinstance(result, Failed | Blocked)}
+    for cell, target in remaining_works.verify:
         if cell not in missing:
             chosen = Selection(only=cell, target=target)
             results += pipeline.verify(workspace, chosen, display, effort=effort)

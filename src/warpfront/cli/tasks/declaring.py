@@ -74,8 +74,11 @@ HowMuch = Annotated[
     CheckOptions,
     Options(
         {
-            one.name: (one.default if one.default is False else str(one.default), Option(one.help))
-            for one in EFFORT_OPTIONS
+            option.name: (
+                option.default if option.default is False else str(option.default),
+                Option(option.help),
+            )
+            for option in EFFORT_OPTIONS
         },
         read_effort,
     ),
@@ -124,7 +127,9 @@ def _task(body: Callable[..., None], *, name: str | None) -> Task[Any]:
     invoked.__signature__ = _signature(every)  # type: ignore[attr-defined]
     decorated: Task[Any] = task(
         name=name,
-        help={name.strip("_").replace("_", "-"): one.help for name, (_, one) in every.items()},
+        help={
+            name.strip("_").replace("_", "-"): option.help for name, (_, option) in every.items()
+        },
         iterable=[name for name, (default, _) in every.items() if default == ()],
     )(invoked)
     return decorated
@@ -157,13 +162,13 @@ def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
     groups = {}
     for name, parameter in inspect.signature(declared).parameters.items():
         hint = hints[name]
-        said = next(iter(getattr(hint, "__metadata__", ())), None)
+        annotation = next(iter(getattr(hint, "__metadata__", ())), None)
         if name == "display":
             continue
-        if isinstance(said, Options):
-            groups[name] = said
-        elif isinstance(said, Option):
-            groups[name] = _single(name, parameter.default, said)
+        if isinstance(annotation, Options):
+            groups[name] = annotation
+        elif isinstance(annotation, Option):
+            groups[name] = _single(name, parameter.default, annotation)
         elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
             groups[name] = _of_fields(hint)
         else:
@@ -183,7 +188,7 @@ def _of_fields(kind: type) -> Options:
 
 
 def _every(groups: Mapping[str, Options]) -> dict[str, tuple[Any, Option]]:
-    return {name: one for group in groups.values() for name, one in group.each.items()}
+    return {name: option for group in groups.values() for name, option in group.each.items()}
 
 
 def _single(name: str, default: Any, option: Option) -> Options:

@@ -36,20 +36,20 @@ def runner(
     from warpfront.commands.readying import tidy as tidy_up
     from warpfront.system.process import run, stream
 
-    found = named_runner(workspace_here().matrix.runners, row)
+    named = named_runner(workspace_here().matrix.runners, row)
     if prepare + tidy + serve != 1:
         raise InputError("one of --prepare, --tidy and --serve", hint="docs/ci.md")
     if dry_run:
-        display.say(f"would be {found.name}: {', '.join(found.labels)}")
+        display.say(f"would be {named.name}: {', '.join(named.labels)}")
     elif prepare:
-        serving.prepare(found, display, run)
-        print(f"this machine is what `runners:` says of {found.name}")
+        serving.prepare(named, display, run)
+        print(f"this machine is what `runners:` says of {named.name}")
     elif tidy:
-        tidy_up(found, display, engine_of(found, display))
+        tidy_up(named, display, engine_of(named, display))
     else:
         place = serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=_token(token))
         serving.serve(
-            found,
+            named,
             place,
             display,
             lambda agent_command: stream(agent_command, display.say),

@@ -122,7 +122,7 @@ def clean(
                     remove(reference, functools.partial(host.remove, reference))
 
 
-def _remove(display: Display, what: str, act: Callable[[], None], *, dry_run: bool) -> None:
+def _remove(display: Display, kind: str, act: Callable[[], None], *, dry_run: bool) -> None:
     if not dry_run:
         act()
-    display.say(f"{'would remove' if dry_run else 'removed'} {what}")
+    display.say(f"{'would remove' if dry_run else 'removed'} {kind}")

@@ -39,7 +39,7 @@ def _asked(**said: str) -> Library | None:
 
 DeclaredRequirement = Annotated[
     Library | None,
-    Options({one.attribute: ("", Option(one.help)) for one in LIBRARY_OPTIONS}, _asked),
+    Options({option.attribute: ("", Option(option.help)) for option in LIBRARY_OPTIONS}, _asked),
 ]
 
 
@@ -70,8 +70,10 @@ def models(
         if json:
             print_json(results)
         else:
-            for one in results:
-                print("\n".join(_lines(one)) if isinstance(one, Verification) else "", end="\n")
+            for result in results:
+                print(
+                    "\n".join(_lines(result)) if isinstance(result, Verification) else "", end="\n"
+                )
             print_unfinished(results)
         raise_failure(results)
         return
@@ -84,12 +86,12 @@ def models(
     display.say(f"wrote {path}")
 
 
-def _lines(found: Verification) -> Iterator[str]:
+def _lines(verification: Verification) -> Iterator[str]:
     """Return checks that did not pass, with reasons, and then counts by outcome."""
-    yield f"{found.cell_id} on {found.target}, {found.seconds:.0f} s"
-    for one in found.checks:
-        if one.outcome is not Outcome.PASSED:
-            yield f"  {one.name}: {one.outcome.value}: {one.reason}"
-    for one in found.checks:
-        if one.name.startswith("count of ") and one.outcome is Outcome.PASSED:
-            yield f"  {one.name}: {one.reason}"
+    yield f"{verification.cell_id} on {verification.target}, {verification.seconds:.0f} s"
+    for check in verification.checks:
+        if check.outcome is not Outcome.PASSED:
+            yield f"  {check.name}: {check.outcome.value}: {check.reason}"
+    for check in verification.checks:
+        if check.name.startswith("count of ") and check.outcome is Outcome.PASSED:
+            yield f"  {check.name}: {check.reason}"

@@ -167,16 +167,16 @@ def verify(
     if digest:
         from warpfront.commands.adopting import adopt
 
-        own = adopt(workspace, digest, display)
-        if own is None:
+        adopted = adopt(workspace, digest, display)
+        if adopted is None:
             from warpfront.commands.external_images import verify_external_image
 
-            found, rows = verify_external_image(
+            external, rows = verify_external_image(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
-            _print_verified(found, lambda: rows, json=json, allowed=allow_undetermined)
+            _print_verified(external, lambda: rows, json=json, allowed=allow_undetermined)
             return
-        cells = replace(cells, only=own.id)
+        cells = replace(cells, only=adopted.id)
     if dry_run:
         print_report(pipeline.report(workspace, cells), json=json)
         return
@@ -232,9 +232,9 @@ def _print_profiles(results: Iterable[Verified]) -> None:
     """Print the verdict of each requested tolerance profile."""
     from warpfront.report.profiles import profiles_text
 
-    for one in results:
-        if isinstance(one, Verification) and (said := profiles_text(one)):
-            print(f"\n{one.cell_id} on {one.target}\n{said}", end="")
+    for result in results:
+        if isinstance(result, Verification) and (text := profiles_text(result)):
+            print(f"\n{result.cell_id} on {result.target}\n{text}", end="")
 
 
 def _write_page(
@@ -255,8 +255,8 @@ def _write_page(
     from warpfront.system.provenance import read_provenance
 
     root = workspace.folders.root
-    kept = branch_history(branch, root, run, environment()) if branch else None
-    with kept or contextlib.nullcontext() as folder:
+    past = branch_history(branch, root, run, environment()) if branch else None
+    with past or contextlib.nullcontext() as folder:
         runs = folder / RUNS if folder else Path(history) if history else None
         times = folder / NIGHTS if folder else Path(nights) if nights else None
         write_page(

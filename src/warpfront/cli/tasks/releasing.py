@@ -125,8 +125,8 @@ def _keep_house(
     from warpfront.commands.keeping import open_house
     from warpfront.report.releases import pruning_text, stock_text, yank_text
 
-    asked = keeping.prune if keeping.prune not in {"", "candidates"} else channel
-    with open_house(workspace_here(), cells, channel=asked, to=to) as house:
+    tag = keeping.prune if keeping.prune not in {"", "candidates"} else channel
+    with open_house(workspace_here(), cells, channel=tag, to=to) as house:
         if keeping.yank:
             yanked = house.yank(keeping.yank, keeping.because, dry_run=dry_run)
             print_result(yanked, yank_text(yanked, dry_run=dry_run), json=json)
@@ -163,10 +163,10 @@ def why(
     from warpfront.commands.why_published import compare_tags
     from warpfront.release.tag_page import difference_text
 
-    found = compare_tags(reference, since, trust=trust)
-    print_result(found, difference_text(found), json=json)
+    tag_difference = compare_tags(reference, since, trust=trust)
+    print_result(tag_difference, difference_text(tag_difference), json=json)
     require_determined(
-        found.undetermined,
+        tag_difference.undetermined,
         allow_undetermined=allow_undetermined,
         hint="publish with this version: its SBOMs list wheels, packages and folders",
     )
@@ -176,5 +176,5 @@ def _explain(reference: str, trust: str, *, json: bool) -> None:
     from warpfront.commands.why_published import explain
     from warpfront.release.why import why_text
 
-    found = explain(workspace_here(), reference, trust=trust)
-    print_result(found, why_text(found), json=json)
+    explanation = explain(workspace_here(), reference, trust=trust)
+    print_result(explanation, why_text(explanation), json=json)

@@ -36,7 +36,8 @@ _NO_NUMBER = "none"
 Timed = Annotated[
     BenchEffort,
     Options(
-        {one.name: (one.default, Option(one.help)) for one in BENCH_OPTIONS}, read_bench_effort
+        {option.name: (option.default, Option(option.help)) for option in BENCH_OPTIONS},
+        read_bench_effort,
     ),
 ]
 
@@ -53,11 +54,11 @@ def bench(display: Display, cells: Chosen, *, json: Json = False, timed: Timed) 
     from warpfront.commands import benching
 
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
-    found = [one for one in results if isinstance(one, Bench)]
-    documents = [bench_document(one) for one in found]
-    print_result(documents, "\n".join(map(bench_text, found)), json=json)
+    benches = [result for result in results if isinstance(result, Bench)]
+    documents = [bench_document(result) for result in benches]
+    print_result(documents, "\n".join(map(bench_text, benches)), json=json)
     print_unfinished(() if json else results)
-    if failed := sorted({one.cell_id for one in results if isinstance(one, Failed)}):
+    if failed := sorted({result.cell_id for result in results if isinstance(result, Failed)}):
         raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
     raise_failure(results)
 
@@ -118,7 +119,7 @@ def read_log(
 
     runs = measurements.read_all(file, display, form=format, given=given.said())
     summaries = [(run, summary_of(run)) for run in runs]
-    documents = [run_document(*one) for one in summaries] if json or out else []
+    documents = [run_document(*summary) for summary in summaries] if json or out else []
     document = documents[0] if len(documents) == 1 else documents
     if out:
         write_json(Path(out), document)
@@ -129,7 +130,7 @@ def read_log(
     if seed_layout:
         for path in measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
-    print_result(document, "\n".join(run_text(*one) for one in summaries), json=json)
+    print_result(document, "\n".join(run_text(*summary) for summary in summaries), json=json)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,15 +229,15 @@ def compare(
     from warpfront.system.store import write_text
 
     terms = asked.terms()
-    one, other = (measurements.read_side(name, display) for name in (a, b))
-    found = measurements.compare_sides((a, one), (b, other), terms)
-    _show(found, shown)
-    charts = _charts(found, [one, other], display) if shown.charts or shown.page else None
+    side, other = (measurements.read_side(name, display) for name in (a, b))
+    comparison = measurements.compare_sides((a, side), (b, other), terms)
+    _show(comparison, shown)
+    charts = _charts(comparison, [side, other], display) if shown.charts or shown.page else None
     for name, picture in (charts or {}).items() if shown.charts else ():
         write_text(Path(shown.charts) / name, picture)
     if shown.page:
-        write_text(Path(shown.page), measurements.page_of(found, charts or {}))
-    _raise(found, allow_undetermined=allow_undetermined)
+        write_text(Path(shown.page), measurements.page_of(comparison, charts or {}))
+    _raise(comparison, allow_undetermined=allow_undetermined)
     if charts is None and (shown.charts or shown.page):
         hint = "pip install 'warpfront[charts]'"
         raise CommandFailedError("no charts: matplotlib is not installed", hint=hint)
@@ -263,17 +264,17 @@ def nights(
 
     if add:
         measurements.add_nights(Path(file), add, display, runner=runner)
-    found = measurements.read_nights_of(Path(file), display)
-    shifts = shifts_of(found)
+    history = measurements.read_nights_of(Path(file), display)
+    shifts = shifts_of(history)
     documents = [{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts]
-    print_result(documents, shifts_text(found, shifts), json=json)
+    print_result(documents, shifts_text(history, shifts), json=json)
     allowed = float("inf") if max_slower == _NO_NUMBER else 1 + _share(max_slower, "--max-slower")
     if slower := [shift for shift in shifts if shift.ratio > allowed]:
         worst = max(slower, key=lambda shift: shift.ratio)
         message = f"{len(slower)} operations became slower for good, {worst.case} the most"
         raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
     require_determined(
-        too_few_nights(found),
+        too_few_nights(history),
         allow_undetermined=allow_undetermined,
         hint="--add records of further nights",
     )
@@ -296,55 +297,61 @@ def compare_stacks(
     from warpfront.commands import measurements
 
     every = list(measurements.compare_layout(Path(folder), asked.terms(), display))
-    for found in every:
-        _show(found, shown)
-    for found in every:
-        _raise(found)
+    for comparison in every:
+        _show(comparison, shown)
+    for comparison in every:
+        _raise(comparison)
 
 
 def _charts(
-    found: Comparison, sides: list[list[Run] | Bench], display: Display
+    comparison: Comparison, sides: list[list[Run] | Bench], display: Display
 ) -> Mapping[str, str] | None:
     """The charts by file name; None, with a warning, where the extra is not installed."""
     from warpfront.bench.charts import charts_of
 
     try:
-        return charts_of(found, sides)
+        return charts_of(comparison, sides)
     except ModuleNotFoundError as error:
         display.say(f"warning: no charts: {error.name} is not installed")
         return None
 
 
-def _show(found: Comparison, shown: ComparisonForms) -> None:
+def _show(comparison: Comparison, comparison_forms: ComparisonForms) -> None:
     from warpfront.bench.forms import comparison_markdown, comparison_text
     from warpfront.bench.record_files import comparison_document
     from warpfront.system.store import write_json, write_text
 
-    document = comparison_document(found)
-    if shown.markdown:
-        write_text(Path(shown.markdown), comparison_markdown(found))
-    if shown.out:
-        write_json(Path(shown.out), document)
-    print_result(document, comparison_text(found, width=text_width()), json=shown.json)
+    document = comparison_document(comparison)
+    if comparison_forms.markdown:
+        write_text(Path(comparison_forms.markdown), comparison_markdown(comparison))
+    if comparison_forms.out:
+        write_json(Path(comparison_forms.out), document)
+    print_result(
+        document, comparison_text(comparison, width=text_width()), json=comparison_forms.json
+    )
 
 
-def _raise(found: Comparison, *, allow_undetermined: bool = False) -> None:
+def _raise(comparison: Comparison, *, allow_undetermined: bool = False) -> None:
     from warpfront.bench.forms import sentence, slowest_of
     from warpfront.bench.records import ComparisonOutcome
 
-    refused = [one.name for one in found.differences if one.refused and not one.allowed]
-    if found.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}:
+    refused = [
+        difference.name
+        for difference in comparison.differences
+        if difference.refused and not difference.allowed
+    ]
+    if comparison.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}:
         allow = " ".join(f"--allow {name}" for name in refused)
         hint = f"{allow} compares them all the same, and says so" if allow else ""
-        raise NotComparableError(sentence(found), hint=hint)
-    if slowest := slowest_of(found):
+        raise NotComparableError(sentence(comparison), hint=hint)
+    if slowest := slowest_of(comparison):
         name, ratio = slowest
         raise SlowerError(
             f"B is slower than allowed: {name} takes {ratio.low:.3f} to {ratio.high:.3f} times A's "
-            f"time, {found.limit:.3f} are allowed",
-            hint="by operation, above" if found.cases else "",
+            f"time, {comparison.limit:.3f} are allowed",
+            hint="by operation, above" if comparison.cases else "",
         )
-    if found.verdict is ComparisonOutcome.UNDETERMINED:
+    if comparison.verdict is ComparisonOutcome.UNDETERMINED:
         require_determined(
-            found.reasons, allow_undetermined=allow_undetermined, hint="more runs a side"
+            comparison.reasons, allow_undetermined=allow_undetermined, hint="more runs a side"
         )

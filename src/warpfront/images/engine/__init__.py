@@ -39,10 +39,10 @@ def connect(environment: Mapping[str, str]) -> Engine:
     """The engine to use: see `engine.docker.connect`. Raises `EngineError` when there is none."""
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 
-    own = embedded.EnginePlace(state=embedded.folders(environment)[1])
-    if not _may_be_somewhere(environment) and not own.socket.exists():
+    engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])
+    if not _may_be_somewhere(environment) and not engine_place.socket.exists():
         # The SDK and its HTTP take longer to load than a plan without an engine to make.
-        raise nowhere(own.host)
+        raise nowhere(engine_place.host)
     from warpfront.images.engine import docker  # noqa: PLC0415 - see above
 
     return docker.connect(environment)

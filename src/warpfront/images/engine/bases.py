@@ -97,9 +97,9 @@ def resolve_base(
 
     Raises `BlockedError`, naming the registry and the reason, where neither is possible.
     """
-    found = find_base(base, engine, registry_reachable=registry_reachable, cache=cache)
-    if found is not None:
-        return found
+    resolved_base = find_base(base, engine, registry_reachable=registry_reachable, cache=cache)
+    if resolved_base is not None:
+        return resolved_base
     assert base.bootstrap is not None
     stored = bootstrapped_image(base.name, base.bootstrap, engine, cache=cache, on_line=on_line)
     return _bootstrapped(base, base.bootstrap, stored)
@@ -145,10 +145,10 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
     tar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".aside-", dir=tar.parent) as folder:
         aside = Path(folder) / "rootfs.tar"
-        done = process.stream(_mmdebstrap(bootstrap, tree, aside), on_line)
-        if done.returncode:
+        run = process.stream(_mmdebstrap(bootstrap, tree, aside), on_line)
+        if run.returncode:
             raise EngineError(
-                f"mmdebstrap of {bootstrap.suite} failed with {done.returncode}\n{done.stdout}",
+                f"mmdebstrap of {bootstrap.suite} failed with {run.returncode}\n{run.stdout}",
                 hint="check the machine's apt mirror; without root, uidmap must be installed",
             )
         aside.replace(tar)

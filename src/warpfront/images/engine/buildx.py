@@ -67,12 +67,12 @@ class BuildStep:
     @property
     def words(self) -> str:
         """`2 of 3: RUN uv venv`: without the mounts, which say nothing of what it does."""
-        found = _NUMBERED.match(self.name)
-        if not found:
+        match = _NUMBERED.match(self.name)
+        if not match:
             return " ".join(_BRACKETED.sub("", self.name).split())
-        instruction, *rest = found["rest"].split()
-        told = " ".join(itertools.dropwhile(lambda word: word.startswith("--"), rest))
-        return f"{found['step']} of {found['steps']}: {instruction} {told}"
+        instruction, *rest = match["rest"].split()
+        words = " ".join(itertools.dropwhile(lambda word: word.startswith("--"), rest))
+        return f"{match['step']} of {match['steps']}: {instruction} {words}"
 
     @property
     def is_internal(self) -> bool:
@@ -133,9 +133,9 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     each leaf is baked by itself (`parallel` at a time; BuildKit shares their common steps), then
     each parent of a failed leaf: every target has its own result.
     """
-    ended = _bake_steadily(request, request.targets, on_step)
-    if ended.completed.returncode == 0 or _gone(ended.completed) or len(request.targets) == 1:
-        return _answers(request, request.targets, ended)
+    results = _bake_steadily(request, request.targets, on_step)
+    if results.completed.returncode == 0 or _gone(results.completed) or len(request.targets) == 1:
+        return _answers(request, request.targets, results)
     leaves = request.leaves or request.targets
     answers = _bake_each(request, leaves, on_step)
     rest = tuple(target for target in request.targets if target not in answers)
@@ -147,13 +147,13 @@ def forget_steps(request: BakeRequest, words: str) -> None:
     removed in time only takes space.
     """
     words = f"--filter=description~={json.dumps(words)}"
-    asked = Command(
+    command = Command(
         argv=(*request.buildx, "prune", "--force", words),
         environment=request.environment,
         timeout_seconds=_FORGETTING_SECONDS,
     )
     with contextlib.suppress(TimedOutError):
-        run(asked)
+        run(command)
 
 
 def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
@@ -188,10 +188,10 @@ def _bake_steadily(request: BakeRequest, targets: tuple[str, ...], on_step: OnSt
     """Once more where BuildKit's cache had lost something, without it: what it names and does not
     have it would look for each time.
     """
-    ended = _bake_once(request, targets, on_step)
-    if _lost(ended.completed):
+    results = _bake_once(request, targets, on_step)
+    if _lost(results.completed):
         return _bake_once(request, targets, on_step, "--no-cache")
-    return ended
+    return results
 
 
 def _bake_once(
@@ -235,27 +235,27 @@ def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
     """
     words = []
     for target in targets if request.cache else ():
-        kept = f"type=registry,ref={request.cache}:{target}"
+        cache = f"type=registry,ref={request.cache}:{target}"
         words += [
-            f"--set={target}.cache-from={kept}",
-            f"--set={target}.cache-to={kept},mode=max,ignore-error=true",
+            f"--set={target}.cache-from={cache}",
+            f"--set={target}.cache-to={cache},mode=max,ignore-error=true",
         ]
     return words
 
 
-def _answers(request: BakeRequest, targets: tuple[str, ...], ended: _Ended) -> dict[str, Baked]:
-    completed = ended.completed
+def _answers(request: BakeRequest, targets: tuple[str, ...], end: _Ended) -> dict[str, Baked]:
+    completed = end.completed
     if completed.returncode == 0:
         digests = _read_digests(_metadata_path(request, targets))
         return {t: Baked(target=t, digest=digests.get(t, ""), error="") for t in targets}
     exited = f"buildx exited with {completed.returncode}"
-    error = ended.failure or _read_error(completed.stdout) or exited
+    error = end.failure or _read_error(completed.stdout) or exited
     failed = Baked(
         target="",
         digest="",
         error=error,
         engine_gone=_gone(completed),
-        disk_full=ended.disk_full,
+        disk_full=end.disk_full,
         cache_lost=_lost(completed),
     )
     return {t: replace(failed, target=t) for t in targets}
@@ -358,13 +358,18 @@ class ProgressReader:
         name = self._names.get(digest, "")
         parts = self._parts.get(digest, {}).values()
         total = sum(total for _, total in parts)
-        known = sum(done for done, _ in parts)
+        done_bytes = sum(shown_bytes for shown_bytes, _ in parts)
         # Until BuildKit calls it done, more layers may come.
-        done = min(known, max(total - 1, 0)) if state == "running" else total
+        shown_bytes = min(done_bytes, max(total - 1, 0)) if state == "running" else total
         target = self._target(name)
         self.on_step(
             BuildStep(
-                target=target, name=name, state=state, line=line, done_bytes=done, total_bytes=total
+                target=target,
+                name=name,
+                state=state,
+                line=line,
+                done_bytes=shown_bytes,
+                total_bytes=total,
             )
         )
 
@@ -376,10 +381,10 @@ class ProgressReader:
         if "context canceled" in error or not is_program:
             return ""
         words = BuildStep(target="", name=self._names.get(digest, ""), state="failed").words
-        shown = words if len(words) <= _LONGEST_STEP else f"{words[:_LONGEST_STEP]}..."
+        command = words if len(words) <= _LONGEST_STEP else f"{words[:_LONGEST_STEP]}..."
         said = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
         lines = [f"    {without_secrets(line.rstrip())}" for line in said[-_TAIL_LINES:]]
-        return "\n".join([f"step {shown}: {cause}", *lines])
+        return "\n".join([f"step {command}: {cause}", *lines])
 
     def _read_log(self, digest: str, text: str) -> None:
         """Whole lines go to the log: a secret that came in two pieces would not be known."""
@@ -404,9 +409,9 @@ class ProgressReader:
         but no target.
         """
         name, digest = str(status.get("id", "")), str(status.get("vertex", ""))
-        total, done = int(status.get("total") or 0), int(status.get("current") or 0)
+        total, counts = int(status.get("total") or 0), int(status.get("current") or 0)
         if total and name.startswith(_LAYER):
-            self._parts.setdefault(digest, {})[name] = (done, total)
+            self._parts.setdefault(digest, {})[name] = (counts, total)
             self._tell(digest, "running")
         doing, _, reference = name.partition(" to ")
         if doing in _EXPORTS and status.get("completed") and reference in self.references:

@@ -88,7 +88,7 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     there. What was named and does not answer is an `EngineError`, never passed over.
     """
     cache, state = embedded.folders(environment)
-    own = embedded.EnginePlace(state=state)
+    engine_place = embedded.EnginePlace(state=state)
     if environment.get("DOCKER_HOST"):
         return _from_environment(environment, cache)
     chosen = _from_context(cache)
@@ -98,11 +98,11 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
         try:
             return _connected(DEFAULT_HOST, cache=cache)
         except EngineError:
-            if not own.socket.exists():
+            if not engine_place.socket.exists():
                 raise
-    if own.socket.exists():
-        return _connected(own.host, cache=cache)
-    raise nowhere(own.host)
+    if engine_place.socket.exists():
+        return _connected(engine_place.host, cache=cache)
+    raise nowhere(engine_place.host)
 
 
 class DockerEngine:
@@ -142,13 +142,13 @@ class DockerEngine:
     @property
     def machine(self) -> str:
         with self._translated():
-            said = str(self._client.info().get("Architecture", ""))
-        return _MACHINES.get(said, said)
+            name = str(self._client.info().get("Architecture", ""))
+        return _MACHINES.get(name, name)
 
     @functools.cached_property
     def builds_elsewhere(self) -> bool:
-        asked = Command(argv=(*self.buildx, "inspect"), environment=self._build_environment)
-        driver = _DRIVER.search(process.run(asked).stdout)
+        command = Command(argv=(*self.buildx, "inspect"), environment=self._build_environment)
+        driver = _DRIVER.search(process.run(command).stdout)
         return driver is not None and driver["name"] != "docker"
 
     def features(self) -> Features:
@@ -171,18 +171,18 @@ class DockerEngine:
         with self._translated():
             rows = self._listed(label)
         # One that is being removed meanwhile is listed without what it said.
-        found, name = map(_listed_image, rows), label.partition("=")[0]
-        return tuple(image for image in found if name in image.labels)
+        listed, name = map(_listed_image, rows), label.partition("=")[0]
+        return tuple(image for image in listed if name in image.labels)
 
     def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
         """The engine finds no list where an image is removed while it makes it: then once more."""
         rows: Sequence[Mapping[str, Any]]
-        for left in reversed(range(_LISTINGS)):
+        for attempt in reversed(range(_LISTINGS)):
             try:
                 rows = self._client.api.images(filters={"label": label})
                 break
             except docker.errors.NotFound:
-                if not left:
+                if not attempt:
                     raise
                 time.sleep(_BETWEEN_LISTINGS_SECONDS)
         return rows
@@ -222,10 +222,10 @@ class DockerEngine:
             environment=environment or {},
         )
         self._load(body, tar)
-        found = self.image(reference)
-        if found is None:
+        rootfs = self.image(reference)
+        if rootfs is None:
             raise EngineError(f"{reference}: loaded, and yet the engine does not have it")
-        return found
+        return rootfs
 
     def _load(self, body: Any, source: Path) -> None:
         api = self._client.api
@@ -239,8 +239,8 @@ class DockerEngine:
             )
             answer.raise_for_status()
         if '"error"' in answer.text:  # the status is 200 even when it broke off
-            said = answer.text[-500:].strip()
-            raise EngineError(f"{source}: the engine could not load it: {said}")
+            output = answer.text[-500:].strip()
+            raise EngineError(f"{source}: the engine could not load it: {output}")
 
     def save(self, references: Iterable[str], archive: Path) -> None:
         api = self._client.api
@@ -264,7 +264,8 @@ class DockerEngine:
         blob = Path("blobs", image_id.replace(":", "/"))
         places = (root / "containerd" / "daemon", _CONTAINERD)
         return next(
-            (at / _CONTENT for at in places if os.access(at / _CONTENT / blob, os.R_OK)), None
+            (place / _CONTENT for place in places if os.access(place / _CONTENT / blob, os.R_OK)),
+            None,
         )
 
     def adopt(self, blobs: Iterable[Path]) -> None:
@@ -302,17 +303,17 @@ class DockerEngine:
         return transfer.moved_bytes
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
-        name, at, digest = reference.partition("@")
-        repository, tag = (name, digest) if at else reference.rsplit(":", 1)
+        name, parts, digest = reference.partition("@")
+        repository, tag = (name, digest) if parts else reference.rsplit(":", 1)
         transfer = Transfer(verb="pull", reference=reference, on_progress=on_progress)
         with self._transferring(transfer) as api:
             events: Any = api.pull(repository, tag=tag, stream=True, decode=True)
             with contextlib.closing(events):
                 transfer.follow(events)
-        found = self.image(reference)
-        if found is None:
+        pull = self.image(reference)
+        if pull is None:
             raise EngineError(f"{reference}: pulled, and yet the engine does not have it")
-        return found
+        return pull
 
     @contextlib.contextmanager
     def _transferring(self, transfer: Transfer) -> Iterator[docker.APIClient]:
@@ -387,17 +388,17 @@ class DockerEngine:
         """Start, pass on every line, stop at the limit, and tell how it ended."""
         with self._attached(name) as stream:
             watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
-            began = time.monotonic()
+            started = time.monotonic()
             try:
                 for line in self._lines(name, stream, watchdog):
                     on_line(line)
-                left = began + request.time_limit_seconds - time.monotonic()
+                seconds_left = started + request.time_limit_seconds - time.monotonic()
                 with self._translated():
-                    patience = math.ceil(max(left, 0.0) + _END_SECONDS)
+                    patience = math.ceil(max(seconds_left, 0.0) + _END_SECONDS)
                     code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
             finally:
                 watchdog.stop()
-        return self._result(name, code, expired=watchdog.expired, began=began)
+        return self._result(name, code, expired=watchdog.expired, began=started)
 
     @contextlib.contextmanager
     def _attached(self, name: str) -> Iterator[Any]:
@@ -524,9 +525,9 @@ def device_nodes(dev: Path) -> Mapping[str, int]:
     nodes = {}
     for pattern in _NODES:
         for path in sorted(dev.glob(pattern)):
-            found = path.stat()
-            if stat.S_ISCHR(found.st_mode):
-                nodes[str(path)] = found.st_gid
+            status = path.stat()
+            if stat.S_ISCHR(status.st_mode):
+                nodes[str(path)] = status.st_gid
     return nodes
 
 
@@ -550,10 +551,12 @@ def user_inside(user: str, info: Mapping[str, Any]) -> tuple[str, str]:
 
 def _from_environment(environment: Mapping[str, str], cache: Path) -> DockerEngine:
     names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG")
-    given = {name: environment[name] for name in names if environment.get(name)}
-    with _names_host(given["DOCKER_HOST"]):
-        options = kwargs_from_env(environment=given)
-    return _connected(given["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=given)
+    variables = {name: environment[name] for name in names if environment.get(name)}
+    with _names_host(variables["DOCKER_HOST"]):
+        options = kwargs_from_env(environment=variables)
+    return _connected(
+        variables["DOCKER_HOST"], cache=cache, tls=options.get("tls"), build=variables
+    )
 
 
 def _from_context(cache: Path) -> DockerEngine | None:
@@ -624,16 +627,16 @@ def _engine_error(host: str, error: Exception) -> EngineError:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error and its causes: chained, or an argument by urllib3."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     waiting: list[BaseException] = [error]
     while waiting:
         cause = waiting.pop(0)
-        if id(cause) in seen:
+        if id(cause) in ids:
             continue
-        seen.add(id(cause))
+        ids.add(id(cause))
         yield cause
-        held = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
-        waiting.extend(item for item in held if isinstance(item, BaseException))
+        inner = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        waiting.extend(item for item in inner if isinstance(item, BaseException))
 
 
 def _words(causes: tuple[BaseException, ...]) -> str:
@@ -752,8 +755,12 @@ def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
 
 def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
     """`docker buildx` where that answers, else a docker-buildx on its own: the user's or ours."""
-    own = packages.unpacked("engine", cache)
-    for argv in (("docker", "buildx"), ("docker-buildx",), (str(own.buildx),) if own else ()):
+    package_tree = packages.unpacked("engine", cache)
+    for argv in (
+        ("docker", "buildx"),
+        ("docker-buildx",),
+        (str(package_tree.buildx),) if package_tree else (),
+    ):
         if not argv or shutil.which(argv[0]) is None:
             continue
         command = Command(argv=(*argv, "version"), environment=environment, timeout_seconds=20.0)

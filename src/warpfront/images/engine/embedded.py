@@ -147,9 +147,9 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
     """Return the state of the engine of `state`. Needs no rights and changes nothing."""
     place = EnginePlace(state=state)
     record = _read_record(place)
-    found = Status(state="stopped", host=place.host, log=place.log)
+    stopped = Status(state="stopped", host=place.host, log=place.log)
     if record is None:
-        return found
+        return stopped
     daemon = liveness.read_identity(record.process)
     if daemon is None or daemon.is_gone():
         return Status(state="stale", host=place.host, log=place.log)
@@ -263,14 +263,14 @@ def _daemon_settings(place: EnginePlace, tree: PackageTree) -> dict[str, object]
 def _await_daemon(place: EnginePlace) -> dict[str, str]:
     """The identity of the daemon once it answers."""
     deadline = time.monotonic() + _START_SECONDS
-    seen = False
+    has_begun = False
     while time.monotonic() < deadline:
         daemon = _daemon(place)
         if daemon is not None and _answers(place):
             return daemon.as_mapping()
-        if seen and daemon is None:
+        if has_begun and daemon is None:
             break
-        seen = seen or daemon is not None
+        has_begun = has_begun or daemon is not None
         time.sleep(0.1)
     raise EngineError(
         f"dockerd did not come up\n{_log_tail(place)}", hint=f"the whole log is in {place.log}"
@@ -357,9 +357,9 @@ def _unmount(place: EnginePlace) -> None:
 def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
     """The first of our subnets that overlaps no address or route of this host."""
     listed = _ip(tree, "-json", "-4", "route", "show", "table", "all").check().stdout
-    taken = [_network(route["dst"]) for route in json.loads(listed or "[]")]
+    networks = [_network(route["dst"]) for route in json.loads(listed or "[]")]
     for subnet in map(ipaddress.IPv4Network, _SUBNETS):
-        if not any(network is not None and network.overlaps(subnet) for network in taken):
+        if not any(network is not None and network.overlaps(subnet) for network in networks):
             return subnet
     raise EngineError(f"no free subnet for the engine's bridge among {', '.join(_SUBNETS)}")
 

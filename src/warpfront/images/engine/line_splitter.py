@@ -34,11 +34,11 @@ class LineSplitter:
 
     def _add(self, text: str) -> None:
         room = LONGEST_LINE - self._kept
-        kept = text[:room]
-        if kept:
-            self._parts.append(kept)
-        self._kept += len(kept)
-        self._cut += len(text) - len(kept)
+        head = text[:room]
+        if head:
+            self._parts.append(head)
+        self._kept += len(head)
+        self._cut += len(text) - len(head)
 
     def _line(self) -> str:
         line = "".join(self._parts).removesuffix("\r")

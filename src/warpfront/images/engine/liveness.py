@@ -28,14 +28,14 @@ class ProcessIdentity:
         """True only where that can be known: in this pid namespace, or in an earlier boot
         of this host.
         """
-        here = identity(os.getpid())
-        assert here is not None
-        if self.boot != here.boot:
-            return self.host == here.host
-        if self.namespace != here.namespace:
+        ours = identity(os.getpid())
+        assert ours is not None
+        if self.boot != ours.boot:
+            return self.host == ours.host
+        if self.namespace != ours.namespace:
             return False
-        found = identity(int(self.pid)) if self.pid.isdigit() else None
-        return found is None or found.started != self.started
+        current = identity(int(self.pid)) if self.pid.isdigit() else None
+        return current is None or current.started != self.started
 
     def as_mapping(self) -> dict[str, str]:
         return asdict(self)

@@ -165,8 +165,8 @@ def read_mirror(print_uris: str, codename: str) -> str | None:
     """The mirror of `codename` in the output of `apt-get update --print-uris`."""
     for line in print_uris.splitlines():
         address = line.split(" ", 1)[0].strip("'")
-        mirror, found, _ = address.partition(f"/dists/{codename}/")
-        if found:
+        mirror, parts, _ = address.partition(f"/dists/{codename}/")
+        if parts:
             return mirror
     return None
 
@@ -240,10 +240,10 @@ def _fetch(
         f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)"
     )
     for step in (("update",), ("download", *names)):
-        done = process.stream(_apt(work, step), on_line)
-        if done.returncode:
+        run = process.stream(_apt(work, step), on_line)
+        if run.returncode:
             raise EngineError(
-                f"apt-get {step[0]} from {mirror} failed with {done.returncode}\n{done.stdout}",
+                f"apt-get {step[0]} from {mirror} failed with {run.returncode}\n{run.stdout}",
                 hint="check the machine's apt sources, or have Docker: "
                 f"{distribution.docker_instead}",
             )

@@ -57,7 +57,7 @@ class Transfer:
 
     @property
     def moved_bytes(self) -> int:
-        return sum(done for done, _ in self._layers.values())
+        return sum(moved for moved, _ in self._layers.values())
 
     def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Read to the end of the stream. Raises `RegistryError` for an error event, and if no
@@ -65,8 +65,8 @@ class Transfer:
         """
         moved = self.clock()
         for event in events:
-            if said := _error_in(event):
-                raise self.fault(said)
+            if message := _error_in(event):
+                raise self.fault(message)
             if self._moves(event):
                 moved = self.clock()
             elif self.clock() - moved > self.stall_seconds:
@@ -88,23 +88,23 @@ class Transfer:
         self._last[layer] = (status, current)
         return news
 
-    def fault(self, said: str) -> RegistryError:
+    def fault(self, message: str) -> RegistryError:
         """Return the engine's error, of its stream or before there was one."""
         for fault, words, hint in _FAULTS:
-            if re.search(words, said, re.IGNORECASE):
-                return self._error(said, fault, hint)
+            if re.search(words, message, re.IGNORECASE):
+                return self._error(message, fault, hint)
         hint = "the registry's log says more; what was sent stays there, and a rerun goes on"
-        return self._error(said, RegistryFault.WRONG, hint)
+        return self._error(message, RegistryFault.WRONG, hint)
 
     def _stalled(self) -> RegistryError:
         hint = "is the registry hanging? a rerun goes on where this one was"
         return self._error(f"no byte moved for {self.stall_seconds:g} s", RegistryFault.SLOW, hint)
 
-    def _error(self, said: str, fault: RegistryFault, hint: str) -> RegistryError:
+    def _error(self, message: str, fault: RegistryFault, hint: str) -> RegistryError:
         host = self.reference.partition("/")[0]
         self.on_progress(0, 0)
         step = f"{self.verb} {self.reference}"
-        return RegistryError(said, registry=host, step=step, fault=fault, hint=hint)
+        return RegistryError(message, registry=host, step=step, fault=fault, hint=hint)
 
 
 def _error_in(event: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
 # table groups by version number, and names two groups whose generic target covers other members.
 _GENERIC: Mapping[str, tuple[str, ...]] = {
     **{
-        group.llvm_generic: tuple(one.name for one in group.members)
+        group.llvm_generic: tuple(member.name for member in group.members)
         for group in (*ALL_SUB_FAMILIES, *ALL_FAMILIES)
         if group.llvm_generic
     },
@@ -44,7 +44,7 @@ class Amd(Vendor):
     torch_from: Literal["index"] = "index"
     device = "cuda"
     kubernetes_resource = "amd.com/gpu"
-    known_targets = (*(one.name for one in ALL_TARGETS), *_GENERIC)
+    known_targets = (*(target.name for target in ALL_TARGETS), *_GENERIC)
     target_form = "gfx942"
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
     # PyPI holds placeholders under these names.
@@ -113,10 +113,10 @@ class Amd(Vendor):
         (pytorch/test-infra#8436) and which unpacks itself where it is installed
         (ROCm/TheRock @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
         """
-        held = _HIPCC.get(suite)
+        version = _HIPCC.get(suite)
         debian = (
-            f"Debian {suite}'s hipcc is of ROCm {held}"
-            if held
+            f"Debian {suite}'s hipcc is of ROCm {version}"
+            if version
             else f"which ROCm the hipcc of {suite or 'this base'} is of is not known"
         )
         if self.has_device_wheels(toolkit):

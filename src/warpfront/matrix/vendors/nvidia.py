@@ -48,7 +48,12 @@ class Nvidia(Vendor):
         below = sorted(known for known in {*_KNOWN, capability} if known <= capability)[::-1]
         cubins = [f"sm_{known}" for known in below if _runs_cubin(known, on=capability)]
         own_features = [f"sm_{capability}a"]
-        return (*cubins[:1], *own_features, *cubins[1:], *(f"compute_{known}" for known in below))
+        return (
+            *cubins[:1],
+            *own_features,
+            *cubins[1:],
+            *(f"compute_{capability}" for capability in below),
+        )
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
         archs = set()
@@ -72,10 +77,10 @@ class Nvidia(Vendor):
         capability = _capability(target)
         cubins = sorted({*_KNOWN, capability}, reverse=True)
         major, minor = (int(part) for part in toolkit.version.split(".")[:2])
-        driver = [(one, part) for one in reversed(_CUDAS) for part in _MINORS]
-        lower = tuple(_bound(*one) for one in driver if one <= (major, minor))
-        upper = tuple(_bound(*one) for one in driver if one > (major, minor))
-        real = tuple(f"{one}_real" for one in cubins if _runs_cubin(one, on=capability))
+        driver = [(cuda, part) for cuda in reversed(_CUDAS) for part in _MINORS]
+        lower = tuple(_bound(*number) for number in driver if number <= (major, minor))
+        upper = tuple(_bound(*number) for number in driver if number > (major, minor))
+        real = tuple(f"{cubin}_real" for cubin in cubins if _runs_cubin(cubin, on=capability))
         return (
             (
                 "nvidia",
@@ -138,10 +143,10 @@ class Nvidia(Vendor):
 
 
 def _capability(target: str) -> int:
-    found = _TARGET.match(target)
-    if found is None:
+    match = _TARGET.match(target)
+    if match is None:
         raise ValueError(f"not an NVIDIA target: {target!r}")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def _bound(major: int, minor: int) -> str:

@@ -98,9 +98,9 @@ def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str
     if not isinstance(document, manifests.ImageIndex):
         return None
     return {
-        one.platform.architecture: one.digest
-        for one in document.manifests
-        if one.platform and one.platform.os == "linux"
+        manifest.platform.architecture: manifest.digest
+        for manifest in document.manifests
+        if manifest.platform and manifest.platform.os == "linux"
     }
 
 
@@ -169,9 +169,9 @@ def _first_program(
     for layer in image.layers:
         with registry.open_blob(repository, layer.digest) as packed:
             limited = _Limited(_unpacked(packed), left)
-            found = _program_in(limited)
-        if found[0] or limited.used_up:
-            return found
+            program = _program_in(limited)
+        if program[0] or limited.used_up:
+            return program
         left = limited.left
     return "", ""
 

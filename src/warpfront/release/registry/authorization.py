@@ -84,7 +84,7 @@ class Authorization:
                 self._bearer = bearer
                 return True
             login = self._known_login()
-            if login is None or shown or not any(_is_basic(one) for one in offers):
+            if login is None or shown or not any(_is_basic(offer) for offer in offers):
                 return False
             self._basic = login.basic
             return bool(login.user)

@@ -206,23 +206,23 @@ class HttpRegistry:
         """See `Registry`."""
         step = f"referrers of {_named(repository, digest)}"
         url = f"/v2/{repository}/referrers/{digest}"
-        found: list[Descriptor] = []
+        descriptors: list[Descriptor] = []
         for answer, body in self._pages(repository, url, step, {200, *_NO_REFERRERS}):
             if answer.status_code != 200:
                 return self._listed(repository, digest)[0]
             document = self._document(body, _media_type(answer), step)
             if not isinstance(document, ImageIndex):
                 raise self._wrong(step, "it sent no index")
-            found += document.manifests
-        return tuple(found)
+            descriptors += document.manifests
+        return tuple(descriptors)
 
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         """See `Registry`. Beside each other; where it keeps no list, listed all at once."""
         _require_repository(repository)
-        contents = dict.fromkeys((EMPTY_BODY, *(one.payload for one in artifacts)))
-        bodies = [body_of(subject, one) for one in artifacts]
+        contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
+        bodies = [body_of(subject, artifact) for artifact in artifacts]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(lambda one: self.put_blob(repository, BytesBlob(one)), contents):
                 pass
@@ -290,8 +290,8 @@ class HttpRegistry:
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
         if said is None:  # then it has to show it
-            found = self.head(repository, reference)
-            said = found.digest if found is not None else "nothing"
+            descriptor = self.head(repository, reference)
+            said = descriptor.digest if descriptor is not None else "nothing"
         if said != digest:
             raise self._wrong(step, f"it says that it stored {said:.80}, not {digest}")
         return answer.headers.get("OCI-Subject", "")
@@ -475,8 +475,8 @@ class _Pieces(io.RawIOBase):
 
 
 def _missing(new: Sequence[Descriptor], listed: Sequence[Descriptor]) -> list[Descriptor]:
-    there = {one.digest for one in listed}
-    return [one for one in new if one.digest not in there]
+    there = {descriptor.digest for descriptor in listed}
+    return [descriptor for descriptor in new if descriptor.digest not in there]
 
 
 def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:

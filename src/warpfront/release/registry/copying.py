@@ -88,8 +88,11 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     copied = _copy(source, target, walk)
     tagged = [_copy_tags(source, target, one) for one in image.found]
     return Copied(
-        manifests=(*copied.manifests, *(one for more in tagged for one in more.manifests)),
-        blobs=(*copied.blobs, *(one for more in tagged for one in more.blobs)),
+        manifests=(
+            *copied.manifests,
+            *(manifest for more in tagged for manifest in more.manifests),
+        ),
+        blobs=(*copied.blobs, *(blob for more in tagged for blob in more.blobs)),
     )
 
 
@@ -232,10 +235,10 @@ class _ImageWalk:
 
     def follow_attached(self, digest: str, depth: int = 0) -> None:
         """Everything that is attached to a digest, and to that."""
-        for one in self.source.registry.referrers(self.source.repository, digest):
-            if one.digest not in self.found:
-                self.follow(one.digest, one, depth + 1)
-                self.follow_attached(one.digest, depth + 1)
+        for descriptor in self.source.registry.referrers(self.source.repository, digest):
+            if descriptor.digest not in self.found:
+                self.follow(descriptor.digest, descriptor, depth + 1)
+                self.follow_attached(descriptor.digest, depth + 1)
 
     def _wrong(self, digest: str, reason: str) -> InputError:
         return InputError(f"{self.source}@{digest}: {reason}", hint="nothing was written")

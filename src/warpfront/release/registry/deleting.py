@@ -60,7 +60,7 @@ def deleter_for(
     """
     repositories, pace = tuple(repositories), pace or Pace()
     deleter: Deleter = _ByRegistry(registry)
-    if not all(registry.deletes(one) for one in repositories):
+    if not all(registry.deletes(repository) for repository in repositories):
         login = read_credentials(environment, run).login_for(registry.host)
         trust = read_trust(registry.host, environment).bundle
         if registry.host == "ghcr.io":
@@ -75,8 +75,8 @@ def deleter_for(
                 "have deletion switched on (distribution: `storage.delete.enabled`), or remove "
                 "the listed digests on the registry's own page",
             )
-    for one in repositories:
-        deleter.require(one)
+    for repository in repositories:
+        deleter.require(repository)
     return deleter
 
 

@@ -173,8 +173,8 @@ class LayoutRegistry:
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         """See `Registry`."""
-        for one in artifacts:
-            attach(self, repository, subject, one)
+        for artifact in artifacts:
+            attach(self, repository, subject, artifact)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
@@ -237,7 +237,7 @@ class LayoutRegistry:
     def _require_begun(self) -> None:
         """A folder without an index is empty, or an export that broke off; or somebody erred."""
         with storing(self.folder):
-            found = {one.name for one in self.folder.iterdir()} if self.folder.exists() else set()
+            found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
         if found - {"blobs", "oci-layout"}:
             raise self._wrong("it has no index.json: is it an OCI image layout?")
 

@@ -131,7 +131,7 @@ def index_body(
         {
             "schemaVersion": 2,
             "mediaType": IMAGE_INDEX,
-            "manifests": [as_object(one) for one in manifests],
+            "manifests": [as_object(manifest) for manifest in manifests],
             **said,
         }
     )

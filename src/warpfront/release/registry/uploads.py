@@ -261,10 +261,10 @@ class _Piece:
 
 def _has(answer: requests.Response) -> int | None:
     """How many bytes of an upload the registry says that it has."""
-    found = _HAS.fullmatch(answer.headers.get("Range", ""))
-    if found is None:
+    match = _HAS.fullmatch(answer.headers.get("Range", ""))
+    if match is None:
         return None
-    last = int(found.group(1))
+    last = int(match.group(1))
     return last + 1 if last else 0
 
 

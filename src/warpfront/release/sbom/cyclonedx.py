@@ -63,7 +63,7 @@ def _image(bill: Bill) -> dict[str, Any]:
 
 
 def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:
-    inner = _ordered(_component(one, ()) for one in carried)
+    inner = _ordered(_component(part, ()) for part in carried)
     hashes = [{"alg": "SHA-256", "content": part.sha256}] if part.sha256 else []
     return {
         "bom-ref": part.ref,
@@ -83,7 +83,7 @@ def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:
 
 def _ordered(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     names = ("type", "name", "version", "bom-ref")
-    return sorted(components, key=lambda one: [one[name] for name in names])
+    return sorted(components, key=lambda component: [component[name] for name in names])
 
 
 def _pedigree(part: Part) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def _pedigree(part: Part) -> dict[str, Any]:
     if not part.patches:
         return {}
     patches = []
-    for one in part.patches:
-        text = {"content": str(one), "contentType": "text/plain"}
-        url = {"url": one.upstream} if one.upstream else {}
+    for patch in part.patches:
+        text = {"content": str(patch), "contentType": "text/plain"}
+        url = {"url": patch.upstream} if patch.upstream else {}
         patches.append({"diff": {"text": text, **url}, "type": "unofficial"})
     return {"pedigree": {"notes": part.source, "patches": patches}}
 

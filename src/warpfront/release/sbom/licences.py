@@ -56,26 +56,37 @@ def _tables() -> Mapping[str, Any]:
     return tomllib.loads(text)
 
 
-def licence_of(found: FoundDistribution) -> Licence:
+def licence_of(found_distribution: FoundDistribution) -> Licence:
     """What a distribution's metadata says, the clearest way first. A field of ours that is there
     and cannot be read is not passed over for a weaker one.
     """
-    if found.expression:
-        expression = _canonical(found.expression)
-        return Licence(expression=expression, source="License-Expression", said=found.expression)
-    everything = "; ".join(filter(None, (found.licence, *found.classifiers)))
-    proprietary = _proprietary(found)
-    text = _canonical(found.licence) or _tables()["words"].get(_plain(found.licence), "")
-    named = Licence(expression=text, source="License", said=found.licence)
+    if found_distribution.expression:
+        expression = _canonical(found_distribution.expression)
+        return Licence(
+            expression=expression, source="License-Expression", said=found_distribution.expression
+        )
+    everything = "; ".join(
+        filter(None, (found_distribution.licence, *found_distribution.classifiers))
+    )
+    proprietary = _proprietary(found_distribution)
+    text = _canonical(found_distribution.licence) or _tables()["words"].get(
+        _plain(found_distribution.licence), ""
+    )
+    named = Licence(expression=text, source="License", said=found_distribution.licence)
     if text and proprietary and class_of(named).name != "proprietary":
         return Licence(said=everything)  # nvidia-nvtx: Apache 2.0, and proprietary
     if text:
         return named
     if proprietary:
         return proprietary
-    known = {_tables()["classifiers"].get(one, "") for one in found.classifiers}
+    known = {
+        _tables()["classifiers"].get(classifier, "")
+        for classifier in found_distribution.classifiers
+    }
     if len(known) == 1 and "" not in known:
-        return Licence(expression=known.pop(), source="Classifier", said=found.classifiers[0])
+        return Licence(
+            expression=known.pop(), source="Classifier", said=found_distribution.classifiers[0]
+        )
     return Licence(said=everything)
 
 
@@ -85,9 +96,9 @@ def licence_of_package(package: Package) -> Licence:
     """
     if not package.licences:
         return Licence()
-    named = [_debian(one) for one in package.licences]
+    named = [_debian(licence) for licence in package.licences]
     names = sorted({part for one in named for part in _parts(one)})
-    joined = " AND ".join(f"({one})" if " OR " in one else one for one in names)
+    joined = " AND ".join(f"({name})" if " OR " in name else name for name in names)
     return Licence(
         expression=_canonical(joined), source="copyright file", said="; ".join(package.licences)
     )
@@ -100,7 +111,7 @@ def class_of(licence: Licence, *, debian_main: bool = False) -> LicenceClass:
     unnamed = _DEBIAN_MAIN if debian_main else _UNKNOWN
     classes = _Expression(licence.expression, debian_main=debian_main)
     name = classes.read() if licence.expression else unnamed
-    row = next(one for one in _tables()["classes"] if one["name"] == name)
+    row = next(table for table in _tables()["classes"] if table["name"] == name)
     return LicenceClass(name=name, decision=row["decision"], means=row["means"])
 
 
@@ -140,7 +151,7 @@ class _Expression:
 
 
 def _rank(name: str) -> int:
-    return [one["name"] for one in _tables()["classes"]].index(name)
+    return [table["name"] for table in _tables()["classes"]].index(name)
 
 
 def _class_of_id(identifier: str) -> str:
@@ -152,19 +163,23 @@ def _class_of_id(identifier: str) -> str:
     return _NOT_CLASSED
 
 
-def _proprietary(found: FoundDistribution) -> Licence | None:
+def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
     table = _tables()["proprietary"]
-    said = [one for one in found.classifiers if one in table["classifiers"]]
-    if _plain(found.licence) in table["words"]:
-        said.append(found.licence)
-    if not said:
+    classifiers = [
+        classifier
+        for classifier in found_distribution.classifiers
+        if classifier in table["classifiers"]
+    ]
+    if _plain(found_distribution.licence) in table["words"]:
+        classifiers.append(found_distribution.licence)
+    if not classifiers:
         return None
-    name = re.sub(r"[-_.]+", "-", found.name).lower()
+    name = re.sub(r"[-_.]+", "-", found_distribution.name).lower()
     owned = (one for pattern, one in table["names"].items() if fnmatch(name, pattern))
     return Licence(
         expression=next(owned, table["otherwise"]),
-        source="License" if said[0] == found.licence else "Classifier",
-        said=said[0],
+        source="License" if classifiers[0] == found_distribution.licence else "Classifier",
+        said=classifiers[0],
     )
 
 
@@ -176,7 +191,7 @@ def _debian(name: str) -> str:
     if name.lower() in table:
         return str(table[name.lower()])
     parts = _JOINED.split(name)
-    operators = {one.upper() for one in parts[1::2] if one}
+    operators = {part.upper() for part in parts[1::2] if part}
     known = [table.get(part.strip().lower()) for part in parts[::2]]
     if len(operators) == 1 and all(known):
         return f" {operators.pop()} ".join(known)
@@ -206,5 +221,5 @@ def _plain(text: str) -> str:
 
 def references(expressions: Iterable[str]) -> tuple[str, ...]:
     """The `LicenseRef-`s of these expressions, which SPDX wants explained."""
-    words = {word for one in expressions for word in _WORD.findall(one)}
-    return tuple(sorted(one for one in words if one.startswith("LicenseRef-")))
+    words = {word for expression in expressions for word in _WORD.findall(expression)}
+    return tuple(sorted(word for word in words if word.startswith("LicenseRef-")))

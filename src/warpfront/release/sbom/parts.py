@@ -84,8 +84,8 @@ def bill_of(
     """The bill of a cell's image: `contents` are what `load` found in it, `base` what was built on,
     `roots` what the image asks for (`roots_of`), `created` and `source` its labels'.
     """
-    own = {one.url for one in cell.own_indexes}
-    found = {_name(one.name): one for one in contents.distributions}
+    own = {index.url for index in cell.own_indexes}
+    found = {_name(distribution.name): distribution for distribution in contents.distributions}
     wheels = _wheels(lock, found, own)
     from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
     carried = [
@@ -93,7 +93,7 @@ def bill_of(
         for name, one in sorted(found.items())
         for part in _carried(one.carried, wheels[name] if name in wheels else _distribution(one))
     ]
-    packages = [_package(one, contents) for one in contents.packages]
+    packages = [_package(package, contents) for package in contents.packages]
     asking = DependencyGraph(
         requires={name: found[name].requires for name in wheels if name in found},
         roots=roots,
@@ -125,8 +125,8 @@ def _wheels(
     """By name, each with what was changed in it."""
     patched = {one.package: one for one in lock.patched}
     return {
-        (name := _name(one.name)): _with_patches(_wheel(one, found, own), patched.get(name))
-        for one in lock.wheels
+        (name := _name(wheel.name)): _with_patches(_wheel(wheel, found, own), patched.get(name))
+        for wheel in lock.wheels
     }
 
 
@@ -154,26 +154,26 @@ def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
     return replace(part, source=f"patched from {of}", patches=patched.patches)
 
 
-def _distribution(found: FoundDistribution) -> Part:
+def _distribution(found_distribution: FoundDistribution) -> Part:
     return Part(
         kind="distribution",
-        name=found.name,
-        version=found.version,
-        purl=_purl("pypi", "", _name(found.name), found.version, {}),
-        licence=licence_of(found),
+        name=found_distribution.name,
+        version=found_distribution.version,
+        purl=_purl("pypi", "", _name(found_distribution.name), found_distribution.version, {}),
+        licence=licence_of(found_distribution),
     )
 
 
 def _carried(carried: Iterable[EmbeddedComponent], within: Part) -> Iterator[Part]:
     """What a wheel holds inside itself. Another of the same name may be installed beside it."""
-    for one in carried:
-        namespace, _, name = one.name.rpartition("/")
-        name = _name(name) if one.kind == "pypi" else name
+    for embedded_component in carried:
+        namespace, _, name = embedded_component.name.rpartition("/")
+        name = _name(name) if embedded_component.kind == "pypi" else name
         yield Part(
             kind="carried",
-            name=one.name,
-            version=one.version,
-            purl=_purl(one.kind, namespace, name, one.version, {}),
+            name=embedded_component.name,
+            version=embedded_component.version,
+            purl=_purl(embedded_component.kind, namespace, name, embedded_component.version, {}),
             within=within.purl,
         )
 

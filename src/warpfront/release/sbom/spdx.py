@@ -62,7 +62,7 @@ def _image(bill: Bill) -> dict[str, Any]:
 
 def _package(part: Part) -> dict[str, Any]:
     declared = part.licence.expression or _NOTHING
-    told: dict[str, Any] = {
+    package: dict[str, Any] = {
         "SPDXID": _ref(part),
         "name": part.name,
         "versionInfo": part.version,
@@ -72,14 +72,14 @@ def _package(part: Part) -> dict[str, Any]:
         "externalRefs": [_purl(part.purl)],
     }
     if part.sha256:
-        told["checksums"] = [{"algorithm": "SHA256", "checksumValue": part.sha256}]
+        package["checksums"] = [{"algorithm": "SHA256", "checksumValue": part.sha256}]
     if part.source:
-        told["sourceInfo"] = part.source
+        package["sourceInfo"] = part.source
     if part.patches:
-        told["comment"] = f"patched: {'; '.join(map(str, part.patches))}"
+        package["comment"] = f"patched: {'; '.join(map(str, part.patches))}"
     if part.licence.said and not part.licence.expression:
-        told["licenseComments"] = f"its metadata says: {part.licence.said}"
-    return told
+        package["licenseComments"] = f"its metadata says: {part.licence.said}"
+    return package
 
 
 def _unsaid() -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _extracted(bill: Bill) -> list[dict[str, str]]:
     """Whose word each `LicenseRef-` is. The text itself is in the image, with the package."""
     said: dict[str, str] = {}
     for part in bill.parts:
-        for one in references([part.licence.expression]):
-            said.setdefault(one, f"{part.licence.source} of {part.name} {part.version}")
+        for reference in references([part.licence.expression]):
+            said.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
     return [
         {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
         for name, where in sorted(said.items())

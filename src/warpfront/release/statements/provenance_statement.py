@@ -109,8 +109,15 @@ def _predicate(making: BuildRecord) -> dict[str, Any]:
             "externalParameters": {"cell": making.cell_id, **dict(making.asked)},
             "internalParameters": {"lock": making.lock, "contentHash": making.content_hash},
             "resolvedDependencies": [
-                {"uri": one.uri, **({"digest": {one.algorithm: one.digest}} if one.digest else {})}
-                for one in making.dependencies
+                {
+                    "uri": dependency.uri,
+                    **(
+                        {"digest": {dependency.algorithm: dependency.digest}}
+                        if dependency.digest
+                        else {}
+                    ),
+                }
+                for dependency in making.dependencies
             ],
         },
         "runDetails": {

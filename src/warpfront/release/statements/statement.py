@@ -63,13 +63,13 @@ def read_as(
     about that digest, and if `write` makes the same predicate of it: an unknown field may change
     what the others mean. Raises `StatementError`.
     """
-    found = read_any_statement(payload)
-    if found.predicate_type != predicate_type:
-        raise StatementError(f"it is of the type {found.predicate_type[:200]}")
-    if found.digest != digest:
-        raise StatementError(f"it is about {found.digest}, not {digest}")
-    value = _attempt(lambda: read(found.predicate))
-    _same(write(value), found.predicate)
+    statement = read_any_statement(payload)
+    if statement.predicate_type != predicate_type:
+        raise StatementError(f"it is of the type {statement.predicate_type[:200]}")
+    if statement.digest != digest:
+        raise StatementError(f"it is about {statement.digest}, not {digest}")
+    value = _attempt(lambda: read(statement.predicate))
+    _same(write(value), statement.predicate)
     return value
 
 
@@ -140,10 +140,10 @@ def read_json(
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Two readers may take two different fields of one name."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    once = dict(pairs)
+    if len(once) != len(pairs):
         raise ValueError("a field stands there twice")
-    return found
+    return once
 
 
 def _refused(word: str) -> NoReturn:

@@ -84,13 +84,13 @@ def read_proof(payload: bytes, *, digest: str) -> Proof:
     that does not follow from the sessions.
     """
     proof = read_as(payload, _proof, _predicate, digest=digest, predicate_type=PREDICATE)
-    if len({one.target for one in proof.targets}) != len(proof.targets):
+    if len({target.target for target in proof.targets}) != len(proof.targets):
         raise StatementError("a target is there twice")
-    for one in proof.targets:
-        if one.outcome is not worst_of(each.outcome for each in one.sessions):
-            raise StatementError(f"{one.target[:80]}: not what its sessions came to")
-        if any(each.checks < (each.outcome is Outcome.PASSED) for each in one.sessions):
-            raise StatementError(f"{one.target[:80]}: a session passed without a check")
+    for target in proof.targets:
+        if target.outcome is not worst_of(session.outcome for session in target.sessions):
+            raise StatementError(f"{target.target[:80]}: not what its sessions came to")
+        if any(session.checks < (session.outcome is Outcome.PASSED) for session in target.sessions):
+            raise StatementError(f"{target.target[:80]}: a session passed without a check")
     return proof
 
 
@@ -98,19 +98,23 @@ def _predicate(proof: Proof) -> dict[str, Any]:
     return {
         "cell": proof.cell_id,
         "contentHash": proof.content_hash,
-        "result": str(worst_of(one.outcome for one in proof.targets)),
+        "result": str(worst_of(target.outcome for target in proof.targets)),
         "targets": [
             {
-                "target": one.target,
-                "outcome": str(one.outcome),
-                "at": one.at,
-                "imageId": one.image_id,
+                "target": target.target,
+                "outcome": str(target.outcome),
+                "at": target.at,
+                "imageId": target.image_id,
                 "sessions": [
-                    {"name": each.name, "outcome": str(each.outcome), "checks": each.checks}
-                    for each in one.sessions
+                    {
+                        "name": session.name,
+                        "outcome": str(session.outcome),
+                        "checks": session.checks,
+                    }
+                    for session in target.sessions
                 ],
             }
-            for one in sorted(proof.targets, key=lambda one: one.target)
+            for target in sorted(proof.targets, key=lambda target: target.target)
         ],
         "relaxed": sorted(proof.relaxed),
         "noted": list(proof.noted),

@@ -89,15 +89,17 @@ class LayerStore:
         `WheelError` and `StoreError`.
         """
         keys = [self._key(wheels, python, slim) for wheels in sets]
-        found = {key: self._made(key) for key in keys}
-        if None in found.values():
+        layers = {key: self._made(key) for key in keys}
+        if None in layers.values():
             with exclusive(self.root, say, name=".making.lock"):
                 self._sweep()
-                found = {key: self._made(key) for key in keys}  # another may have made it meanwhile
-                absent = {k: s for k, s in zip(keys, sets, strict=True) if found[k] is None}
+                layers = {
+                    key: self._made(key) for key in keys
+                }  # another may have made it meanwhile
+                absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
                 stream = partial(stream_wheels, python=python, slim=slim)
-                found |= self._make(absent, stream, on_progress)
-        return tuple(layer for key in keys if (layer := found[key]))
+                layers |= self._make(absent, stream, on_progress)
+        return tuple(layer for key in keys if (layer := layers[key]))
 
     def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
         """Raises `WheelError` where two of `wheels` write a file with different content."""
@@ -107,11 +109,11 @@ class LayerStore:
 
     def sources(self, wheels: Iterable[LockedWheel], *, slim: Iterable[str] = ()) -> dict[str, int]:
         """Return the sources of byte code: path below site-packages -> bytes."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for wheel in wheels:
-            found |= sources(self._wheelhouse.present(wheel))
-        kept = stays(slim)
-        return {path: size for path, size in found.items() if kept(path)}
+            sizes |= sources(self._wheelhouse.present(wheel))
+        stays_in = stays(slim)
+        return {path: size for path, size in sizes.items() if stays_in(path)}
 
     def kept(self, key: str) -> Layer | None:
         """Return the stored layer of a caller's key, if it is unchanged."""
@@ -163,9 +165,9 @@ class LayerStore:
         """
         paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
         with storing(self.root):
-            unread = [one for one in paths if one.name not in self._hashed]
-            self._hashed |= {one.name for one in unread if sha256_of(one) == one.name}
-        return tuple(one for one in paths if one.name in self._hashed)
+            unread = [path for path in paths if path.name not in self._hashed]
+            self._hashed |= {wheel.name for wheel in unread if sha256_of(wheel) == wheel.name}
+        return tuple(path for path in paths if path.name in self._hashed)
 
     def name(self, digest: str) -> str:
         """Return the name of the manifest `digest` as a named context."""
@@ -177,7 +179,7 @@ class LayerStore:
         headers = any(has_headers(self._wheelhouse.present(wheel)) for wheel in wheels)
         where = [SITE_PACKAGES, python if headers else ""]
         maker = [_RULES, zstandard.ZSTD_VERSION, version("installer")]
-        facts = [[[one.filename, one.sha256] for one in wheels], where, maker]
+        facts = [[[wheel.filename, wheel.sha256] for wheel in wheels], where, maker]
         return digest_of([*facts, list(slim)] if slim else facts)
 
     def _made(self, key: str) -> Layer | None:
@@ -208,7 +210,7 @@ class LayerStore:
         self, absent: Mapping[str, Sequence[LockedWheel]], stream: _Stream, on_progress: Progress
     ) -> dict[str, Layer | None]:
         """Largest first; the first failure, or Ctrl-C, ends the others where they are."""
-        ordered = sorted(absent, key=lambda key: -sum(one.size_bytes for one in absent[key]))
+        ordered = sorted(absent, key=lambda key: -sum(wheel.size_bytes for wheel in absent[key]))
         going = [True]
         with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="layer") as pool:
             try:
@@ -220,7 +222,7 @@ class LayerStore:
             finally:
                 going.clear()
                 pool.shutdown(wait=False, cancel_futures=True)
-        raised = [one.exception() for one in futures.values() if not one.cancelled()]
+        raised = [future.exception() for future in futures.values() if not future.cancelled()]
         for error in raised:
             if error is not None and not isinstance(error, _LayerStopped):
                 raise error
@@ -235,18 +237,18 @@ class LayerStore:
         going: list[bool],
     ) -> Layer:
         paths = self._read(wheels)
-        shown = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
+        label = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
 
         def went_on(done_bytes: int) -> None:
             if not going:
                 raise _LayerStopped
-            on_progress(f"layer of {shown}", done_bytes, 0)
+            on_progress(f"layer of {label}", done_bytes, 0)
 
-        made = self._streamed(paths, stream, went_on)
+        streamed = self._streamed(paths, stream, went_on)
         for path in paths:
-            keep_unpacked(path, made.measured[path.name])
-        note_intact(self.blob(made.digest))
-        return self.keep(key, _layer(made, wheels))
+            keep_unpacked(path, streamed.measured[path.name])
+        note_intact(self.blob(streamed.digest))
+        return self.keep(key, _layer(streamed, wheels))
 
     def _read(self, wheels: Sequence[LockedWheel]) -> list[Path]:
         """Return the paths of wheels after all bytes were read: no installer checks their
@@ -270,13 +272,13 @@ class LayerStore:
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    made = stream(paths, file, on_bytes=on_bytes)
+                    completed = stream(paths, file, on_bytes=on_bytes)
                 Path(aside).chmod(0o444)
-                Path(aside).replace(self.blob(made.digest))
-                self._hashed.add(made.digest)
+                Path(aside).replace(self.blob(completed.digest))
+                self._hashed.add(completed.digest)
             finally:
                 Path(aside).unlink(missing_ok=True)
-        return made
+        return completed
 
     def _record(self, key: str) -> Path:
         return self.root / "made" / f"{key}.json"
@@ -286,15 +288,15 @@ class LayerStore:
         belong to a process that takes layers out of BuildKit without the lock.
         """
         with storing(self.root):
-            for left in self.root.glob(f"{_ASIDE}*"):
-                if not left.is_dir():
-                    left.unlink(missing_ok=True)
+            for path in self.root.glob(f"{_ASIDE}*"):
+                if not path.is_dir():
+                    path.unlink(missing_ok=True)
 
 
-def _layer(made: Streamed, wheels: Iterable[LockedWheel]) -> Layer:
+def _layer(streamed: Streamed, wheels: Iterable[LockedWheel]) -> Layer:
     return Layer(
-        digest=f"sha256:{made.digest}",
-        diff_id=f"sha256:{made.diff_id}",
-        size_bytes=made.size_bytes,
+        digest=f"sha256:{streamed.digest}",
+        diff_id=f"sha256:{streamed.diff_id}",
+        size_bytes=streamed.size_bytes,
         wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
     )

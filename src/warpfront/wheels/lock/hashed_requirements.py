@@ -25,7 +25,7 @@ def hash_requirements(
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         folder = Path(name)
         (folder / "wanted.in").write_text("\n".join(wanted) + "\n", "utf-8")
-        left_out = tuple(word for one in without for word in ("--no-emit-package", one))
+        left_out = tuple(word for name in without for word in ("--no-emit-package", name))
         command = uv_command(
             (
                 *("pip", "compile", "wanted.in", "--quiet", "--universal", "--generate-hashes"),

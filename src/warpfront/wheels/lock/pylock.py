@@ -58,7 +58,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def lock_inputs(
     cell: Cell,
-    asked: RequirementList | None,
+    requirement_list: RequirementList | None,
     parent: WheelLock | None,
     *,
     folders: Mapping[str, str] | None = None,
@@ -71,10 +71,10 @@ def lock_inputs(
     image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
     that differ from the matrix.
     """
-    asked = asked or RequirementList()
+    requirement_list = requirement_list or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
     vendor = VENDORS[cell.vendor]
-    inherited = {one.package: one.reason for one in parent.relaxed} if parent else {}
+    inherited = {package.package: package.reason for package in parent.relaxed} if parent else {}
     return LockInputs(
         cell_id=cell.id,
         python=cell.python,
@@ -82,10 +82,10 @@ def lock_inputs(
         glibc=cell.base.glibc,
         index=cell.index,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
-        requirements=tuple(sorted({*compiler, *cell.requirements, *asked.requirements})),
+        requirements=tuple(sorted({*compiler, *cell.requirements, *requirement_list.requirements})),
         parent=_pins(parent) if parent else (),
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
-        sources=tuple(_pinned(one, folders or {}) for one in asked.sources),
+        sources=tuple(_pinned(source, folders or {}) for source in requirement_list.sources),
         builds=cell.builds,
         patches=cell.patches,
         unfit=unfit,
@@ -105,10 +105,12 @@ def variant_rule(cell: Cell) -> VariantRule | None:
         return None
     vendor = VENDORS[cell.vendor]
     of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
-    named = [namespace for one in of_device for namespace, _ in one]
+    named = [namespace for device_properties in of_device for namespace, _ in device_properties]
     return VariantRule(
         packages=cell.allow_variants,
-        supported=tuple((*one, *MACHINES.get(cell.machine, ())) for one in of_device),
+        supported=tuple(
+            (*device_properties, *MACHINES.get(cell.machine, ())) for device_properties in of_device
+        ),
         namespace=named[0] if named else "",
         toolkit=cell.toolkit.version if cell.toolkit else "",
     )
@@ -116,7 +118,7 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 
 def dump_lock(lock: WheelLock) -> str:
     """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
-    patched = {one.package for one in lock.patched}
+    patched = {wheel.package for wheel in lock.patched}
     document = Pylock(
         lock_version=Version("1.0"),
         requires_python=SpecifierSet(f"=={lock.python}.*"),
@@ -154,20 +156,20 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         PylockUnsupportedVersionError,
     ) as error:
         raise LockError(f"{path}: {error}", hint=_RELOCK) from error
-    own = _own_table(document, path)
+    table = _own_table(document, path)
     return WheelLock(
-        cell_id=_text(own, "cell", path),
+        cell_id=_text(table, "cell", path),
         python=_read_python(document, path),
-        inputs_digest=_text(own, "inputs", path),
+        inputs_digest=_text(table, "inputs", path),
         wheels=tuple(
             sorted(
                 _read_wheel(package, path, table)
                 for package, table in zip(document.packages, raw["packages"], strict=True)
             )
         ),
-        relaxed=tuple(_read_relaxed(own, path)),
-        builds=tuple(_read_builds(own, path)),
-        patched=tuple(_read_patched(own, path)),
+        relaxed=tuple(_read_relaxed(table, path)),
+        builds=tuple(_read_builds(table, path)),
+        patched=tuple(_read_patched(table, path)),
     )
 
 
@@ -183,9 +185,9 @@ def read_written_lock(text: str, *, path: str) -> WheelLock:
     if head is None or tail is None:
         return read_lock(text, path=path)
     wheels, end = [], head.end()
-    while (one := _WHEEL.match(text, end)) and (wheel := _written_wheel(one)):
+    while (match := _WHEEL.match(text, end)) and (wheel := _written_wheel(match)):
         wheels.append(wheel)
-        end = one.end()
+        end = match.end()
     if end != tail.start():
         return read_lock(text, path=path)
     return WheelLock(
@@ -225,7 +227,7 @@ def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
     for wheel in wheels:
         # The ending is one of the pieces too, and no platform.
         platforms = wheel.kept_as.rpartition("-")[2].split(".")
-        if not any(one == "any" or one.endswith(f"_{machine}") for one in platforms):
+        if not any(platform == "any" or platform.endswith(f"_{machine}") for platform in platforms):
             return f"{wheel.filename}, which is not for {machine}"
     return ""
 
@@ -255,14 +257,14 @@ def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
     """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
-    own = {wheel.name: wheel for wheel in lock.wheels}
+    wheels = {wheel.name: wheel for wheel in lock.wheels}
     for theirs in parent.wheels:
-        ours = own.get(theirs.name)
+        ours = wheels.get(theirs.name)
         if ours is None or (ours.filename, ours.sha256) != (theirs.filename, theirs.sha256):
-            found = f"{ours.filename} ({ours.sha256[:12]})" if ours else "nothing"
+            text = f"{ours.filename} ({ours.sha256[:12]})" if ours else "nothing"
             raise LockError(
                 f"{lock.cell_id}: {theirs.name} is {theirs.filename} ({theirs.sha256[:12]}) in its "
-                f"parent {parent.cell_id}, and {found} here",
+                f"parent {parent.cell_id}, and {text} here",
                 hint=f"lock {parent.cell_id} first, then {lock.cell_id}",
             )
     inherited = {wheel.name for wheel in parent.wheels}
@@ -272,12 +274,12 @@ def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
 def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     locked = {wheel.name: wheel.version for wheel in lock.wheels}
     for text in (*inputs.stack_requirements, *inputs.parent):
-        wanted = Requirement(text)
-        version = locked.get(canonicalize_name(wanted.name))
+        requirement = Requirement(text)
+        version = locked.get(canonicalize_name(requirement.name))
         if version is None:
-            return f"it has no {wanted.name}, the matrix asks for {text}"
-        if not wanted.specifier.contains(version, prereleases=True):
-            return f"it has {wanted.name} {version}, the matrix asks for {text}"
+            return f"it has no {requirement.name}, the matrix asks for {text}"
+        if not requirement.specifier.contains(version, prereleases=True):
+            return f"it has {requirement.name} {version}, the matrix asks for {text}"
     for text in inputs.requirements:
         if _applies(text) and canonicalize_name(Requirement(text).name) not in locked:
             return f"it has no {Requirement(text).name}, which is now required"
@@ -286,19 +288,19 @@ def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
 
 def _relaxed_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     reasons = dict(inputs.relax)
-    for one in lock.relaxed:
-        if one.package not in reasons:
-            return f"it relaxes {one.package}, the matrix no longer does"
-        if one.reason != reasons[one.package]:
-            return f"it relaxes {one.package} for another reason than the matrix gives"
+    for package in lock.relaxed:
+        if package.package not in reasons:
+            return f"it relaxes {package.package}, the matrix no longer does"
+        if package.reason != reasons[package.package]:
+            return f"it relaxes {package.package} for another reason than the matrix gives"
     return ""
 
 
 def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     for wheel in lock.wheels:
         if wheel.targets and set(wheel.targets) != set(inputs.targets):
-            wanted = " ".join(inputs.targets) or "none of its own"
-            return f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {wanted}"
+            targets = " ".join(inputs.targets) or "none of its own"
+            return f"{wheel.name} is for {' '.join(wheel.targets)}, the matrix says {targets}"
     return ""
 
 
@@ -315,7 +317,7 @@ def _sources_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
 
 def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> str:
     """Return differences of the packages that this image patches; parents patch the others."""
-    locked = {patch for one in lock.patched for patch in one.patches}
+    locked = {patch for wheel in lock.patched for patch in wheel.patches}
     for patch in inputs.patches:
         if patch not in locked:
             return f"its {patch.package} is without {patch.file} as the matrix has it"
@@ -355,7 +357,7 @@ def _package(wheel: LockedWheel, *, patched: bool) -> Package:
         wheels=[
             PackageWheel(path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256})
         ],
-        tool={"warpfront": made} if (made := _made_document(wheel, patched=patched)) else None,
+        tool={"warpfront": origin} if (origin := _made_document(wheel, patched=patched)) else None,
     )
 
 
@@ -380,13 +382,21 @@ def _own_document(lock: WheelLock) -> dict[str, Any]:
     }
     if lock.relaxed:
         document["relaxed"] = {
-            one.package: {"version": one.version, "reason": one.reason, "unmet": list(one.unmet)}
-            for one in sorted(lock.relaxed)
+            package.package: {
+                "version": package.version,
+                "reason": package.reason,
+                "unmet": list(package.unmet),
+            }
+            for package in sorted(lock.relaxed)
         }
     if lock.builds:
-        document["builds"] = {one.package: _build_document(one) for one in sorted(lock.builds)}
+        document["builds"] = {
+            build.package: _build_document(build) for build in sorted(lock.builds)
+        }
     if lock.patched:
-        document["patched"] = {one.package: _patched_document(one) for one in sorted(lock.patched)}
+        document["patched"] = {
+            package.package: _patched_document(package) for package in sorted(lock.patched)
+        }
     return document
 
 
@@ -400,12 +410,12 @@ def _build_document(build: WheelBuild) -> dict[str, Any]:
     return {key: value for key, value in every.items() if value}
 
 
-def _patched_document(one: PatchedWheel) -> dict[str, Any]:
+def _patched_document(patched_wheel: PatchedWheel) -> dict[str, Any]:
     """Its patches in the order in which they were applied, and the wheel they were applied to."""
-    original = one.original
+    original = patched_wheel.original
     patches = [
         {key: value for key, value in dataclasses.asdict(patch).items() if value != ""}
-        for patch in one.patches
+        for patch in patched_wheel.patches
     ]
     if original is None:
         return {"patches": patches}
@@ -439,17 +449,17 @@ _TAIL = re.compile(
 )
 
 
-def _written_wheel(one: re.Match[str]) -> LockedWheel | None:
+def _written_wheel(match: re.Match[str]) -> LockedWheel | None:
     """Return the wheel of a table; None if its file name has another name or version."""
-    if _said_by_filename(one["filename"]) != (one["name"], one["version"]):
+    if _said_by_filename(match["filename"]) != (match["name"], match["version"]):
         return None
     return LockedWheel(
-        name=one["name"],
-        version=one["version"],
-        filename=one["filename"],
-        sha256=one["sha256"],
-        size_bytes=int(one["size"]),
-        index=one["index"],
+        name=match["name"],
+        version=match["version"],
+        filename=match["filename"],
+        sha256=match["sha256"],
+        size_bytes=int(match["size"]),
+        index=match["index"],
     )
 
 
@@ -471,14 +481,14 @@ def _refuse_name(path: str) -> None:
 
 
 def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
-    own = (document.tool or {}).get("warpfront")
-    if not isinstance(own, Mapping):
+    table = (document.tool or {}).get("warpfront")
+    if not isinstance(table, Mapping):
         raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
-    if own.get("schema") != SCHEMA:
+    if table.get("schema") != SCHEMA:
         raise LockError(
-            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+            f"{path}: schema {table.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
         )
-    return own
+    return table
 
 
 def _text(table: Mapping[str, Any], key: str, path: str) -> str:
@@ -494,7 +504,7 @@ def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]
         raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
         unmet = table.get("unmet") if isinstance(table, Mapping) else None
-        if not isinstance(unmet, list) or not all(isinstance(one, str) for one in unmet):
+        if not isinstance(unmet, list) or not all(isinstance(demand, str) for demand in unmet):
             raise LockError(f"{path}: relaxed.{package} does not say what is unmet", hint=_RELOCK)
         yield RelaxedPackage(
             package=package,
@@ -522,7 +532,7 @@ def _read_patched(own: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
     for package, table in sorted(dict(own.get("patched", {})).items()):
         where = f"{path}: patched.{package}"
         try:
-            patches = tuple(Patch(**one) for one in table["patches"])
+            patches = tuple(Patch(**patch) for patch in table["patches"])
             original = table.get("original")
             yield PatchedWheel(
                 package=package,
@@ -555,10 +565,10 @@ def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
 
 
 def _read_python(document: Pylock, path: str) -> str:
-    found = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
-    if found is None:
+    match = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
+    if match is None:
         raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
-    return found[1]
+    return match[1]
 
 
 def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -571,7 +581,7 @@ def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_label(package: Any) -> Any:
     try:
-        wheels = [{**one, "path": split_label(one["path"])[0]} for one in package["wheels"]]
+        wheels = [{**wheel, "path": split_label(wheel["path"])[0]} for wheel in package["wheels"]]
     except (KeyError, TypeError):  # of another shape, which is reported
         return package
     return {**package, "wheels": wheels}
@@ -584,8 +594,8 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    own = _read_own(package, where)
-    source = own.get("source", "")
+    extra = _read_own(package, where)
+    source = extra.get("source", "")
     if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
     sdist = package.sdist
@@ -597,12 +607,12 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
         index=package.index or "",
-        sdist=sdist.filename if sdist else own.get("archive", ""),
-        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
-        if sdist or "archive" in own
+        sdist=sdist.filename if sdist else extra.get("archive", ""),
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else extra, where)
+        if sdist or "archive" in extra
         else "",
         source=source,
-        targets=tuple(own.get("targets", "").split()),
+        targets=tuple(extra.get("targets", "").split()),
         variant=_read_variant(filename, raw.get("variants-json"), where),
     )
 
@@ -626,13 +636,15 @@ def _read_version(filename: str, where: str) -> str:
 
 
 def _read_own(package: Package, where: str) -> Mapping[str, str]:
-    own = (package.tool or {}).get("warpfront", {})
-    if not isinstance(own, Mapping) or not all(isinstance(one, str) for one in own.values()):
+    table = (package.tool or {}).get("warpfront", {})
+    if not isinstance(table, Mapping) or not all(
+        isinstance(value, str) for value in table.values()
+    ):
         raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
-    archive = own.get("archive", "")
+    archive = table.get("archive", "")
     if "/" in archive or "\\" in archive:
         raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
-    return own
+    return table
 
 
 def _read_sha256(hashes: Mapping[str, str], where: str) -> str:

@@ -68,14 +68,14 @@ def inputs_of(
 ) -> LockInputs:
     """Return everything that the cell's lock depends on; reads its source folders."""
     file = cell.requirements_file
-    asked = requirements[file] if file else RequirementList()
+    requirement_list = requirements[file] if file else RequirementList()
     sources = {
         source.location: folder_sha256(folders.root / source.location)
-        for source in asked.sources
+        for source in requirement_list.sources
         if source.kind == "folder"
     }
-    unfit = tuple(text for one in cell.patches if (text := _unfit(folders.root, one)))
-    return lock_inputs(cell, asked, parent, folders=sources, unfit=unfit)
+    unfit = tuple(text for patch in cell.patches if (text := _unfit(folders.root, patch)))
+    return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
 
 
 def _unfit(root: Path, patch: Patch) -> str:
@@ -85,10 +85,10 @@ def _unfit(root: Path, patch: Patch) -> str:
         return f"{patch.file}: a link that leads out of the project"
     if not path.is_file():
         return f"{patch.file}: no such file"
-    found = sha256_of(path)
-    if found == patch.sha256:
+    digest = sha256_of(path)
+    if digest == patch.sha256:
         return ""
-    return f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}"
+    return f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}"
 
 
 def fresh_locks(

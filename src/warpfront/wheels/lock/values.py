@@ -76,7 +76,7 @@ class LockInputs:
                 **({"sources": _texts(self.sources)} if self.sources else {}),
                 **({"builds": _texts(self.builds)} if self.builds else {}),
                 # In their order: a second patch may stand on the first.
-                **({"patches": [asdict(one) for one in self.patches]} if self.patches else {}),
+                **({"patches": [asdict(patch) for patch in self.patches]} if self.patches else {}),
                 **({"own_indexes": _texts(self.own_indexes)} if self.own_indexes else {}),
                 **({"targets": sorted(self.targets)} if self.targets else {}),
                 **({"variants": asdict(self.variants)} if self.variants else {}),

@@ -48,13 +48,15 @@ class _Offer:
     source: str
     versions: tuple[Version, ...]
 
-    def best(self, wanted: SpecifierSet) -> Version | None:
-        return max(wanted.filter(self.versions), default=None)
+    def best(self, specifier: SpecifierSet) -> Version | None:
+        return max(specifier.filter(self.versions), default=None)
 
     @property
     def newest(self) -> Version | None:
         """A release before what precedes one."""
-        return max(self.versions, key=lambda one: (not one.is_prerelease, one), default=None)
+        return max(
+            self.versions, key=lambda version: (not version.is_prerelease, version), default=None
+        )
 
 
 def explain_absences(
@@ -84,14 +86,14 @@ def explain_absences(
 
 def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
     """Return the ranges that the explanation demands of a name; any version without one."""
-    found = []
+    ranges = []
     for match in _DEMAND.finditer(text):
         if canonicalize_name(match[1]) == name:
             try:
-                found.append(SpecifierSet((match[2] or "").rstrip(",")))
+                ranges.append(SpecifierSet((match[2] or "").rstrip(",")))
             except InvalidSpecifier:
                 continue
-    return tuple(dict.fromkeys(found)) or (SpecifierSet(),)
+    return tuple(dict.fromkeys(ranges)) or (SpecifierSet(),)
 
 
 def _sources(
@@ -99,11 +101,11 @@ def _sources(
 ) -> tuple[tuple[str, bool], ...]:
     """Yield the sources of a name in the order of a resolution, each with whether it is flat."""
     where = index_rule(name, inputs)
-    own = ((where.url, False),) if where else ()
+    sources = ((where.url, False),) if where else ()
     if where and where.alone:
-        return own
-    others = (*((one, True) for one in site.find_links), *((one, False) for one in reach.site))
-    return tuple(dict.fromkeys((*own, *others)))
+        return sources
+    remaining = (*((link, True) for link in site.find_links), *((one, False) for one in reach.site))
+    return tuple(dict.fromkeys((*sources, *remaining)))
 
 
 def _reasons(
@@ -116,11 +118,11 @@ def _reasons(
     offers, failed = list[_Offer](), list[str]()
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         answers = [(source, links(source, name, transport, flat=flat)) for source, flat in sources]
-    for source, found in answers:
-        if isinstance(found, NoAnswer):
-            if found.status not in ABSENT and local_path(source) is None:
-                failed.append(str(found))
-        elif (versions := _versions(found, name, usable)) is not None:
+    for source, answer in answers:
+        if isinstance(answer, NoAnswer):
+            if answer.status not in ABSENT and local_path(source) is None:
+                failed.append(str(answer))
+        elif (versions := _versions(answer, name, usable)) is not None:
             offers.append(_Offer(source, versions))
     if failed:
         yield f"{name}: not determined: {'; '.join(map(without_secrets, failed))}", "try again"
@@ -128,32 +130,34 @@ def _reasons(
     if not offers:
         yield _nowhere(name, sources, site)
         return
-    first, others = offers[0], offers[1:]
-    for wanted in demands:
-        if first.best(wanted) is not None:
+    first, others_left = offers[0], offers[1:]
+    for demand in demands:
+        if first.best(demand) is not None:
             continue
-        hidden = [(one, version) for one in others if (version := one.best(wanted)) is not None]
-        yield _hidden(name, wanted, first, *hidden[0]) if hidden else _unknown(name, wanted, offers)
+        hidden = [
+            (offer, version) for offer in others_left if (version := offer.best(demand)) is not None
+        ]
+        yield _hidden(name, demand, first, *hidden[0]) if hidden else _unknown(name, demand, offers)
 
 
 def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tuple[str, str]:
     for source, flat in sources:
         if not flat and probe(site, source, name) == FLAT_PAGE:
             return f"{name}: {without_secrets(source)}: {FLAT_PAGE}", FLAT_WAY_OUT
-    asked = ", ".join(without_secrets(source) for source, _ in sources)
-    return f"{name}: there is no package of that name in {asked or 'any source'}", (
+    addresses = ", ".join(without_secrets(source) for source, _ in sources)
+    return f"{name}: there is no package of that name in {addresses or 'any source'}", (
         "correct the name, or give the index that has it under `indexes:` in matrix.yaml, "
         f"with `packages: [{name}]`"
     )
 
 
 def _hidden(
-    name: str, wanted: SpecifierSet, first: _Offer, other: _Offer, version: Version
+    name: str, point: SpecifierSet, first: _Offer, other: _Offer, version: Version
 ) -> tuple[str, str]:
     ours, theirs = without_secrets(first.source), without_secrets(other.source)
     newest = first.newest
     line = (
-        f"{name}{wanted}: {theirs} has {version}, and {ours} hides it, which comes first and has "
+        f"{name}{point}: {theirs} has {version}, and {ours} hides it, which comes first and has "
         f"{newest or 'no wheel for this cell'}: a name comes from the first source that has it, "
         "whatever the others have (docs/security.md)"
     )
@@ -164,31 +168,31 @@ def _hidden(
     return line, f"{fits}put {theirs} before {ours} in pip's configuration"
 
 
-def _unknown(name: str, wanted: SpecifierSet, offers: list[_Offer]) -> tuple[str, str]:
+def _unknown(name: str, specifier: SpecifierSet, offers: list[_Offer]) -> tuple[str, str]:
     has = ", ".join(
-        f"{without_secrets(one.source)} has "
-        + (f"{one.newest} at most" if one.versions else "no wheel for this cell")
-        for one in offers
+        f"{without_secrets(offer.source)} has "
+        + (f"{offer.newest} at most" if offer.versions else "no wheel for this cell")
+        for offer in offers
     )
     hint = "ask for a version that there is as a wheel for this cell's Python and machine"
-    return f"{name}{wanted}: no source has such a version: {has}", hint
+    return f"{name}{specifier}: no source has such a version: {has}", hint
 
 
 def _versions(
     offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
 ) -> tuple[Version, ...] | None:
     """The versions whose wheels this cell could install; None for no file of that name."""
-    found, known = set[Version](), False
+    versions, readable = set[Version](), False
     for link in offered:
         if not link.filename.endswith(".whl"):
-            known = known or canonicalize_name(link.filename.rpartition("-")[0]) == name
+            readable = readable or canonicalize_name(link.filename.rpartition("-")[0]) == name
             continue
         try:
             of, version, _, tags = parse_wheel_filename(link.filename)
         except InvalidWheelFilename:
             continue
         if of == name:
-            known = True
+            readable = True
             if not usable.isdisjoint(tags):
-                found.add(version)
-    return tuple(found) if known else None
+                versions.add(version)
+    return tuple(versions) if readable else None

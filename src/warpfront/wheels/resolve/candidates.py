@@ -53,8 +53,8 @@ def why_no_candidate(requirement: Requirement, offered: Offered) -> str:
     newest = max(((max(found), source) for source, found in offered.items() if found), default=None)
     if newest is None:
         return f"no index has a package {requirement.name}"
-    wanted = f"{requirement.name}{requirement.specifier}"
-    return f"no index has {wanted}: the newest is {newest[0]}, at {newest[1]}"
+    text = f"{requirement.name}{requirement.specifier}"
+    return f"no index has {text}: the newest is {newest[0]}, at {newest[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +96,12 @@ def release_with_module(
         return names is not None and _has_module(names, module)
 
     # Back from the newest in growing steps to one that has it, then between the two.
-    without, at, step = len(versions), len(versions) - 1, 1
-    while at >= 0 and not has(versions[at]):
-        without, at, step = at, at - step, step * 2
-    if at < 0:
+    without, index, step = len(versions), len(versions) - 1, 1
+    while index >= 0 and not has(versions[index]):
+        without, index, step = index, index - step, step * 2
+    if index < 0:
         return None
-    low, high = at + 1, without
+    low, high = index + 1, without
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if has(versions[middle]) else (low, middle)
@@ -127,15 +127,15 @@ def _sources(site: Site) -> list[tuple[str, bool]]:
 def _files(
     source: str, name: str, transport: Transport, *, flat: bool
 ) -> Iterator[tuple[Version, Link]]:
-    found = links(source, name, transport, flat=flat)
-    wanted = canonicalize_name(name)
-    for link in () if isinstance(found, NoAnswer) else found:
+    offered = links(source, name, transport, flat=flat)
+    normalized = canonicalize_name(name)
+    for link in () if isinstance(offered, NoAnswer) else offered:
         try:
             if link.filename.endswith(".whl"):
-                own, version = parse_wheel_filename(link.filename)[:2]
+                identity, version = parse_wheel_filename(link.filename)[:2]
             else:
-                own, version = parse_sdist_filename(link.filename)
+                identity, version = parse_sdist_filename(link.filename)
         except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
             continue
-        if own == wanted:
+        if identity == normalized:
             yield version, link

@@ -87,10 +87,10 @@ class WheelChoice:
     def wheel(self, package: Package) -> LockedWheel:
         if package.name in self.given:
             return self.given[package.name]
-        taken = self.shelf.variants.taken(package.name, package.version)
-        if taken is not None:
-            wheel = self._locked(package, taken.link, plain=taken.plain)
-            return dataclasses.replace(wheel, variant=taken.variant)
+        variant = self.shelf.variants.taken(package.name, package.version)
+        if variant is not None:
+            wheel = self._locked(package, variant.link, plain=variant.plain)
+            return dataclasses.replace(wheel, variant=variant.variant)
         best = self._best(package)
         link = Link(
             url=best.url or str(best.path),
@@ -104,8 +104,8 @@ class WheelChoice:
         """The lock's entry for a file of an index, whose name without a variant is `plain`."""
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
-            kept, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))
-            size = kept.stat().st_size
+            file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))
+            size = file.stat().st_size
         return LockedWheel(
             name=package.name,
             version=str(parse_wheel_filename(plain)[1]),
@@ -119,14 +119,14 @@ class WheelChoice:
         """Return the demands of the best file's metadata: from the index's own file (PEP 658),
         else from the wheel.
         """
-        given = self.given.get(package.name)
-        if given is not None:
-            requires = read_wheel_metadata(self.wheelhouse.path(given)).requires
-            return Distribution(name=package.name, version=given.version, requires=requires)
-        taken = self.shelf.variants.taken(package.name, package.version)
-        if taken is not None and taken.requires is not None:
+        built = self.given.get(package.name)
+        if built is not None:
+            requires = read_wheel_metadata(self.wheelhouse.path(built)).requires
+            return Distribution(name=package.name, version=built.version, requires=requires)
+        variant = self.shelf.variants.taken(package.name, package.version)
+        if variant is not None and variant.requires is not None:
             return Distribution(
-                name=package.name, version=str(package.version), requires=taken.requires
+                name=package.name, version=str(package.version), requires=variant.requires
             )
         requires = self._requires(package.name, self._best(package))
         return Distribution(name=package.name, version=str(package.version), requires=requires)
@@ -139,8 +139,8 @@ class WheelChoice:
         beside = self.transport.read(f"{url}.metadata")
         if not isinstance(beside, NoAnswer):
             return requires_of(beside[2])
-        kept, _ = self.kept(name, Link(url=url, filename=wheel.filename))
-        return read_wheel_metadata(kept).requires
+        file, _ = self.kept(name, Link(url=url, filename=wheel.filename))
+        return read_wheel_metadata(file).requires
 
     def _best(self, package: Package) -> PackageWheel:
         ranks = {tag: rank for rank, tag in enumerate(self.tags)}
@@ -159,18 +159,18 @@ class WheelChoice:
                 f"{self.inputs.python}, {self.inputs.machine}, glibc {self.inputs.glibc}",
                 hint="ask for a version that has one",
             )
-        return max(fitting, key=lambda one: one[:3])[3]
+        return max(fitting, key=lambda candidate: candidate[:3])[3]
 
     def sdist(self, package: Package, sdist: PackageSdist) -> Sdist:
         url = sdist.url or str(sdist.path)
-        kept, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
+        file, sha256 = self.kept(package.name, Link(url=url, filename=sdist.filename))
         self._check_sdist(sdist, sha256)
-        return Sdist(path=kept, sha256=sha256, index=self._index(package, url))
+        return Sdist(path=file, sha256=sha256, index=self._index(package, url))
 
     def _check_sdist(self, sdist: PackageSdist, sha256: str) -> None:
-        said = sdist.hashes.get("sha256", sha256)
-        if said != sha256:
-            raise WheelError(f"{sdist.filename}: its index says sha256 {said}, it has {sha256}")
+        digest = sdist.hashes.get("sha256", sha256)
+        if digest != sha256:
+            raise WheelError(f"{sdist.filename}: its index says sha256 {digest}, it has {sha256}")
 
     def kept(self, name: str, link: Link) -> tuple[Path, str]:
         """A file in the wheelhouse, with its sha256: for indexes that give no hashes."""

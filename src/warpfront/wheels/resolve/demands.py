@@ -76,8 +76,8 @@ class Stack:
     def shims(self) -> tuple[Pin, ...]:
         """Return the names of the shims at their versions."""
         return tuple(
-            Pin(name=name, version=Version(one).public)
-            for name, one in sorted(self.answered.items())
+            Pin(name=name, version=Version(shim).public)
+            for name, shim in sorted(self.answered.items())
         )
 
     @property
@@ -90,21 +90,21 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
     """Return the stack of `pins` (name -> version), which are the matrix's and its vendor's. A
     stack that comes with the base is unknown, so that no other may be added.
     """
-    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    names = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries)
-    held = {
+    versions = {
         name: version
         for name, version in pins.items()
-        if name in asked or any(fnmatch(name, pattern) for pattern in patterns)
+        if name in names or any(fnmatch(name, pattern) for pattern in patterns)
     }
-    answered = {shim.name: shim.version for shim in triton_shims(held)}
+    answered = {shim.name: shim.version for shim in triton_shims(versions)}
     in_base = {} if inputs.index else dict.fromkeys(inputs.protected, _IN_BASE)
     return Stack(
-        held=held,
+        held=versions,
         answered=answered,
         foreign={
             name: why
-            for name, why in {**sentinels(inputs.toolkit, held), **in_base}.items()
+            for name, why in {**sentinels(inputs.toolkit, versions), **in_base}.items()
             if "*" not in name and name not in answered
         },
     )
@@ -137,22 +137,26 @@ def unmet_demands(
     demand on their names is unmet.
     """
     if not has_shims:
-        others = dict.fromkeys(stack.answered, "this torch has another build of it")
-        stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **others})
+        reasons = dict.fromkeys(stack.answered, "this torch has another build of it")
+        stack = dataclasses.replace(stack, answered={}, foreign={**stack.foreign, **reasons})
     walk = _Walk(
-        {one.name: one for one in distributions}, stack, marker_environment(python, machine)
+        {distribution.name: distribution for distribution in distributions},
+        stack,
+        marker_environment(python, machine),
     )
     return tuple(dict.fromkeys(walk.from_requirements(requirements)))
 
 
 def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
     """Return what a build of a torch release demands, without the libraries of its own vendor."""
-    patterns = [one for toolkit in ("cuda", "rocm", "xpu") for one in stack_patterns(toolkit)]
-    wanted = filter(None, map(readable_requirement, requires))
+    patterns = [
+        pattern for toolkit in ("cuda", "rocm", "xpu") for pattern in stack_patterns(toolkit)
+    ]
+    requirements_read = filter(None, map(readable_requirement, requires))
     return tuple(
-        str(one)
-        for one in wanted
-        if not any(fnmatch(canonicalize_name(one.name), pattern) for pattern in patterns)
+        str(requirement)
+        for requirement in requirements_read
+        if not any(fnmatch(canonicalize_name(requirement.name), pattern) for pattern in patterns)
     )
 
 
@@ -160,21 +164,21 @@ def needs_of(
     distributions: Iterable[Distribution], stack: Stack, *, python: str, machine: str
 ) -> Mapping[str, VersionDemand]:
     """Return the demands of these distributions, without extras, on others than the stack's."""
-    own = {*stack.held, *stack.answered, *stack.foreign}
+    names = {*stack.held, *stack.answered, *stack.foreign}
     environment = {**marker_environment(python, machine), "extra": ""}
-    found: dict[str, VersionDemand] = {}
-    for one in distributions:
-        for requirement in filter(None, map(readable_requirement, one.requires)):
+    needs: dict[str, VersionDemand] = {}
+    for distribution in distributions:
+        for requirement in filter(None, map(readable_requirement, distribution.requires)):
             name = canonicalize_name(requirement.name)
             marker = requirement.marker
-            if name in own or (marker and not marker_holds(marker, environment)):
+            if name in names or (marker and not marker_holds(marker, environment)):
                 continue
-            before = found.get(name, VersionDemand(specifier=SpecifierSet(), requirers=()))
-            found[name] = VersionDemand(
+            before = needs.get(name, VersionDemand(specifier=SpecifierSet(), requirers=()))
+            needs[name] = VersionDemand(
                 specifier=before.specifier & requirement.specifier,
-                requirers=tuple(dict.fromkeys((*before.requirers, one.name))),
+                requirers=tuple(dict.fromkeys((*before.requirers, distribution.name))),
             )
-    return found
+    return needs
 
 
 def relaxed_of(
@@ -183,7 +187,7 @@ def relaxed_of(
     reasons: Mapping[str, str],
 ) -> tuple[RelaxedPackage, ...]:
     """The packages that `reasons` lets go unmet, with what they demand in vain."""
-    versions = {one.name: one.version for one in distributions}
+    versions = {distribution.name: distribution.version for distribution in distributions}
     unmet: dict[str, list[str]] = {}
     for demand in demands:
         if demand.asker in reasons:
@@ -251,22 +255,24 @@ class _Walk:
         return name in self._stack.held or name in self._stack.answered
 
     def _is_unmet(self, name: str, requirement: Requirement) -> bool:
-        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        version = self._stack.held.get(name) or self._stack.answered.get(name)
         if need := self._stack.needs.get(name):
             return not need.accepts_some(requirement.specifier)
-        if held is None:
+        if version is None:
             return name in self._stack.foreign
-        return bool(requirement.url) or not requirement.specifier.contains(held, prereleases=True)
+        return bool(requirement.url) or not requirement.specifier.contains(
+            version, prereleases=True
+        )
 
     def _unmet(self, name: str, requirement: Requirement, asker: _Node | None) -> UnmetDemand:
-        held = self._stack.held.get(name) or self._stack.answered.get(name)
+        version = self._stack.held.get(name) or self._stack.answered.get(name)
         why = self._stack.foreign.get(name, "").replace(".", " ")
         need = self._stack.needs.get(name)
         lacks = f"has {need.text(name)}" if need else f"must not hold it ({why})"
         return UnmetDemand(
             asker=asker[0] if asker else "",
             wanted=str(requirement).partition(";")[0].strip(),
-            instead=f"holds {name} {held}" if held else lacks,
+            instead=f"holds {name} {version}" if version else lacks,
             chain=self._chain(asker),
         )
 

@@ -41,9 +41,9 @@ def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
         name in _stack_names(inputs) or _matches(name, inputs.protected)
     ):
         return IndexRule(url=inputs.index.url, alone=True)
-    for own in inputs.own_indexes:
-        if _matches(name, own.packages):
-            return IndexRule(url=own.url, alone=True)
+    for index in inputs.own_indexes:
+        if _matches(name, index.packages):
+            return IndexRule(url=index.url, alone=True)
     if inputs.index is not None and _matches(name, inputs.libraries):
         return IndexRule(url=inputs.index.url, alone=False)
     return None
@@ -56,9 +56,12 @@ def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
 
 def known_names(inputs: LockInputs) -> tuple[str, ...]:
     """Return names of one index that are known before resolving."""
-    patterns = (*inputs.protected, *(one for own in inputs.own_indexes for one in own.packages))
-    names = {*_stack_names(inputs), *(one for one in patterns if "*" not in one)}
-    return tuple(sorted(one for one in names if index_rule(one, inputs)))
+    patterns = (
+        *inputs.protected,
+        *(package for index in inputs.own_indexes for package in index.packages),
+    )
+    names = {*_stack_names(inputs), *(pattern for pattern in patterns if "*" not in pattern)}
+    return tuple(sorted(name for name in names if index_rule(name, inputs)))
 
 
 def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
@@ -86,9 +89,9 @@ def placeholder(wheels: Iterable[LockedWheel]) -> str:
 
 def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
     """The indexes that a lock may name for a distribution."""
-    found = index_rule(name, inputs)
-    if found is not None and found.alone:
-        return (found.url,)
+    rule = index_rule(name, inputs)
+    if rule is not None and rule.alone:
+        return (rule.url,)
     return tuple(dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI)))
 
 

@@ -24,14 +24,14 @@ _ALONE = re.compile(
 def requirers_without_wheels(explanation: str, known: Collection[str]) -> tuple[str, ...]:
     """The packages that uv could not look into, because they have no wheel, beyond `known`."""
     text = " ".join(explanation.split())
-    names = [canonicalize_name(found[1]) for found in _NO_WHEELS.finditer(text)]
+    names = [canonicalize_name(match[1]) for match in _NO_WHEELS.finditer(text)]
     return tuple(dict.fromkeys(name for name in names if name not in known))
 
 
 def wheelless(explanation: str) -> str:
     """The package that has no wheel, where that alone is why nothing is to be had; else ""."""
-    found = _ALONE.match(" ".join(explanation.split()))
-    return canonicalize_name(found[1]) if found else ""
+    match = _ALONE.match(" ".join(explanation.split()))
+    return canonicalize_name(match[1]) if match else ""
 
 
 def refusal(name: str) -> str:

@@ -61,16 +61,17 @@ class OverlayIndex:
         self._reach = reach
         self.variants = variants
         self._held = {
-            one.name: one
-            for one in held
-            if one.index and not (index_rule(one.name, inputs) or variants.allows(one.name))
+            locked_wheel.name: locked_wheel
+            for locked_wheel in held
+            if locked_wheel.index
+            and not (index_rule(locked_wheel.name, inputs) or variants.allows(locked_wheel.name))
         }
         self._files: dict[str, tuple[Link, ...] | None] = {}
 
     @property
     def indexes(self) -> tuple[str, ...]:
         """The indexes whose files are on it, for who has to know their credentials."""
-        own = [one.url for one in self._inputs.own_indexes]
+        own = [index.url for index in self._inputs.own_indexes]
         stack = [self._inputs.index.url] if self._inputs.index else []
         return tuple(dict.fromkeys((*stack, *own)))
 
@@ -115,35 +116,35 @@ class OverlayIndex:
                 if files and self.variants.allows(name):
                     files = self.variants.page(name, files, transport)
                 self._files[name] = files
-            held = [self._held[one] for one in names if one in self._held]
+            held = [self._held[name] for name in names if name in self._held]
             with ThreadPoolExecutor(8) as pool:
                 for wheel, same in zip(
                     held, pool.map(partial(self._same, transport), held), strict=True
                 ):
                     self._files[wheel.name] = same
 
-    def read_variants(self, found: Resolution) -> bool:
+    def read_variants(self, resolution: Resolution) -> bool:
         """Read what the variants demand that a resolution took; whether any was not known."""
         with self._site.transport() as transport:
-            return self.variants.read(found.versions, transport)
+            return self.variants.read(resolution.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
         """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
         folder.mkdir()
-        stubs = {one.name: (_stub(one, folder),) for one in answered}
+        stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
         for name, files in {**self._files, **stubs}.items():
             if files is not None:
                 (folder / name).mkdir(parents=True)
-                page = page_of(self._stood_in(one, folder) for one in files)
+                page = page_of(self._stood_in(file, folder) for file in files)
                 (folder / name / "index.html").write_text(page, "utf-8")
         return folder
 
     def _stood_in(self, link: Link, folder: Path) -> Link:
         """The link, to a stand-in where it is to a variant."""
-        taken = self.variants.stood_for(link.filename)
-        if taken is None:
+        taken_variant = self.variants.stood_for(link.filename)
+        if taken_variant is None:
             return link
-        path = write_stand_in(taken.plain, folder, requires=taken.requires or ())
+        path = write_stand_in(taken_variant.plain, folder, requires=taken_variant.requires or ())
         return replace(link, url=path.as_uri(), sha256="")
 
     def lacking(self, text: str) -> tuple[str, ...]:
@@ -159,15 +160,15 @@ class OverlayIndex:
         ]
         return (*none, *unfit)
 
-    def check(self, found: Resolution) -> None:
+    def check(self, resolution: Resolution) -> None:
         """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
-        for package in found.pylock.packages:
+        for package in resolution.pylock.packages:
             files = self._files.get(package.name)
             if files is None or package.directory or package.archive:
                 continue
             known = {link.filename for link in files}
             archives = [one.filename for one in (package.sdist,) if one]
-            taken = {*archives, *(one.filename for one in package.wheels or ())}
+            taken = {*archives, *(wheel.filename for wheel in package.wheels or ())}
             if not taken <= known:
                 raise LockError(
                     f"{self._inputs.cell_id}: {', '.join(sorted(taken - known))} came from "
@@ -209,7 +210,7 @@ class OverlayIndex:
             reached = not self._site.no_index and where.url not in (self._reach.silent or {})
             return ((where.url, False),) if reached else (), self._mirrors(where)
         return (
-            *(((one, True),) for one in self._site.find_links),
+            *(((link, True),) for link in self._site.find_links),
             *(((one, False),) for one in self._reach.site),
         )
 
@@ -232,11 +233,11 @@ class OverlayIndex:
         site = self._site
         if self._inputs.index is None or where.url != self._inputs.index.url:
             return ()
-        folders = tuple((one, True) for one in site.find_links if local_path(one) is not None)
+        folders = tuple((link, True) for link in site.find_links if local_path(link) is not None)
         if where.url != PYPI:
             return folders
         stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
-        return (*folders, *((one, False) for one in stands))
+        return (*folders, *((stand, False) for stand in stands))
 
 
 def _hashed(link: Link) -> Link:

@@ -70,13 +70,13 @@ class Resolution:
         return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
 
     def only(self, name: str) -> Resolution:
-        kept = [package for package in self.pylock.packages if package.name == name]
-        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+        packages = [package for package in self.pylock.packages if package.name == name]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=packages))
 
     def without(self, names: Iterable[str]) -> Resolution:
         names = frozenset(names)
-        kept = [package for package in self.pylock.packages if package.name not in names]
-        return Resolution(pylock=dataclasses.replace(self.pylock, packages=kept))
+        packages = [package for package in self.pylock.packages if package.name not in names]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=packages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Resolver(Protocol):
     ) -> tuple[Distribution, ...]:
         """Return the resolved distributions with their metadata, except the names in `without`."""
 
-    def absences(self, found: Contradiction) -> Absences:
+    def absences(self, contradiction: Contradiction) -> Absences:
         """Return the names of a contradiction that no source has, or only one
         that another hides.
         """

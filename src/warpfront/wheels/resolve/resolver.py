@@ -105,7 +105,7 @@ class UvResolver:
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
         """The source archive of a distribution, verified, in the wheelhouse."""
-        package = next(one for one in resolution.pylock.packages if one.name == name)
+        package = next(package for package in resolution.pylock.packages if package.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
         with self._site.transport() as transport:
@@ -129,9 +129,9 @@ class UvResolver:
         Raises `BlockedError` if the index or PyPI is out of reach and no other source has them.
         """
         inputs, reach = self._inputs, self._reach
-        found = self._compiled(requirements, terms)
-        if isinstance(found, Resolution):
-            return found
+        resolution = self._compiled(requirements, terms)
+        if isinstance(resolution, Resolution):
+            return resolution
         silent = reach.silent or {}
         if inputs.index is not None and silent.get(inputs.index.url) == FLAT_PAGE:
             raise LockError(f"{inputs.cell_id}: {inputs.index.url}: {FLAT_PAGE}", hint=FLAT_WAY_OUT)
@@ -144,25 +144,27 @@ class UvResolver:
             raise BlockedError(
                 f"{inputs.cell_id}: out of reach: "
                 + "; ".join(f"{url} ({reason})" for url, reason in silent.items()),
-                hint=f"nothing else here has it: {found.explanation}",
+                hint=f"nothing else here has it: {resolution.explanation}",
             )
-        return found
+        return resolution
 
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
     ) -> tuple[Distribution, ...]:
         """Return the resolved distributions with their metadata, except the names in `without`."""
-        asked = [one for one in resolution.pylock.packages if one.name not in without]
+        packages = [
+            package for package in resolution.pylock.packages if package.name not in without
+        ]
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
-            return tuple(pool.map(self._choice(transport).distribution, asked))
+            return tuple(pool.map(self._choice(transport).distribution, packages))
 
-    def absences(self, found: Contradiction) -> Absences:
+    def absences(self, contradiction: Contradiction) -> Absences:
         """Return the names of a contradiction that no source has, or only one
         that another hides.
         """
         inputs = self._inputs
         tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-        return explain_absences(found.explanation, inputs, self._site, self._reach, tags)
+        return explain_absences(contradiction.explanation, inputs, self._site, self._reach, tags)
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
@@ -179,7 +181,9 @@ class UvResolver:
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
         for target in self._inputs.targets:
-            of_target = sum(one.size_bytes for one in wheels if one.name.endswith(f"-{target}"))
+            of_target = sum(
+                wheel.size_bytes for wheel in wheels if wheel.name.endswith(f"-{target}")
+            )
             self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
@@ -187,12 +191,15 @@ class UvResolver:
         """The newest final torch of the cell's index that is newer than the locked one and has its
         local version; "" for none.
         """
-        locked = next((Version(one.version) for one in wheels if one.name == _TORCH), None)
+        locked = next((Version(wheel.version) for wheel in wheels if wheel.name == _TORCH), None)
         newest = max(
             (
-                one
-                for one in self._shelf.versions(_TORCH)
-                if locked and one > locked and one.local == locked.local and not one.is_prerelease
+                version
+                for version in self._shelf.versions(_TORCH)
+                if locked
+                and version > locked
+                and version.local == locked.local
+                and not version.is_prerelease
             ),
             default=None,
         )
@@ -220,8 +227,8 @@ class UvResolver:
         self.give(self._rocm_wheel(undecided))
         return self._from_shelf(requirements, terms)
 
-    def _rocm_wheel(self, found: Resolution) -> LockedWheel:
-        sdist, targets = self.sdist(found, ROCM), self._inputs.targets
+    def _rocm_wheel(self, resolution: Resolution) -> LockedWheel:
+        sdist, targets = self.sdist(resolution, ROCM), self._inputs.targets
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             made = rocm_wheel(sdist.path, Path(folder), targets)
             kept, sha256 = self._wheelhouse.keep(made)
@@ -237,21 +244,21 @@ class UvResolver:
         archives: tuple[str, ...] = ()
         while True:
             unread = tuple(sorted({*terms.unread, *archives}))
-            found = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
-            if isinstance(found, Resolution):
-                new = self._shelf.missing(found.versions)
-                unknown = not new and self._shelf.read_variants(found)
+            shelf = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
+            if isinstance(shelf, Resolution):
+                new = self._shelf.missing(shelf.versions)
+                unknown = not new and self._shelf.read_variants(shelf)
             else:
-                new, unknown = self._shelf.missing_of(found.explanation), False
-            more = () if new else self._allowed(found, without=unread)
+                new, unknown = self._shelf.missing_of(shelf.explanation), False
+            more = () if new else self._allowed(shelf, without=unread)
             if not (new or more or unknown):
                 break
             self._shelf.put(new)
             archives += more
-        if isinstance(found, Resolution):
-            self._shelf.check(found.without(one.name for one in terms.answered))
-            return found
-        lines = (found.explanation, *self._shelf.lacking(found.explanation))
+        if isinstance(shelf, Resolution):
+            self._shelf.check(shelf.without(one.name for one in terms.answered))
+            return shelf
+        lines = (shelf.explanation, *self._shelf.lacking(shelf.explanation))
         return Contradiction(explanation="\n    ".join(lines))
 
     def _allowed(
@@ -417,15 +424,15 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
     """
     versions = {wheel.name: wheel.version for wheel in wheels}
     for text in inputs.stack_requirements:
-        wanted = Requirement(text)
-        found = versions.get(canonicalize_name(wanted.name), "nothing")
-        if found == "nothing" or not wanted.specifier.contains(found, prereleases=True):
+        demand = Requirement(text)
+        found = versions.get(canonicalize_name(demand.name), "nothing")
+        if found == "nothing" or not demand.specifier.contains(found, prereleases=True):
             raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
         # An extra that a wheel does not have is a warning to uv, and nothing of it is installed.
-        lacking = [one for one in wanted.extras if f"amd-{wanted.name}-{one}" not in versions]
+        lacking = [extra for extra in demand.extras if f"amd-{demand.name}-{extra}" not in versions]
         if lacking:
             raise LockError(
-                f"{inputs.cell_id}: {wanted.name} {found} has no extra {', '.join(sorted(lacking))}"
+                f"{inputs.cell_id}: {demand.name} {found} has no extra {', '.join(sorted(lacking))}"
                 " on its index: no device code for that target",
                 hint="leave the target out of the row, or name another `torch:` or `index:`",
             )

@@ -100,7 +100,7 @@ def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
     """Return the wheels of a lock that no index has."""
     if lock is None:
         return ()
-    built = {one.package for one in lock.builds}
+    built = {build.package for build in lock.builds}
     return tuple(wheel for wheel in lock.wheels if wheel.source or wheel.name in built)
 
 
@@ -140,12 +140,14 @@ class _Resolving:
 
     def with_builds(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
-        built = {one.package for one in self.builds}
-        recipes = {one.package: one for one in self.inputs.builds if one.package not in built}
+        built = {build.package for build in self.builds}
+        recipes = {
+            build.package: build for build in self.inputs.builds if build.package not in built
+        }
         if not recipes:
             return self
-        found = self._undecided(tuple(recipes))
-        absent = sorted(set(recipes) - set(found.versions))
+        resolution = self._undecided(tuple(recipes))
+        absent = sorted(set(recipes) - set(resolution.versions))
         if absent:
             raise LockError(
                 f"{self.inputs.cell_id}: `builds` names {', '.join(absent)}, which nothing here "
@@ -154,7 +156,7 @@ class _Resolving:
             )
         given, builds = list(self.given), list(self.builds)
         for name, recipe in recipes.items():
-            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
+            wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
             given.append(self.resolver.give(wheel))
             builds.append(build)
         return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
@@ -173,18 +175,20 @@ class _Resolving:
         if not self.inputs.patches:
             return self
         self._check_patchable()
-        found = self._undecided()
+        resolution = self._undecided()
         given, patched = list(self.given), list(self.patched)
-        built = {one.package for one in self.builds} | {one.name for one in self.inputs.sources}
+        built = {build.package for build in self.builds} | {
+            source.name for source in self.inputs.sources
+        }
         for name, patches in self._patches().items():
-            if name not in found.versions:
+            if name not in resolution.versions:
                 raise LockError(
                     f"{self.inputs.cell_id}: `patches` names {name}, which nothing here asks for",
                     hint="remove the entry, or correct its name",
                 )
             original = None
             if name not in built:
-                original = self.resolver.wheel(found, name)
+                original = self.resolver.wheel(resolution, name)
                 wheel = crafting.from_wheel(original, patches)
                 given.append(self.resolver.give(wheel))
             patched.append(PatchedWheel(package=name, patches=patches, original=original))
@@ -192,9 +196,10 @@ class _Resolving:
 
     def _patches(self) -> dict[str, tuple[Patch, ...]]:
         """Return patches by package, in the order of the matrix."""
-        names = dict.fromkeys(one.package for one in self.inputs.patches)
+        names = dict.fromkeys(patch.package for patch in self.inputs.patches)
         return {
-            name: tuple(one for one in self.inputs.patches if one.package == name) for name in names
+            name: tuple(patch for patch in self.inputs.patches if patch.package == name)
+            for name in names
         }
 
     def _check_patchable(self) -> None:
@@ -269,7 +274,7 @@ class _Resolving:
             )
         if not inputs.stack_requirements:
             return stack_of(inputs, {})
-        built = [one.package for one in self.builds if one.package in inputs.allow_builds]
+        built = [build.package for build in self.builds if build.package in inputs.allow_builds]
         own = (self.resolver.given_for(name) for name in built)
         alone = self.resolver.resolution((*inputs.stack_requirements, *own))
         if isinstance(alone, Contradiction):
@@ -282,8 +287,8 @@ class _Resolving:
         found = self.resolver.resolution((*self._everything, *stack.pins), terms)
         return found if isinstance(found, Contradiction) else self._judge(found, stack)
 
-    def _judge(self, found: Resolution, stack: Stack) -> _Judged:
-        distributions = self.resolver.distributions(found, without=stack.held)
+    def _judge(self, resolution: Resolution, stack: Stack) -> _Judged:
+        distributions = self.resolver.distributions(resolution, without=stack.held)
         demands = unmet_demands(
             distributions,
             (*self.inputs.requirements, *self.given, *self.inputs.parent),
@@ -291,7 +296,7 @@ class _Resolving:
             python=self.inputs.python,
             machine=self.inputs.machine,
         )
-        return _Judged(resolution=found, distributions=distributions, demands=demands)
+        return _Judged(resolution=resolution, distributions=distributions, demands=demands)
 
     def _relaxed_lock(self, stack: Stack) -> WheelLock:
         """Resolve with the stack fixed: demands of relaxed packages are waived, others take
@@ -338,9 +343,9 @@ class _Resolving:
             )
         return self._lock(judged.resolution, relaxed=relaxed)
 
-    def _lock(self, found: Resolution, relaxed: tuple[RelaxedPackage, ...] = ()) -> WheelLock:
+    def _lock(self, resolution: Resolution, relaxed: tuple[RelaxedPackage, ...] = ()) -> WheelLock:
         inputs = self.inputs
-        wheels = self.resolver.wheels(found)
+        wheels = self.resolver.wheels(resolution)
         foreign = foreign_wheel(wheels, inputs.machine)
         if foreign:
             raise LockError(
@@ -357,35 +362,35 @@ class _Resolving:
             patched=tuple(sorted(self.patched)),
         )
 
-    def _lock_or_refusal(self, found: Contradiction, stack: Stack) -> WheelLock:
+    def _lock_or_refusal(self, contradiction: Contradiction, stack: Stack) -> WheelLock:
         """Return the lock, or the packages that demand another torch stack, if that
         is the contradiction.
         """
         judged = self._held(stack)
         if isinstance(judged, Contradiction):  # something else contradicts too
-            raise self._contradiction(found)
+            raise self._contradiction(contradiction)
         if judged.demands:
             raise self._refused(judged.demands, stack, judged.distributions)
         return self._lock(judged.resolution)
 
-    def _contradiction(self, found: Contradiction) -> LockError:
-        if name := wheelless(found.explanation):
+    def _contradiction(self, contradiction: Contradiction) -> LockError:
+        if name := wheelless(contradiction.explanation):
             return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
-        absences = self.resolver.absences(found)
+        absences = self.resolver.absences(contradiction)
         lines = "".join(f"\n    {line}" for line in absences.lines)
         what = "something that it requires is not to be had" if lines else _TOGETHER
-        hint = absences.hint or (_STACK if self._is_about_the_stack(found) else _EACH_OTHER)
+        hint = absences.hint or (_STACK if self._is_about_the_stack(contradiction) else _EACH_OTHER)
         return LockError(
-            f"{self.inputs.cell_id}: {what}\n{found.explanation}{lines}",
+            f"{self.inputs.cell_id}: {what}\n{contradiction.explanation}{lines}",
             hint=hint,
         )
 
-    def _is_about_the_stack(self, found: Contradiction) -> bool:
+    def _is_about_the_stack(self, contradiction: Contradiction) -> bool:
         """Return true if the explanation names a distribution that matrix.yaml pins."""
         inputs = self.inputs
         names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
-        text = found.explanation.replace(inputs.cell_id, "")
-        return any(re.search(rf"\b{re.escape(one)}\b", text) for one in names)
+        text = contradiction.explanation.replace(inputs.cell_id, "")
+        return any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def _refused(
         self,
@@ -405,8 +410,8 @@ class _Resolving:
         stack: Stack,
         distributions: tuple[Distribution, ...],
     ) -> str:
-        requirers = sorted({one.asker for one in demands if one.asker})
-        if not all(one.asker for one in demands):
+        requirers = sorted({demand.asker for demand in demands if demand.asker})
+        if not all(demand.asker for demand in demands):
             return "change the requirement, or choose another torch for the row in matrix.yaml"
         fitting = self._fitting_extras(distributions, stack)
         fitting = fitting or self._fitting_versions(demands, stack)
@@ -418,23 +423,27 @@ class _Resolving:
         """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`
         for `jax[cuda12]`) that would leave the stack as it is; "" where there is none.
         """
-        requires = {one.name: " ".join(one.requires) for one in distributions}
+        requires = {
+            distribution.name: " ".join(distribution.requires) for distribution in distributions
+        }
         for text in self.inputs.requirements:
-            asked = Requirement(text)
-            for extra in sorted(asked.extras):
-                for other in _alike(extra, requires.get(canonicalize_name(asked.name), "")):
+            requirement = Requirement(text)
+            for extra in sorted(requirement.extras):
+                for other in _alike(extra, requires.get(canonicalize_name(requirement.name), "")):
                     changed = Requirement(text)
-                    changed.extras = {*asked.extras, other} - {extra}
-                    given = str(changed)
-                    if self._resolves((given,), without=text, stack=stack):
-                        return given
+                    changed.extras = {*requirement.extras, other} - {extra}
+                    extras = str(changed)
+                    if self._resolves((extras,), without=text, stack=stack):
+                        return extras
         return ""
 
     def _resolves(self, given: tuple[str, ...], *, without: str, stack: Stack) -> bool:
         inputs = self.inputs
-        others = tuple(one for one in inputs.requirements if one != without)
+        requirements = tuple(
+            requirement for requirement in inputs.requirements if requirement != without
+        )
         parent = (self.resolver.given_for(text) for text in inputs.parent)
-        everything = (*inputs.stack_requirements, *others, *given, *self.given, *parent)
+        everything = (*inputs.stack_requirements, *requirements, *given, *self.given, *parent)
         found = self.resolver.resolution(everything, _constrained(stack))
         return not isinstance(found, Contradiction)
 
@@ -443,7 +452,7 @@ class _Resolving:
         when theirs are open; else "".
         """
         inputs = self.inputs
-        roots = {canonicalize_name(_READ_NAME.split(one.chain[0])[0]) for one in demands}
+        roots = {canonicalize_name(_READ_NAME.split(demand.chain[0])[0]) for demand in demands}
         opened = tuple(_opened(text, roots) for text in inputs.requirements)
         if opened == inputs.requirements:
             return ""
@@ -486,4 +495,4 @@ def _version(specifier: SpecifierSet) -> str:
 
 
 def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:
-    return tuple(one for one in demands if one.asker not in names)
+    return tuple(demand for demand in demands if demand.asker not in names)

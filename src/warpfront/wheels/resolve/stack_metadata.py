@@ -49,7 +49,7 @@ class StackFiles:
         """Return those of `pins` (name -> version) whose metadata was found. `wheels` are the
         locked ones; `index_url` is the stack's index, "" for none.
         """
-        locked = {one.name: one for one in wheels}
+        locked = {wheel.name: wheel for wheel in wheels}
         with self.site.transport() as transport:
             found = [
                 self._found(name, version, locked.get(name), index_url, transport)
@@ -104,7 +104,9 @@ class StackFiles:
             if (source, name) not in self.pages:
                 found = links(source, name, transport, flat=flat)
                 wheels = () if isinstance(found, NoAnswer) else found
-                self.pages[source, name] = tuple(one for one in wheels if _name_of(one) == name)
+                self.pages[source, name] = tuple(
+                    wheel for wheel in wheels if _name_of(wheel) == name
+                )
             yield from self.pages[source, name]
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
@@ -119,11 +121,13 @@ class StackFiles:
 
 def write_environment(folder: Path, distributions: Iterable[Distribution]) -> None:
     """Write the metadata of these distributions, so that installers take them as installed."""
-    for one in distributions:
-        info = folder / f"{one.name.replace('-', '_')}-{one.version}.dist-info"
+    for distribution in distributions:
+        info = folder / f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
         info.mkdir(parents=True)
-        demands = "".join(f"Requires-Dist: {text}\n" for text in one.requires)
-        head = f"Metadata-Version: 2.1\nName: {one.name}\nVersion: {one.version}\n"
+        demands = "".join(f"Requires-Dist: {text}\n" for text in distribution.requires)
+        head = (
+            f"Metadata-Version: 2.1\nName: {distribution.name}\nVersion: {distribution.version}\n"
+        )
         (info / "METADATA").write_text(head + demands, "utf-8")
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n", "utf-8")
         (info / "RECORD").write_text("", "utf-8")

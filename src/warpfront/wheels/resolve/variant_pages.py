@@ -93,7 +93,7 @@ class VariantPages:
         """Return the files of a name, with one stand-in for each version that has a variant for
         this cell, in place of its other wheels. Versions without one are unchanged.
         """
-        kept = [one for one in files if one.filename.endswith((".tar.gz", ".zip", ".whl"))]
+        kept = [file for file in files if file.filename.endswith((".tar.gz", ".zip", ".whl"))]
         kept = [one for one in kept if not split_label(one.filename)[1]]
         variants = self._by_version(files)
         for version in self._asked_about(name, variants):
@@ -103,8 +103,8 @@ class VariantPages:
                 continue
             self._taken[name, version] = found
             kept = [one for one in kept if _version_of(one.filename) != version]
-            said = tuple(pair for pair in found.link.attributes if "metadata" not in pair[0])
-            kept.append(Link(url=found.link.url, filename=found.plain, attributes=said))
+            attributes = tuple(pair for pair in found.link.attributes if "metadata" not in pair[0])
+            kept.append(Link(url=found.link.url, filename=found.plain, attributes=attributes))
         return tuple(kept)
 
     def read(self, versions: Mapping[str, str], transport: Transport) -> bool:
@@ -120,12 +120,12 @@ class VariantPages:
 
     def _by_version(self, files: Iterable[Link]) -> dict[Version, list[Link]]:
         """Return the variants that this Python, machine and C library can load, by version."""
-        found: dict[Version, list[Link]] = {}
+        version: dict[Version, list[Link]] = {}
         for link in files:
             plain, label = split_label(link.filename)
             if label and self._rank(plain) is not None:
-                found.setdefault(parse_wheel_filename(plain)[1], []).append(link)
-        return found
+                version.setdefault(parse_wheel_filename(plain)[1], []).append(link)
+        return version
 
     def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
         """The newest of those that the cell's own requirements do not rule out: an index decides
@@ -134,7 +134,7 @@ class VariantPages:
         inputs = self._inputs
         asked = map(Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent))
         ours = [one for one in asked if canonicalize_name(one.name) == name]
-        accepted = [one.specifier for one in ours if one.marker is None]
+        accepted = [our.specifier for our in ours if our.marker is None]
         fitting = [
             version
             for version in versions
@@ -164,15 +164,16 @@ class VariantPages:
             return None
         of_the_stack = is_of_the_stack(name, self._inputs)
         for links in _by_build(offered):
-            labels = {split_label(one.filename)[1] for one in links} & set(table.variants)
+            labels = {split_label(link.filename)[1] for link in links} & set(table.variants)
             label = best_label(table, labels, rule, of_the_stack=of_the_stack)
             if label is not None:
                 link = min(
-                    (one for one in links if split_label(one.filename)[1] == label), key=self._place
+                    (link for link in links if split_label(link.filename)[1] == label),
+                    key=self._place,
                 )
                 plain, _ = split_label(link.filename)
                 return TakenVariant(link=link, plain=plain, variant=table.variant(label))
-        every = ", ".join(sorted({split_label(one.filename)[1] for one in offered}))
+        every = ", ".join(sorted({split_label(link.filename)[1] for link in offered}))
         self._note(name, f"{name} {version}: none of its variants ({every}) is for this cell")
         return None
 
@@ -182,17 +183,19 @@ class VariantPages:
     def _note(self, name: str, line: str) -> None:
         self._why_not.setdefault(name, []).append(line)
 
-    def _with_requires(self, name: str, found: TakenVariant, transport: Transport) -> TakenVariant:
+    def _with_requires(
+        self, name: str, taken_variant: TakenVariant, transport: Transport
+    ) -> TakenVariant:
         """Return the page with the demands of the wheel itself, if it confirms
         the table's variant.
         """
-        where, label = found.link.filename, found.variant.label
-        members = self._members(name, found, transport)
+        where, label = taken_variant.link.filename, taken_variant.variant.label
+        members = self._members(name, taken_variant, transport)
         metadata, told = members.get("METADATA"), members.get("variant.json")
         if metadata is None or told is None:
             raise WheelError(f"{where}: holds no METADATA, or no variant.json")
         own = read_variants(told, f"{where}: variant.json").variants
-        if own != {label: found.variant.properties}:
+        if own != {label: taken_variant.variant.properties}:
             raise WheelError(
                 f"{where}: its variant.json says another variant than its index does",
                 hint="do not use that index until you know why",
@@ -204,34 +207,36 @@ class VariantPages:
                 hint="no pip or uv of today can read that, and installs the wheel nowhere: take "
                 "another version, or leave the name out of `allow_variants`",
             )
-        return dataclasses.replace(found, requires=requires)
+        return dataclasses.replace(taken_variant, requires=requires)
 
-    def _members(self, name: str, found: TakenVariant, transport: Transport) -> Mapping[str, str]:
+    def _members(
+        self, name: str, taken_variant: TakenVariant, transport: Transport
+    ) -> Mapping[str, str]:
         """The texts of the wheel's dist-info: by ranges where its server gives some."""
         wanted = ("METADATA", "variant.json")
-        local = local_path(found.link.url)
-        told = None if local else read_small_members(found.link.url, transport, wanted)
-        if told is not None:
-            return told
+        local = local_path(taken_variant.link.url)
+        members = None if local else read_small_members(taken_variant.link.url, transport, wanted)
+        if members is not None:
+            return members
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(local) if local else Path(folder) / found.plain
-            failure = None if local else save(found.link, path, transport)
+            path = Path(local) if local else Path(folder) / taken_variant.plain
+            failure = None if local else save(taken_variant.link, path, transport)
             if failure is not None:
                 failed = without_secrets(str(failure))
                 raise BlockedError(f"{self._inputs.cell_id}: {name}: {failed}")
-            told = read_small_members(path, transport, wanted)
-            if told is None:
-                raise WheelError(f"{found.link.filename}: not a readable wheel")
+            members = read_small_members(path, transport, wanted)
+            if members is None:
+                raise WheelError(f"{taken_variant.link.filename}: not a readable wheel")
             if not local:
                 self._wheelhouse.keep(path)
-        return told
+        return members
 
 
 def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
     """A wheel of nothing but what it demands: what a variant does, as far as it was read."""
     name, version, _, tags = parse_wheel_filename(filename)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {' '.join(one.split())}" for one in requires]
+    lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
     info = "-".join(filename.split("-")[:2]) + ".dist-info"
     wheel = ["Wheel-Version: 1.0", "Root-Is-Purelib: false", *(f"Tag: {tag}" for tag in tags)]
     path = folder / filename

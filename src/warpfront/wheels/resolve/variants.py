@@ -50,16 +50,16 @@ def split_label(filename: str) -> tuple[str, str]:
     """A wheel's file name without the label of its variant, and the label; "" where it has none.
     What is no wheel's name either way comes back as it was.
     """
-    found = _LABELLED.fullmatch(filename)
-    if found is None or _is_wheel(filename):
+    match = _LABELLED.fullmatch(filename)
+    if match is None or _is_wheel(filename):
         return filename, ""
-    plain = f"{found[1]}.whl"
-    return (plain, found[2]) if _is_wheel(plain) else (filename, "")
+    plain = f"{match[1]}.whl"
+    return (plain, match[2]) if _is_wheel(plain) else (filename, "")
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
     """The first requirement that depends on the variant; "" for none."""
-    return next((one for one in requires if _MARKED.search(one)), "")
+    return next((require for require in requires if _MARKED.search(require)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class VariantTable:
     def variant(self, label: str) -> Variant:
         properties = self.variants[label]
         used = {namespace for namespace, _ in properties}
-        namespaces = tuple(one for one in self.namespaces if one in used)
+        namespaces = tuple(namespace for namespace in self.namespaces if namespace in used)
         return Variant(
             label=label, schema=self.schema, namespaces=namespaces, properties=properties
         )
@@ -214,10 +214,10 @@ def _is_wheel(filename: str) -> bool:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    once = dict(pairs)
+    if len(once) != len(pairs):
         raise ValueError("a name is there twice")
-    return found
+    return once
 
 
 def _table(document: Mapping[str, Any]) -> VariantTable:
@@ -303,10 +303,10 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 def _texts(value: object, form: re.Pattern[str], where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError(f"{where} is no list")
-    found = tuple(_text(one, form, where) for one in value)
-    if len(set(found)) != len(found):
+    texts = tuple(_text(one, form, where) for one in value)
+    if len(set(texts)) != len(texts):
         raise ValueError(f"{where} says one thing twice")
-    return found
+    return texts
 
 
 def _text(value: object, form: re.Pattern[str], where: str) -> str:

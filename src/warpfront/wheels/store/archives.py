@@ -74,8 +74,8 @@ def unpack(archive: Path, folder: Path) -> Path:
                 opened.extractall(folder, filter="data")
         except tarfile.TarError as error:
             raise LockError(f"{archive.name}: not an archive of sources: {error}") from error
-        found = list(folder.iterdir())
-        return found[0] if len(found) == 1 and found[0].is_dir() else folder
+        paths = list(folder.iterdir())
+        return paths[0] if len(paths) == 1 and paths[0].is_dir() else folder
 
 
 class _Hashing(io.RawIOBase):
@@ -116,7 +116,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _left_out(path: Path) -> bool:
-    return any(fnmatch(path.name, one) or path.as_posix() == one for one in LEFT_OUT)
+    return any(fnmatch(path.name, pattern) or path.as_posix() == pattern for pattern in LEFT_OUT)
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:

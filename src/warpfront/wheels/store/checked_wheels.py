@@ -34,14 +34,17 @@ def check_wheels(
     `chain` (parents first) and its wheels. Wheels of a parent with a built image may be absent;
     demands that only they could make are then not judged.
     """
-    own: dict[str, WheelMetadata] = {
+    metadata: dict[str, WheelMetadata] = {
         canonicalize_name(wheel.name): read_wheel_metadata(path)
         for wheel in lock.wheels
         if (path := wheelhouse.path(wheel)).is_file()
     }
-    problems = [*_wrong_wheels(lock, own), *_wrong_demands(chain, lock, requirements, own)]
+    problems = [
+        *_wrong_wheels(lock, metadata),
+        *_wrong_demands(chain, lock, requirements, metadata),
+    ]
     if problems:
-        lines = "".join(f"\n    {one}" for one in problems)
+        lines = "".join(f"\n    {problem}" for problem in problems)
         raise WheelError(
             f"{lock.cell_id}: its wheels are not what its lock was resolved from{lines}",
             hint="the index says something else of a wheel than the wheel itself: lock again from "
@@ -49,19 +52,19 @@ def check_wheels(
         )
 
 
-def _wrong_wheels(lock: WheelLock, own: Mapping[str, WheelMetadata]) -> Iterator[str]:
+def _wrong_wheels(lock: WheelLock, metadata: Mapping[str, WheelMetadata]) -> Iterator[str]:
     for wheel in lock.wheels:
-        found = own.get(canonicalize_name(wheel.name))
-        if found is None:
+        inside = metadata.get(canonicalize_name(wheel.name))
+        if inside is None:
             continue
-        if canonicalize_name(found.name) != canonicalize_name(wheel.name):
-            yield f"{wheel.filename}: the lock says {wheel.name}, its METADATA {found.name}"
-        if Version(found.version) != Version(wheel.version):
-            yield f"{wheel.filename}: the lock says {wheel.version}, its METADATA {found.version}"
-        if not accepts_python(found, lock.python):
+        if canonicalize_name(inside.name) != canonicalize_name(wheel.name):
+            yield f"{wheel.filename}: the lock says {wheel.name}, its METADATA {inside.name}"
+        if Version(inside.version) != Version(wheel.version):
+            yield f"{wheel.filename}: the lock says {wheel.version}, its METADATA {inside.version}"
+        if not accepts_python(inside, lock.python):
             yield (
                 f"{wheel.filename}: the lock is for Python {lock.python}, its METADATA says "
-                f"Requires-Python: {found.requires_python}"
+                f"Requires-Python: {inside.requires_python}"
             )
 
 
@@ -69,44 +72,44 @@ def _wrong_demands(
     chain: tuple[Cell, ...],
     lock: WheelLock,
     requirements: Mapping[str, RequirementList],
-    own: Mapping[str, WheelMetadata],
+    metadata: Mapping[str, WheelMetadata],
 ) -> Iterator[str]:
     """Demands that the lock does not meet, and locked wheels that nothing demands."""
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}
     shims = {shim.name: Version(shim.version).public for shim in triton_shims(locked)}
-    requires = {name: one.requires for name, one in own.items()}
+    requires = {name: entry.requires for name, entry in metadata.items()}
     asking = DependencyGraph(
         requires=requires,
         roots=roots_of(chain, requirements, lock.wheels),
         python=lock.python,
         machine=chain[-1].machine,
     )
-    asked = asked_for(asking)
+    demands = asked_for(asking)
     # Where the stack is pinned, uv puts the pin in the place of a demand, without its extras.
     stack = {canonicalize_name(pin.name) for cell in chain for pin in cell.stack}
     plain = asked_for(dataclasses.replace(asking, roots=tuple(sorted(stack))))
     relaxed = {
-        (canonicalize_name(one.package), canonicalize_name(Requirement(text).name))
-        for one in lock.relaxed
-        for text in one.unmet
+        (canonicalize_name(entry.package), canonicalize_name(Requirement(text).name))
+        for entry in lock.relaxed
+        for text in entry.unmet
     }
-    for asker, wanted, text in asked:
-        version = locked.get(wanted) or shims.get(wanted)
+    for asker, demand, text in demands:
+        version = locked.get(demand) or shims.get(demand)
         met = version and Requirement(text).specifier.contains(version, prereleases=True)
-        by_extra = asker in stack and (asker, wanted, text) not in plain
-        if not (met or by_extra or (asker, wanted) in relaxed):
-            holds = f"{wanted} {version}" if version else f"no {wanted}"
+        by_extra = asker in stack and (asker, demand, text) not in plain
+        if not (met or by_extra or (asker, demand) in relaxed):
+            holds = f"{demand} {version}" if version else f"no {demand}"
             whose = f"{asker} {locked[asker]}: its METADATA" if asker in locked else "the image"
             yield f"{whose} demands {text}, the lock holds {holds}"
-    if own.keys() == locked.keys():
-        demanded = {wanted for _, wanted, _ in asked} | set(_unreadable(own))
+    if metadata.keys() == locked.keys():
+        demanded = {demand for _, demand, _ in demands} | set(_unreadable(metadata))
         for name in sorted(locked.keys() - demanded):
             yield f"{name} {locked[name]}: the lock holds it, and no wheel's METADATA demands it"
 
 
-def _unreadable(own: Mapping[str, WheelMetadata]) -> Iterator[str]:
+def _unreadable(metadata: Mapping[str, WheelMetadata]) -> Iterator[str]:
     """The names of demands that only a lenient resolver can read."""
-    for one in own.values():
-        for text in one.requires:
+    for wheel_metadata in metadata.values():
+        for text in wheel_metadata.requires:
             if readable_requirement(text) is None:
                 yield requirement_name(text)

@@ -84,8 +84,8 @@ class PatchTool:
 
     def _refused_change(self, line: str) -> str:
         """Why a line of git's summary is more than a change of text; "" for none."""
-        if (made := _CREATED.match(line)) and self._is_beside(made[1]):
-            return f"{made[1]}: is beside the package, and not in it"
+        if (match := _CREATED.match(line)) and self._is_beside(match[1]):
+            return f"{match[1]}: is beside the package, and not in it"
         return next(
             (f"{why}:{line}" for words, why in _REFUSED_CHANGES.items() if words in line), ""
         )
@@ -184,7 +184,7 @@ def refused_path(path: str) -> str:
     # What was not UTF-8 has U+FFFD in its place: it would be another file's name.
     if not pure.parts or not path.isprintable() or "\N{REPLACEMENT CHARACTER}" in path:
         return "is no name that a file of a package has"
-    if len(path) > _LONGEST_PATH or any(len(one.encode()) > _LONGEST_NAME for one in pure.parts):
+    if len(path) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in pure.parts):
         return "is too long a name"
     if pure.is_absolute() or ".." in pure.parts or "\\" in path:
         return "leads out of the package"

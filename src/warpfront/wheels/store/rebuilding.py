@@ -67,13 +67,14 @@ class Patching:
         """The version of what they make of `origin`, a sha256: the same with a local label. (Of
         digits alone, PEP 440 would drop the zeros at its beginning.)
         """
-        label = digest_of([origin, [one.sha256 for one in self.patches]])[:8]
+        label = digest_of([origin, [patch.sha256 for patch in self.patches]])[:8]
         return f"{version}{'.' if '+' in version else '+'}{LABEL}.p{label}"
 
     def note(self, origin: str) -> str:
         """Return the image's own note on the patches."""
         said = [
-            {"file": one.file, "sha256": one.sha256, "reason": one.reason} for one in self.patches
+            {"file": patch.file, "sha256": patch.sha256, "reason": patch.reason}
+            for patch in self.patches
         ]
         return (
             json.dumps({"of": f"sha256:{origin}", "patches": said}, indent=1, sort_keys=True) + "\n"
@@ -166,8 +167,8 @@ def _pack(tree: Path, info: Path, target: Path) -> Path:
 
 def _ordered(tree: Path, info: Path) -> Iterator[Path]:
     """Return every file by its name, metadata last."""
-    found = sorted(path for path in tree.rglob("*") if path.is_file())
-    yield from sorted(found, key=lambda path: path.is_relative_to(info))
+    paths = sorted(path for path in tree.rglob("*") if path.is_file())
+    yield from sorted(paths, key=lambda path: path.is_relative_to(info))
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:

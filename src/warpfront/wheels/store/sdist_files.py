@@ -29,7 +29,7 @@ def unpack_project_files(archive: Path, folder: Path) -> Path | None:
     try:
         if zipfile.is_zipfile(archive):
             _unpack_zip(archive, folder)
-            return next((one for one in sorted(folder.iterdir()) if one.is_dir()), None)
+            return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
         with tarfile.open(archive, "r:gz") as opened:
             for member in opened:
                 if member.offset_data > _LONGEST_UNPACKED_BYTES:
@@ -52,7 +52,7 @@ def unpack_project_files(archive: Path, folder: Path) -> Path | None:
         ValueError,
     ):
         return None
-    return next((one for one in sorted(folder.iterdir()) if one.is_dir()), None)
+    return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
 
 
 def _unpack_zip(archive: Path, folder: Path) -> None:

@@ -64,5 +64,10 @@ def install_tools(
 
 def installed_in(folder: Path) -> tuple[str, ...]:
     """The distributions in a folder of tools, as exact pins."""
-    found = importlib.metadata.distributions(path=[str(folder)])
-    return tuple(sorted(f"{canonicalize_name(one.name)}=={one.version}" for one in found))
+    distributions = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(
+        sorted(
+            f"{canonicalize_name(distribution.name)}=={distribution.version}"
+            for distribution in distributions
+        )
+    )

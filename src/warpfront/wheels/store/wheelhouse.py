@@ -200,8 +200,8 @@ class Wheelhouse:
         for wheel in wheels:
             kept, shown = self.path(wheel), view / wheel.kept_as
             files = [one for one in (kept, shown) if one.is_file()]
-            read = {one.stat().st_ino: sha256_of(one) for one in files}  # most are one file
-            wrong = [one for one in files if read[one.stat().st_ino] != wheel.sha256]
+            read = {file.stat().st_ino: sha256_of(file) for file in files}  # most are one file
+            wrong = [file for file in files if read[file.stat().st_ino] != wheel.sha256]
             if wrong:
                 damaged.append(wheel)
             with storing(self.root):
@@ -521,9 +521,9 @@ class _Fetching:
 
     def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
         refused: list[str] = []
-        kept = self._wheelhouse.archive(wheel)
-        if kept.is_file():
-            return kept
+        sdist = self._wheelhouse.archive(wheel)
+        if sdist.is_file():
+            return sdist
         for _, link in self._offers(wheel.name, wheel.sdist, wheel.index, refused):
             path = folder / wheel.sdist
             failure = save(link, path, self._transport)

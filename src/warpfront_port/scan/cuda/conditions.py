@@ -117,10 +117,10 @@ def _known(body: str, side: Side, macros: Macros) -> DocumentInputs:
 
 def integer(literal: str) -> int | None:
     """The value of an integer literal, with or without suffix; None of anything else."""
-    found = _INTEGER.fullmatch(literal.replace("'", ""))
-    if found is None or found.lastgroup is None:
+    match = _INTEGER.fullmatch(literal.replace("'", ""))
+    if match is None or match.lastgroup is None:
         return None
-    return int(found[found.lastgroup], _BASES[found.lastgroup])
+    return int(match[match.lastgroup], _BASES[match.lastgroup])
 
 
 def truth(condition: str, side: Side, macros: Macros) -> bool | None:
@@ -177,7 +177,7 @@ def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Va
     text = (node.text or b"").decode()
     if node.type not in _OPERATIONS:
         return operand(text)
-    parts = [_value(one, operand, depth + 1) for one in node.named_children]
+    parts = [_value(child, operand, depth + 1) for child in node.named_children]
     if node.type == "binary_expression":
         return combine((node.children[1].text or b"").decode(), parts[0], parts[1])
     if node.type == "unary_expression":
@@ -200,12 +200,12 @@ def _operand(side: Side, macros: Macros) -> Callable[[str], Value]:
     """The value of a number or a macro, or whether one is defined; calls of others are open."""
 
     def value(text: str) -> Value:
-        if text in ("true", "false") or not (asked := _OPERAND.fullmatch(text)):
+        if text in ("true", "false") or not (match := _OPERAND.fullmatch(text)):
             return int(text == "true") if text in ("true", "false") else integer(text)
-        known = macros.known(asked[1], side)
-        if asked[1] == text:
+        known = macros.known(match[1], side)
+        if match[1] == text:
             return NONZERO if known == "set" else known if isinstance(known, int) else _FIXED[known]
-        if known is None or (isinstance(known, int) and asked[1] in macros.table.names):
+        if known is None or (isinstance(known, int) and match[1] in macros.table.names):
             return None  # a number of the table is what it compares as, should it be there
         return int(known != "unset")
 

@@ -123,10 +123,10 @@ def _libcuxx(view: View) -> Iterator[Match]:
     """
     included = any(_LIBCUXX_HEADER.match(one.body) for one in view.included)
     own = "cuda" in view.context.own_namespaces
-    for found in _LIBCUXX.finditer(view.code):
-        if included or not own or _CERTAINLY_LIBCUXX.search(found[0]):
-            words = frozenset(re.findall(r"\w+", found[0]))
-            yield rule_match(view, "CU147", found.span(), names=words)
+    for match in _LIBCUXX.finditer(view.code):
+        if included or not own or _CERTAINLY_LIBCUXX.search(match[0]):
+            words = frozenset(re.findall(r"\w+", match[0]))
+            yield rule_match(view, "CU147", match.span(), names=words)
 
 
 _LIBCUXX_HEADER = re.compile(r"<(?:cuda|nv)/")
@@ -192,8 +192,8 @@ def _pools_by_multiprocessor(view: View) -> Iterator[Match]:
     """Yield memory sized by the count of multiprocessors in code that indexes by `smid` (CU172)."""
     if _SMID.search(view.source.text) is None:
         return
-    for found in _SIZED_BY_COUNT.finditer(view.code):
-        yield rule_match(view, "CU172", found.span())
+    for match in _SIZED_BY_COUNT.finditer(view.code):
+        yield rule_match(view, "CU172", match.span())
 
 
 _SMID = re.compile(r"%smid\b|\b(?:__)?smid\s*\(|\bget_?smid\s*\(", re.IGNORECASE)

@@ -45,11 +45,11 @@ def unwritten_arms(view: View) -> Iterator[tuple[ConditionChain, Arm, Span]]:
     for chain in view.reaches.chains if _TO_DO.search(view.source.text) else ():
         ends = [*(arm.directive.start for arm in chain.arms[2:]), chain.end]
         for before, arm, end in zip(chain.arms, chain.arms[1:], ends, strict=False):
-            said = _TO_DO.search(view.source.text, arm.directive.end, end)
+            match = _TO_DO.search(view.source.text, arm.directive.end, end)
             code = view.code[arm.directive.end : end].strip()
             asks = any(map(_OF_AMD.search, arm.macros)) and any(map(_NVIDIAS.search, before.macros))
-            if said and asks and (not code or code.startswith("#endif")):
-                yield chain, arm, said.span()
+            if match and asks and (not code or code.startswith("#endif")):
+                yield chain, arm, match.span()
 
 
 _OF_AMD = re.compile(r"(?<![A-Z])(?:HIP|ROC|AMD)")

@@ -63,11 +63,11 @@ def declared_names(view: View) -> frozenset[str]:
     come to, a name of CUDA's stands for what is not there.
     """
     return frozenset(
-        found[0]
-        for found in _DECLARED.finditer(view.code)
-        if not found[0].endswith("_t")
-        and is_typed(view.code, found.start())
-        and "nvidia" in view.region(found.start()).reach
+        match[0]
+        for match in _DECLARED.finditer(view.code)
+        if not match[0].endswith("_t")
+        and is_typed(view.code, match.start())
+        and "nvidia" in view.region(match.start()).reach
     )
 
 
@@ -85,12 +85,12 @@ def _nvidias(view: View) -> frozenset[str]:
     for chain in view.reaches.chains:
         before: set[str] = set()
         for arm in chain.arms:
-            asked = {name for name in arm.macros if _CUDA_NAME.search(name)}
+            macros = {name for name in arm.macros if _CUDA_NAME.search(name)}
             amd = any(AMD_NAME.search(name) for name in arm.macros)
             if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
-                found |= before | asked
+                found |= before | macros
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
-                before |= asked
+                before |= macros
     return frozenset(found)
 
 
@@ -124,12 +124,12 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, Mapping[Side, Docum
     """
     reaches: dict[str, Reach] = {}
     facts = tuple(facts)
-    asked = frozenset().union(*(one.asked for one in facts))
-    for one in facts:
-        reaches.update(dict.fromkeys(one.nvidias - reaches.keys(), frozenset({"nvidia"})))
-        for name, reach in one.reaches.items():
+    asked = frozenset().union(*(fact.asked for fact in facts))
+    for fact in facts:
+        reaches.update(dict.fromkeys(fact.nvidias - reaches.keys(), frozenset({"nvidia"})))
+        for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
-    own = _beside_amds(asked).difference(*(one.shared for one in facts))
+    own = _beside_amds(asked).difference(*(fact.shared for fact in facts))
     reaches |= dict.fromkeys(own, frozenset({"nvidia"}))
     return {
         name: row
@@ -164,11 +164,11 @@ def _row(name: str, missing: Reach) -> Mapping[Side, DocumentInputs]:
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
     """Return the macros of headers that stand for 32 set bits, with path and 1-based line."""
-    found: dict[str, tuple[str, int]] = {}
+    masks: dict[str, tuple[str, int]] = {}
     for path, text in texts.items():
         for define in _MASK.finditer(text) if path.endswith(tuple(_HEADERS)) else ():
-            found.setdefault(define[1], (path, text.count("\n", 0, define.end()) + 1))
-    return found
+            masks.setdefault(define[1], (path, text.count("\n", 0, define.end()) + 1))
+    return masks
 
 
 _MASK = re.compile(

@@ -70,11 +70,11 @@ def blank(text: str) -> Blanked:
     literals: list[Span] = []
     done = 0
     line_is_empty = True
-    while (found := _HIDING.search(text, done)) is not None:
-        start, end = found.span()
+    while (match := _HIDING.search(text, done)) is not None:
+        start, end = match.span()
         before = text[done:start]
         line_is_empty = not before.rpartition("\n")[2].strip() and (line_is_empty or "\n" in before)
-        opening = found[0]
+        opening = match[0]
         if opening in ("#", "%:") and line_is_empty:
             directives.append(read_directive(text, start))
             end = directives[-1].end
@@ -111,9 +111,9 @@ def string_end(text: str, start: int) -> int:
         raw = _CLOSED["R"].match(text, start - 1)
         if raw is not None and prefix is not None and _RAW_PREFIX.fullmatch(prefix[0]):
             return raw.end()
-    found = _CLOSED['"'].match(text, start)
-    assert found is not None, "the expression begins with the quote that was found"
-    return found.end()
+    match = _CLOSED['"'].match(text, start)
+    assert match is not None, "the expression begins with the quote that was found"
+    return match.end()
 
 
 def character_end(text: str, start: int) -> int:
@@ -121,19 +121,19 @@ def character_end(text: str, start: int) -> int:
     before = _WORD_BEFORE.search(text, max(0, start - 20), start)
     if before is not None and before[0][:1].isdigit():
         return start + 1
-    found = _CLOSED["'"].match(text, start)
-    assert found is not None, "the expression begins with the quote that was found"
-    return found.end()
+    match = _CLOSED["'"].match(text, start)
+    assert match is not None, "the expression begins with the quote that was found"
+    return match.end()
 
 
 def read_directive(text: str, start: int) -> Directive:
     """The preprocessor line whose # stands at `start`."""
-    found = _CLOSED["#"].match(text, start)
-    assert found is not None, "the expression begins with the # that was found"
-    line = _SPLICE.sub(" ", without_comments(found[0]))
+    match = _CLOSED["#"].match(text, start)
+    assert match is not None, "the expression begins with the # that was found"
+    line = _SPLICE.sub(" ", without_comments(match[0]))
     name = _DIRECTIVE_NAME.match(line)
     assert name is not None, "every part of the name may be empty"
-    return Directive(name=name[1], body=line[name.end() :].strip(), start=start, end=found.end())
+    return Directive(name=name[1], body=line[name.end() :].strip(), start=start, end=match.end())
 
 
 def blank_directive(text: str, directive: Directive) -> str:

@@ -111,15 +111,15 @@ def _named(view: View, seen: Seen) -> Iterator[Match]:
     interesting = {name for name in view.names if name in _LOOKED_AT or rows_naming(name)}
     if not interesting:
         return
-    places = [one for one in NAME.finditer(view.code) if one[0] in interesting]
-    own = {one[0] for one in places if is_function(view, one.span())} | declared_names(view)
+    places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
+    own = {place[0] for place in places if is_function(view, place.span())} | declared_names(view)
     looked_at = 0
-    for found in places:
-        if found[0] not in own:
+    for place in places:
+        if place[0] not in own:
             looked_at += 1
             if looked_at <= _MOST_LOOKED_AT:
-                yield from _at_name(view, found[0], found.span())
-            yield from _by_rows(view, found[0], found.span(), seen)
+                yield from _at_name(view, place[0], place.span())
+            yield from _by_rows(view, place[0], place.span(), seen)
 
 
 def _at_name(view: View, name: str, span: Span) -> Iterator[Match]:

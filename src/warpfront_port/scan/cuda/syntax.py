@@ -93,22 +93,22 @@ class Syntax:
         """
         text = bytearray(self.code.encode("ascii", "replace"))
         bodies = bytearray(b" " * len(text))
-        for found in _UNKNOWN.finditer(self.code):
-            text[slice(*found.span())] = b" " * len(found[0])
+        for match in _UNKNOWN.finditer(self.code):
+            text[slice(*match.span())] = b" " * len(match[0])
         for name in self._specifying:
             for start in self._places.get(name, ()):
                 text[start : start + len(name)] = b"inline".ljust(len(name))[: len(name)]
-        for found in _TEMPLATE.finditer(self.code if "{%" in self.code else ""):
-            text[slice(*found.span())] = b"x" * len(found[0])
-        for found in _MACRO_STATEMENT.finditer(self.code):
-            text[found.end()] = ord(";")
-        for one in self.directives:
-            head = _MACRO_HEAD.match(self.code, one.start, one.end)
+        for match in _TEMPLATE.finditer(self.code if "{%" in self.code else ""):
+            text[slice(*match.span())] = b"x" * len(match[0])
+        for match in _MACRO_STATEMENT.finditer(self.code):
+            text[match.end()] = ord(";")
+        for directive in self.directives:
+            head = _MACRO_HEAD.match(self.code, directive.start, directive.end)
             if head is not None:
-                body = b";".ljust(len(head[0])) + text[head.end() : one.end]
+                body = b";".ljust(len(head[0])) + text[head.end() : directive.end]
                 if all(body.count(a) == body.count(b) for a, b in (b"()", b"[]", b"{}")):
-                    bodies[one.start : one.end] = body
-                text[one.start : one.end] = b" " * (one.end - one.start)
+                    bodies[directive.start : directive.end] = body
+                text[directive.start : directive.end] = b" " * (directive.end - directive.start)
         return bytes(text), bytes(bodies)
 
     def _parse(self, text: bytes) -> tree_sitter.Tree | None:
@@ -129,8 +129,8 @@ class Syntax:
             return self._of_macros
         side = self._side(offset)
         arms = {arm.directive.start for arm in self.reaches.at(offset).arms}
-        known = (read for of, shown, read in self._readings if of == side and arms <= shown)
-        tree = next(known, None)
+        readings = (read for of, shown, read in self._readings if of == side and arms <= shown)
+        tree = next(readings, None)
         if tree is None and side is not None and self._parsed <= _MOST_BYTES:
             tree = self._read(side, arms)
         return tree
@@ -179,7 +179,7 @@ class Syntax:
     @cached_property
     def _specifying(self) -> Mapping[str, list[str]]:
         """The file's macros for such words in a function's head."""
-        bodies = (one.body for one in self.directives if one.name == "define")
+        bodies = (directive.body for directive in self.directives if directive.name == "define")
         found = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
         return {body.split()[0]: sides for body, sides in found if sides}
 
@@ -191,9 +191,9 @@ class Syntax:
             if node.type in _FUNCTIONS:
                 inner = node.child_by_field_name("declarator") or node.child_by_field_name("body")
                 end = node.end_byte if inner is None else inner.start_byte
-                found = self.specified(self.code[node.start_byte : end])
-                if found or node.type == "function_definition":
-                    return found
+                specifiers = self.specified(self.code[node.start_byte : end])
+                if specifiers or node.type == "function_definition":
+                    return specifiers
         return frozenset()
 
     def specified(self, head: str) -> frozenset[str]:
@@ -212,7 +212,9 @@ class Syntax:
         if body is None or offset >= body.start_byte:
             return ""
         while node is not None and node.type != "function_declarator":
-            node = next((one for one in node.children if one.type.endswith("declarator")), None)
+            node = next(
+                (child for child in node.children if child.type.endswith("declarator")), None
+            )
         return "" if node is None else self.text(node.children[0])
 
     def defines_function(self, offset: int) -> bool:
@@ -261,10 +263,10 @@ class Syntax:
 
     @cached_property
     def _places(self) -> Mapping[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for name in _NAME.finditer(self.code):
-            found.setdefault(name[0], []).append(name.start())
-        return found
+            places.setdefault(name[0], []).append(name.start())
+        return places
 
     def places(self, name: str, within: Node | None = None) -> Sequence[int]:
         """Where a name occurs, in a node or everywhere; no more than so many."""
@@ -280,7 +282,7 @@ class Syntax:
         """
         if name not in self._declared:
             places = (self._declaration(self.path(at)) for at in self.places(name))
-            self._declared[name] = tuple(one for one in places if one is not None)
+            self._declared[name] = tuple(place for place in places if place is not None)
         side = self._side(offset)
         seen = (
             one

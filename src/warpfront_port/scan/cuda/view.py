@@ -61,7 +61,7 @@ class View:
     @cached_property
     def included(self) -> tuple[Directive, ...]:
         """The lines that include a header."""
-        return tuple(one for one in self.directives if one.name == "include")
+        return tuple(directive for directive in self.directives if directive.name == "include")
 
     @cached_property
     def reaches(self) -> Reaches:
@@ -72,7 +72,7 @@ class View:
 
     @cached_property
     def _lines(self) -> tuple[int, ...]:
-        return tuple(found.start() for found in re.finditer("\n", self.code))
+        return tuple(match.start() for match in re.finditer("\n", self.code))
 
     def line(self, offset: int) -> int:
         """The 1-based line of an offset."""
@@ -134,9 +134,9 @@ class View:
         return tuple(self._narrow_arms())
 
     def _narrow_arms(self) -> Iterator[Span]:
-        for found in _WIDTH_ASKED.finditer(self.code):
-            asking = self.syntax.around(found.start(), "if_statement")
-            part = "alternative" if found["wide"] else "consequence"
+        for match in _WIDTH_ASKED.finditer(self.code):
+            asking = self.syntax.around(match.start(), "if_statement")
+            part = "alternative" if match["wide"] else "consequence"
             node = None if asking is None else asking.child_by_field_name(part)
             if node is not None:
                 yield node.start_byte, node.end_byte
@@ -187,10 +187,10 @@ def rule_match(
 
 def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0) -> Iterator[Match]:
     """What a pattern finds, but where waves of 64 lanes do not come."""
-    for found in pattern.finditer(view.code):
-        if not inside(view.narrow_arms, found.start()):
-            names = frozenset(NAME.findall(found[0]))
-            yield rule_match(view, rule, found.span(), shift=shift, names=names)
+    for match in pattern.finditer(view.code):
+        if not inside(view.narrow_arms, match.start()):
+            names = frozenset(NAME.findall(match[0]))
+            yield rule_match(view, rule, match.span(), shift=shift, names=names)
 
 
 def is_definition(view: View, span: Span) -> bool:
@@ -262,9 +262,9 @@ def portable_names(view: View) -> frozenset[str]:
     }
     wrapper = view.is_hip and view.source.path.suffix in _HEADERS
     functions = {
-        view.syntax.function_name(found.start())
-        for found in _FUNCTION.finditer(view.code)
-        if wrapper or view.region(found.start()).reach == {"amd"}
+        view.syntax.function_name(match.start())
+        for match in _FUNCTION.finditer(view.code)
+        if wrapper or view.region(match.start()).reach == {"amd"}
     }
     # NVIDIA's compiler has these: whoever defines one does it for another.
     intrinsics = {
@@ -273,9 +273,9 @@ def portable_names(view: View) -> frozenset[str]:
         if _INTRINSIC.fullmatch(name) and (name in view.macros or defines(view, name))
     }
     aliases = {
-        found[found.lastindex or 0]
-        for found in _ALIAS.finditer(view.code)
-        if view.is_hip or view.region(found.start()).reach == {"amd"}
+        match[match.lastindex or 0]
+        for match in _ALIAS.finditer(view.code)
+        if view.is_hip or view.region(match.start()).reach == {"amd"}
     }
     return frozenset(macros | functions | aliases | intrinsics) - {""}
 
@@ -302,8 +302,8 @@ _ALIAS = re.compile(
 
 def path_of(text: str) -> PurePosixPath | None:
     """The path in an `#include`; None for a macro."""
-    found = _INCLUDED.match(text)
-    return PurePosixPath(found[1]) if found else None
+    match = _INCLUDED.match(text)
+    return PurePosixPath(match[1]) if match else None
 
 
 _INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")

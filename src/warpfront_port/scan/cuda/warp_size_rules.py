@@ -118,14 +118,14 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
     defined = view.macros.get(mask, ())
     if len(defined) == 1:
         place = (defined[0].start, defined[0].end)
-        found = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
-        yield replace(found, use=span[0], sides=view.region(span[0]).reach)
+        match = rule_match(view, "CU108", place, what=mask, shift=shift, names={name, mask})
+        yield replace(match, use=span[0], sides=view.region(span[0]).reach)
         return
     what, whole = f"{name}({mask}, ...)", (span[0], given[0][1])
     if mask in view.context.masks:
         what += " of {}:{}".format(*view.context.masks[mask])
-    found = rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
-    yield replace(found, key=mask)
+    match = rule_match(view, "CU108", whole, what=what, shift=shift, names={name, mask})
+    yield replace(match, key=mask)
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
@@ -236,11 +236,11 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
 
 def _shifted_by_lane(view: View) -> Iterator[Match]:
     """One bit a lane, in a function that asks a warp: elsewhere lanes may be planes, or a CPU's."""
-    for found in _SHIFTED_BY_LANE.finditer(view.code):
-        function = view.syntax.function(found.start())
+    for match in _SHIFTED_BY_LANE.finditer(view.code):
+        function = view.syntax.function(match.start())
         asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
-        if asks and not inside(view.narrow_arms, found.start()):
-            yield rule_match(view, "CU111", found.span())
+        if asks and not inside(view.narrow_arms, match.start()):
+            yield rule_match(view, "CU111", match.span())
 
 
 _OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
@@ -276,10 +276,10 @@ def _amd_too(view: View, offset: int) -> Reach:
 def _halvings(view: View) -> Iterator[Match]:
     """Where there is code for HIP, a kernel of 32 lanes may mean no more than 32 of them."""
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
-        for found in pattern.finditer(view.code):
-            loop = view.syntax.around(found.start(), "for_statement")
-            if loop is not None and _SHUFFLES.search(view.code, found.end(), loop.end_byte):
-                yield rule_match(view, "CU113", found.span(), shift=shift)
+        for match in pattern.finditer(view.code):
+            loop = view.syntax.around(match.start(), "for_statement")
+            if loop is not None and _SHUFFLES.search(view.code, match.end(), loop.end_byte):
+                yield rule_match(view, "CU113", match.span(), shift=shift)
 
 
 def _warp_constants(view: View) -> Iterator[Match]:
@@ -288,12 +288,12 @@ def _warp_constants(view: View) -> Iterator[Match]:
             for directive, body in zip(defined, macro_bodies(view, name), strict=True):
                 value = number_of(view, body)
                 yield from _warp_constant(view, name, value, (directive.start, directive.end))
-    for found in _WIDTH.finditer(view.code):
-        if WARP_NAME.search(found[1]):
-            declared = view.syntax.declared(found[1], found.start())
+    for match in _WIDTH.finditer(view.code):
+        if WARP_NAME.search(match[1]):
+            declared = view.syntax.declared(match[1], match.start())
             constant = declared is not None and _CONSTANT.search(declared.type)
-            if constant or view.syntax.around(found.start(), "enumerator"):
-                yield from _warp_constant(view, found[1], int(found[2], 0), found.span(1))
+            if constant or view.syntax.around(match.start(), "enumerator"):
+                yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
 
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
@@ -306,15 +306,15 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
-    for found in _LANE_ARITHMETIC.finditer(view.code):
-        left = found["left"]
-        start = found.start()
+    for match in _LANE_ARITHMETIC.finditer(view.code):
+        left = match["left"]
+        start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
-        variable, _start = view.syntax.taker(found.start("op"), "binary_expression", _OF_NUMBERS)
+        variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
         lanes = _OF_LANES.search(variable) and not left.isdigit() and view.in_device_code(start)
         if _THREAD_NAME.fullmatch(left) or lanes:
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield rule_match(view, "CU114", found.span())
+            yield rule_match(view, "CU114", match.span())
 
 
 def _after_partial_returns(view: View) -> Iterator[Match]:
@@ -331,15 +331,15 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
         if not any(_is_of_a_thread(view, name, returned.start()) for name in names):
             continue
         shuffles = [
-            found
-            for found in _FULL_SHUFFLE.finditer(view.code, statement.end_byte, function.end_byte)
-            if _is_full(view, found["mask"])
+            match
+            for match in _FULL_SHUFFLE.finditer(view.code, statement.end_byte, function.end_byte)
+            if _is_full(view, match["mask"])
         ]
-        for found in shuffles:
-            what = f"{found['name']} after `{returned['condition'].strip()}` returned"
+        for shuffle in shuffles:
+            what = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
             first = (shuffles[0].start(), shuffles[0].end())
-            made = rule_match(view, "CU171", first, what=what)
-            yield replace(made, use=found.start())
+            match = rule_match(view, "CU171", first, what=what)
+            yield replace(match, use=shuffle.start())
 
 
 def _is_full(view: View, mask: str) -> bool:

@@ -49,16 +49,18 @@ def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
 def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
     if not may_be_setting(assignment.name):
         return
-    for one in module.scopes.texts(assignment.value):
-        for given in read_setting(assignment.name, one.text, own=assignment.own):
-            seen = Seen(rule=given.rule, node=one.node, what=given.what, via=assignment.node)
-            yield seen if one.node is not assignment.value else replace(seen, via=None)
+    for text in module.scopes.texts(assignment.value):
+        for setting_use in read_setting(assignment.name, text.text, own=assignment.own):
+            seen = Seen(
+                rule=setting_use.rule, node=text.node, what=setting_use.what, via=assignment.node
+            )
+            yield seen if text.node is not assignment.value else replace(seen, via=None)
     if text_of(assignment.value) is None and not _is_amount(assignment.value):
-        for given in read_setting(assignment.name, "true", own=assignment.own):
+        for setting_use in read_setting(assignment.name, "true", own=assignment.own):
             sides = Conditions.of(module).true_for(assignment.value)
             if sides:
                 what = module.shown(assignment.node)
-                yield Seen(rule=given.rule, node=assignment.node, what=what, sides=sides)
+                yield Seen(rule=setting_use.rule, node=assignment.node, what=what, sides=sides)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
@@ -87,8 +89,8 @@ def _assigned(
     module: Module, target: ast.expr, value: ast.expr, node: ast.AST
 ) -> Iterator[Assignment]:
     if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
-        for one, its in zip(target.elts, value.elts, strict=False):
-            yield from _assigned(module, one, its, node)
+        for element, its in zip(target.elts, value.elts, strict=False):
+            yield from _assigned(module, element, its, node)
     elif isinstance(target, ast.Name) and not _is_of_an_enum(module, node):
         yield Assignment(name=target.id, value=value, node=node, own=True)
     elif isinstance(target, ast.Attribute):
@@ -229,12 +231,12 @@ def compile_arguments(module: Module, call: ast.Call) -> Iterator[Seen]:
     if not chosen or not module.has_settings or not _compiles(module, call):
         return
     for name, value in _keywords(module, call):
-        for one in module.scopes.texts(value):
-            via = call if one.node is not value else None
-            if name == "mode" and one.text in MODES:
-                yield Seen(rule=MODES[one.text], node=one.node, what=f'"{one.text}"', via=via)
-            elif name == "backend" and one.text in _BACKENDS:
-                yield Seen(rule="PY001", node=one.node, what=f'backend="{one.text}"', via=via)
+        for text in module.scopes.texts(value):
+            via = call if text.node is not value else None
+            if name == "mode" and text.text in MODES:
+                yield Seen(rule=MODES[text.text], node=text.node, what=f'"{text.text}"', via=via)
+            elif name == "backend" and text.text in _BACKENDS:
+                yield Seen(rule="PY001", node=text.node, what=f'backend="{text.text}"', via=via)
 
 
 def _keywords(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:

@@ -32,25 +32,25 @@ def started(module: Module, node: ast.Call) -> Iterator[Seen]:
             words = [_word(module, element) for element in value.elts]
             yield from _of_command(" ".join(words), value, node)
         else:
-            for one in module.scopes.texts(value):
-                yield from _of_command(one.text.replace(HOLE, "_"), one.node, node)
+            for text in module.scopes.texts(value):
+                yield from _of_command(text.text.replace(HOLE, "_"), text.node, node)
 
 
 def _word(module: Module, node: ast.expr) -> str:
     """One word of a command, quoted where it needs to be; `_` for what is not known."""
     if module.dotted(node) == "sys.executable":
         return "python"
-    text = next((one.text for one in module.scopes.texts(node)), "_").replace(HOLE, "_")
+    text = next((text.text for text in module.scopes.texts(node)), "_").replace(HOLE, "_")
     return f"'{text}'" if re.search(r"[\s;&|<>]", text) and "'" not in text else text
 
 
 def _of_command(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     rules: set[str] = set()
-    for one in script_rule_matches(command, whole=command):
-        wanted = _TAKEN.fullmatch(one.rule) or one.rule in _SETTINGS
-        if wanted and one.rule not in rules:
-            rules.add(one.rule)
-            yield Seen(rule=one.rule, node=node, what=one.what, shift=one.shift, via=via)
+    for match in script_rule_matches(command, whole=command):
+        wanted = _TAKEN.fullmatch(match.rule) or match.rule in _SETTINGS
+        if wanted and match.rule not in rules:
+            rules.add(match.rule)
+            yield Seen(rule=match.rule, node=node, what=match.what, shift=match.shift, via=via)
 
 
 def sessions(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -81,10 +81,10 @@ def _required(module: Module, node: ast.AST | None, extra: str, via: ast.AST) ->
             yield from _required(module, value.left, extra, via)
             yield from _required(module, value.right, extra, via)
         for element in value.elts if isinstance(value, ast.List | ast.Tuple | ast.Set) else ():
-            for one in module.scopes.texts(element):
-                for required in read_requirement(one.text, extra=extra):
+            for text in module.scopes.texts(element):
+                for required in read_requirement(text.text, extra=extra):
                     yield Seen(
-                        rule=required.rule, node=one.node, what=one.text,
+                        rule=required.rule, node=text.node, what=text.text,
                         shift=required.shift, via=via,
                     )  # fmt: skip
 

@@ -193,7 +193,7 @@ def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
     standing = _joined(gates.standing(seen.node), seen, gates)
     if seen.rule in _DECIDED and standing.sides == {"amd"}:
         return
-    made = Match(
+    match = Match(
         rule=seen.rule,
         start=start,
         end=end,
@@ -204,8 +204,8 @@ def _rule_match(module: Module, gates: Gates, seen: Seen) -> Iterator[Match]:
         gate_line=standing.line,
     )
     if seen.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY:
-        made = dataclasses.replace(made, gate=Gate.OPEN)
-    yield made
+        match = dataclasses.replace(match, gate=Gate.OPEN)
+    yield match
 
 
 def _joined(standing: Standing, seen: Seen, gates: Gates) -> Standing:

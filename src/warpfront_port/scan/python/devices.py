@@ -122,8 +122,8 @@ def _is_lower_bound(node: ast.Compare, sides: list[ast.expr]) -> bool:
     """`>= 8`: every GPU of AMD's answers 9 or more, and so goes where newer ones go; what is for
     Ampere and later (bfloat16, say) most often is for them too.
     """
-    numbers = (one.value for side in filter(_is_number, sides) for one in ast.walk(side)
-               if isinstance(one, ast.Constant) and isinstance(one.value, int))  # fmt: skip
+    numbers = (node.value for side in filter(_is_number, sides) for node in ast.walk(side)
+               if isinstance(node, ast.Constant) and isinstance(node.value, int))  # fmt: skip
     first = next(numbers, _CDNA)
     ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
     return ordered and 0 < (first // 10 if first > _CODES else first) < _CDNA

@@ -134,7 +134,7 @@ def compiler_versions(module: Module, node: ast.Call) -> Iterator[Seen]:
         return
     for value in module.scopes.values(node.args[0]):
         head = value.elts[0] if isinstance(value, ast.List | ast.Tuple) and value.elts else value
-        if any(_NVCC.search(one.text) for one in module.scopes.texts(head)):
+        if any(_NVCC.search(text.text) for text in module.scopes.texts(head)):
             yield Seen(rule="BL214", node=node, what="nvcc")
             return
 

@@ -48,7 +48,9 @@ def _too_many(node: ast.expr | None) -> int:
 
 def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
     """`num_warps = 32`."""
-    named = any(isinstance(one, ast.Name) and one.id == "num_warps" for one in node.targets)
+    named = any(
+        isinstance(target, ast.Name) and target.id == "num_warps" for target in node.targets
+    )
     if named and module.names("triton") and (count := _too_many(node.value)):
         yield Seen(rule="PY038", node=node, what=f"num_warps = {count}")
 

@@ -117,7 +117,7 @@ def _is_compared(module: Module, node: ast.AST) -> bool:
             return True
         if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
             return False
-        if sum(module.dotted(one).startswith("torch.") for one in parent.elts) > 1:
+        if sum(module.dotted(element).startswith("torch.") for element in parent.elts) > 1:
             return True
     return False
 

@@ -87,10 +87,10 @@ class Scopes:
         while inner in parents:
             inner = parents[inner]
             if isinstance(inner, _SCOPES):
-                known = self._owners.get(inner)
-                if known is None:
-                    known = self._owners[inner] = (inner, *self._chain(inner))
-                return known
+                chain = self._owners.get(inner)
+                if chain is None:
+                    chain = self._owners[inner] = (inner, *self._chain(inner))
+                return chain
         return (inner,) if isinstance(node, ast.expr | ast.stmt) and inner is node else ()
 
     def _scope_of(self, name: ast.Name) -> ast.AST | None:
@@ -205,14 +205,14 @@ class Scopes:
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """The strings that `node` may be."""
-        found: list[Text] = []
+        texts: list[Text] = []
         for value in self.values(node, depth):
             if isinstance(value, ast.Constant):
                 if isinstance(value.value, str):
-                    found.append(Text(text=value.value, node=value))
+                    texts.append(Text(text=value.value, node=value))
             elif depth <= _DEPTH:
-                found += (Text(text=text, node=value) for text in self._composed(value, depth + 1))
-        return tuple(found[:_MOST])
+                texts += (Text(text=text, node=value) for text in self._composed(value, depth + 1))
+        return tuple(texts[:_MOST])
 
     def _composed(self, node: ast.expr, depth: int) -> Iterator[str]:
         match node:
@@ -238,7 +238,7 @@ class Scopes:
 
     def _pieces(self, node: ast.expr, depth: int) -> Iterator[str]:
         texts = self.texts(node, depth) if depth <= _DEPTH else ()
-        yield from (one.text for one in texts)
+        yield from (text.text for text in texts)
         if not texts:
             yield HOLE
 
@@ -250,9 +250,9 @@ class Scopes:
     def _filled(
         self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
     ) -> Iterator[str]:
-        for one in self.texts(template, depth):
+        for text in self.texts(template, depth):
             filling = [next(self._pieces(piece, depth)) for piece in pieces]
-            holes = hole.split(one.text)
+            holes = hole.split(text.text)
             filling += [HOLE] * len(holes)
             yield "".join(itertools.chain(*zip(holes, filling, strict=False)))[: -len(HOLE)]
 

@@ -137,8 +137,8 @@ def _written(
     for text in module.scopes.texts(value):
         for found, what, shift in allocator_rules(text.text.replace(HOLE, "0")):
             yield Seen(rule=found, node=text.node, what=what, shift=shift, via=node)
-        for given in read_setting(name, text.text):
-            yield Seen(rule=given.rule, node=node, what=given.what)
+        for setting_use in read_setting(name, text.text):
+            yield Seen(rule=setting_use.rule, node=node, what=setting_use.what)
     rule = ENVIRONMENT.get(name) or next(
         (rule for prefix, rule in ENVIRONMENT_PREFIXES.items() if name.startswith(prefix)), None
     )

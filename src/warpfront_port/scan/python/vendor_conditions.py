@@ -113,9 +113,9 @@ class Conditions:
             )
         return frozenset(
             side
-            for one in self._module.scopes.values(value)
-            if text_of(one) is None
-            for side, truth in self.truths(one).items()
+            for scope in self._module.scopes.values(value)
+            if text_of(scope) is None
+            for side, truth in self.truths(scope).items()
             if truth is True
         )
 
@@ -191,7 +191,7 @@ class Conditions:
             case ast.MatchValue(value=value):
                 return self._worded(subject, value)
             case ast.MatchOr(patterns=patterns):
-                return _any_of([self.matched(subject, one) for one in patterns])
+                return _any_of([self.matched(subject, pattern) for pattern in patterns])
             case ast.MatchAs(pattern=None):
                 return dict.fromkeys(SIDES, True)
             case _:

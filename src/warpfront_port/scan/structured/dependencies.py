@@ -56,9 +56,9 @@ def toml_rule_matches(text: str) -> Iterator[Match]:
     for group in ("packages", "dev-packages"):  # a Pipfile's
         yield from _of_poetry(finder, text, {"dependencies": _table(document, group)})
     for name, value in _settings(document):
-        for given in read_setting(name, value):
+        for setting_use in read_setting(name, value):
             start, end = finder.place(value)
-            yield Match(rule=given.rule, start=start, end=end, what=given.what)
+            yield Match(rule=setting_use.rule, start=start, end=end, what=setting_use.what)
     chosen = set(_strings(project.get("optional-dependencies"))) | set(_explicit(document))
     for value in _strings(document):
         if CUDA_INDEX.search(value):

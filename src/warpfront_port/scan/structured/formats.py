@@ -99,7 +99,7 @@ def _brings_no_torch(command: str, text: str, torchless: frozenset[str]) -> bool
     own = _PROJECTS.search(command) is not None
     if own and "." not in torchless:
         return False
-    return (own or bool(files)) and all(_is_torchless(one, text, torchless) for one in files)
+    return (own or bool(files)) and all(_is_torchless(file, text, torchless) for file in files)
 
 
 def _is_torchless(listed: str, text: str, torchless: frozenset[str]) -> bool:

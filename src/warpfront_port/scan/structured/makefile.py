@@ -51,9 +51,9 @@ def _nvcc_alone(text: str) -> Iterator[Match]:
     depth = 0
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         depth += bool(_CONDITION.match(line[0])) - line[0].lstrip().startswith("endif")
-        found = _NVCC.search(line[0])
-        if found is not None:
-            start, end = line.start() + found.start(), line.start() + found.end()
+        match = _NVCC.search(line[0])
+        if match is not None:
+            start, end = line.start() + match.start(), line.start() + match.end()
             shift = -1 if depth > 0 else 0
             yield Match(rule="BL217", start=start, end=end, what="nvcc", shift=shift)
             return

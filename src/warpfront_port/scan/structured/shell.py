@@ -275,8 +275,8 @@ def variable_rule_matches(
             yield _see(rule, word, command, what=what, shift=shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield _see("DP314", word, command, what=value[:80])
-    for given in read_setting(name, value.strip("\"' ")):
-        yield _see(given.rule, word, command, what=given.what)
+    for setting_use in read_setting(name, value.strip("\"' ")):
+        yield _see(setting_use.rule, word, command, what=setting_use.what)
 
 
 def option_rule_matches(
@@ -288,14 +288,14 @@ def option_rule_matches(
         if not equals and word.text.startswith("--") and index + 1 < len(words):
             value = words[index + 1].text
         if value and re.fullmatch(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*", name):
-            for given in read_setting(name.lstrip("+"), value.strip("\"'")):
-                yield _see(given.rule, word, command, what=given.what)
+            for setting_use in read_setting(name.lstrip("+"), value.strip("\"'")):
+                yield _see(setting_use.rule, word, command, what=setting_use.what)
 
 
 def word_rule_matches(word: Word, command: ShellCommand | None) -> Iterator[Match]:
     """Flags, indexes and images in one word."""
     if "-" in word.text or "arch" in word.text:
-        nvccs = command is not None and any("nvcc" in one.text.lower() for one in command.words)
+        nvccs = command is not None and any("nvcc" in word.text.lower() for word in command.words)
         for rule, flag in compiler_flag(word.text):
             if nvccs or flag != "--threads":  # many a program has an option of this name
                 yield _see(rule, word, command, what=flag)

@@ -74,8 +74,8 @@ class _Document:
             yield from self._script(value)
         elif name.isupper():
             yield from variable_rule_matches(name, text, self._word(value))
-        elif given := read_setting(".".join((*path[-2:], name)), text):
-            yield self._rule_match(given[0].rule, value, given[0].what)
+        elif setting_uses := read_setting(".".join((*path[-2:], name)), text):
+            yield self._rule_match(setting_uses[0].rule, value, setting_uses[0].what)
         elif CUDA_INDEX.search(text):
             yield self._rule_match("DP314", value, text[:80], index_shift(self.text))
 
