@@ -271,13 +271,13 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
 
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
-    """Return what to write for the unknown `key`. A field's metadata may have the name
+    """Return what to write for the unknown `key`. A known_field's metadata may have the name
     it had `formerly`.
     """
-    for field in fields:
-        if field.metadata.get("formerly") == key:
-            return f"it is called `{field.name}` now"
-    names = sorted(field.name for field in fields)
+    for known_field in fields:
+        if known_field.metadata.get("formerly") == key:
+            return f"it is called `{known_field.name}` now"
+    names = sorted(known_field.name for known_field in fields)
     near = difflib.get_close_matches(key, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}"
 

@@ -170,7 +170,7 @@ def _releases(
                 version,
                 by_version[version],
                 newest=newest,
-                known=known.get(str(version)),
+                indexed_release=known.get(str(version)),
                 transport=transport,
             )
             for version in sorted(by_version)
