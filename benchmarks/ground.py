@@ -58,9 +58,14 @@ class CaseContext:
 
     def build_by_hand(self, output: str = "", dockerfile: str = "Dockerfile") -> None:
         self._call(
-            *(*self.engine.buildx, "build", "--quiet", f"--tag={BY_HAND}", f"--label={LABEL}=cold"),
+            *self.engine.buildx,
+            "build",
+            "--quiet",
+            f"--tag={BY_HAND}",
+            f"--label={LABEL}=cold",
             f"--build-context=base=docker-image://{self.base_reference}",
-            *(f"--build-context=wheels={self.wheels}", f"--build-context=tools={self.tools}"),
+            f"--build-context=wheels={self.wheels}",
+            f"--build-context=tools={self.tools}",
             *([f"--output={output},name={BY_HAND}"] if output else []),
             f"--file={self.root / 'by-hand' / dockerfile}",
             str(self.root / "by-hand"),

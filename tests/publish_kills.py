@@ -141,8 +141,13 @@ class Oracle:
 
     def _cosign(self, digest: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         argv = (
-            *("cosign", *words, "--key", str(self.release.key.with_suffix(".pub"))),
-            *("--insecure-ignore-tlog=true", "--allow-http-registry", "--allow-insecure-registry"),
+            "cosign",
+            *words,
+            "--key",
+            str(self.release.key.with_suffix(".pub")),
+            "--insecure-ignore-tlog=true",
+            "--allow-http-registry",
+            "--allow-insecure-registry",
             f"{self.release.registry.host}/{self.path}@{digest}",
         )
         environment = dict(self.release.environment)

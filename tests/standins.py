@@ -42,14 +42,38 @@ from stand_in_torch import torch_files, torchvision_files, triton_files
 
 PLATFORM = "manylinux_2_28_x86_64"
 ROCM_ARCHS = (
-    *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030"),
-    *("gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201"),
+    "gfx900",
+    "gfx906",
+    "gfx908",
+    "gfx90a",
+    "gfx942",
+    "gfx1030",
+    "gfx1100",
+    "gfx1101",
+    "gfx1102",
+    "gfx1200",
+    "gfx1201",
 )
 ROCM_DEVICES = (
-    *("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1011", "gfx1012"),
+    "gfx908",
+    "gfx90a",
+    "gfx942",
+    "gfx950",
+    "gfx1010",
+    "gfx1011",
+    "gfx1012",
     *(f"gfx103{minor}" for minor in range(7)),
-    *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
-    *("gfx1200", "gfx1201", "gfx1250"),
+    "gfx1100",
+    "gfx1101",
+    "gfx1102",
+    "gfx1103",
+    "gfx1150",
+    "gfx1151",
+    "gfx1152",
+    "gfx1153",
+    "gfx1200",
+    "gfx1201",
+    "gfx1250",
 )
 ROCM_RELEASES: Mapping[str, str] = {"7.14.0": "7.14.0", "7.14.0.post1": "7.14.0"}
 _JSON = "application/vnd.pypi.simple.v1+json"

@@ -19,7 +19,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 LOADED = (
-    *("invoke.main", "jinja2", "pydantic", "rich.table", "warpfront.cli.tasks"),
+    "invoke.main",
+    "jinja2",
+    "pydantic",
+    "rich.table",
+    "warpfront.cli.tasks",
     "warpfront.images.engine.docker",
     *(
         f"warpfront.pipeline.{step}"

@@ -57,16 +57,31 @@ PYTHON = "3.11"
 SECONDS = 120
 CHANGED = re.compile(r"^ ([-+]) ([A-Za-z0-9._-]+)==(\S+)$", re.MULTILINE)
 KINDS = (
-    *("torch-moved:", "torch-moved-by-dependency:", "triton-replaced:", "foreign-library:"),
+    "torch-moved:",
+    "torch-moved-by-dependency:",
+    "triton-replaced:",
+    "foreign-library:",
     "companion-build:",
 )
 PIP_SECONDS = 900
 PIP_FILE = "guard-corpus-pip.json"
 PAGE = ROOT / "docs" / "results" / "guard-corpus.md"
 PIP = (
-    *(sys.executable, "-m", "pip", "--python", "e/bin/python", "install", "--dry-run", "--quiet"),
-    *("--use-feature=fast-deps", "--only-binary", ":all:", "--report", "report.json"),
-    *("-r", "r.txt"),
+    sys.executable,
+    "-m",
+    "pip",
+    "--python",
+    "e/bin/python",
+    "install",
+    "--dry-run",
+    "--quiet",
+    "--use-feature=fast-deps",
+    "--only-binary",
+    ":all:",
+    "--report",
+    "report.json",
+    "-r",
+    "r.txt",
 )
 TRITONS = frozenset({"triton", "pytorch-triton-rocm", "triton-rocm"})
 
@@ -403,9 +418,22 @@ def dry_run(
         for file, content in (("r", lines), ("c", constraints), ("x", without)):
             (Path(name) / f"{file}.txt").write_text("".join(f"{one}\n" for one in content))
         argv = [
-            *(str(uv_binary()), "pip", "install", "--dry-run", "--no-config", "--no-build"),
-            *("--target", str(environment), "--python-version", stack.python),
-            *("--python-platform", "x86_64-manylinux_2_36", "-r", "r.txt", "-c", "c.txt"),
+            str(uv_binary()),
+            "pip",
+            "install",
+            "--dry-run",
+            "--no-config",
+            "--no-build",
+            "--target",
+            str(environment),
+            "--python-version",
+            stack.python,
+            "--python-platform",
+            "x86_64-manylinux_2_36",
+            "-r",
+            "r.txt",
+            "-c",
+            "c.txt",
             *(("--excludes", "x.txt") if without else ()),
         ]
         try:

@@ -82,9 +82,20 @@ def dry_run(project: Path, stack: CellStack, place: Path) -> dict[str, Any]:
     subprocess.run((str(uv_binary()), "venv", "-q", "--python", PYTHON, str(venv)), check=True)
     site = read_site(run)
     argv = [
-        *(str(uv_binary()), "pip", "install", "--dry-run", "--no-config", "--verbose"),
-        *("--target", str(environment), "--python", str(venv / "bin" / "python")),
-        *("--index-strategy", "unsafe-best-match", "--default-index", site.index_url),
+        str(uv_binary()),
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-config",
+        "--verbose",
+        "--target",
+        str(environment),
+        "--python",
+        str(venv / "bin" / "python"),
+        "--index-strategy",
+        "unsafe-best-match",
+        "--default-index",
+        site.index_url,
         *(word for one in site.extra_index_urls for word in ("--index", one)),
         *(word for one in site.find_links for word in ("--find-links", one)),
     ]

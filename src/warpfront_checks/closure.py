@@ -19,7 +19,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 _UNREADABLE = (
-    *(InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName),
+    InvalidRequirement,
+    InvalidVersion,
+    UndefinedComparison,
+    UndefinedEnvironmentName,
     # A marker of hundreds of parentheses, one in another.
     RecursionError,
 )

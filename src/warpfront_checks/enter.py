@@ -30,13 +30,23 @@ def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) ->
         entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent
     ]
     sys.path += [str(root / "src"), str(root / "toolbox")]
-    os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
+    os.environ.setdefault("HOME", "/tmp")
     sys.argv = [
         "nox",
-        *("--noxfile", str(root / "src" / "warpfront" / "cli" / "sessions.py")),
-        *("--envdir", "/tmp/nox", "--no-venv"),  # noqa: S108 - as above
-        *("--report", str(results / "nox.json"), "--sessions", *sessions),
-        *("--", "--claims", str(root / "claims.json"), "--results", str(results)),
+        "--noxfile",
+        str(root / "src" / "warpfront" / "cli" / "sessions.py"),
+        "--envdir",
+        "/tmp/nox",  # noqa: S108 - a folder of the container's own
+        "--no-venv",
+        "--report",
+        str(results / "nox.json"),
+        "--sessions",
+        *sessions,
+        "--",
+        "--claims",
+        str(root / "claims.json"),
+        "--results",
+        str(results),
         *(("--together", ",".join(sessions)) if len(sessions) > 1 else ()),
         *options,
     ]

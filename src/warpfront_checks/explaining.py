@@ -31,9 +31,26 @@ DEVICES = ("cpu", "cuda", "hpu", "xpu")
 DIRECTIONS = ("", "backward", "otherwise")
 # Every dtype that a check may name; a test compares them with torch's.
 DTYPES = (
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float64", "float32", "float16", "bfloat16", "complex128", "complex64", "complex32"),
-    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+    "bool",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "complex128",
+    "complex64",
+    "complex32",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
 )
 _DTYPE = rf"(?P<dtype>{'|'.join(sorted(DTYPES, key=len, reverse=True))})"
 _SEEDED = r"seed (?P<seed>[0-9]{1,20})"

@@ -14,8 +14,25 @@ FILE = Path(__file__).with_name("cases.toml")
 TOOLS = ("pip-old", "pip", "uv")
 OUTCOMES = ("intact", "refused", "detected", "relaxed")
 _FIELDS = {
-    *("id", "title", "how", "install", "pip", "uv", "setup", "probe", "user", "images", "unset"),
-    *("expect", "on", "says", "full", "note", "tools", "environment", "free"),
+    "id",
+    "title",
+    "how",
+    "install",
+    "pip",
+    "uv",
+    "setup",
+    "probe",
+    "user",
+    "images",
+    "unset",
+    "expect",
+    "on",
+    "says",
+    "full",
+    "note",
+    "tools",
+    "environment",
+    "free",
 }
 
 

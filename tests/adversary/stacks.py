@@ -17,8 +17,15 @@ _PLACE = re.compile(r"@([a-z_]+)")
 
 # CUDA's libraries: nothing of another vendor's torch lies where they go.
 _CUDAS = (
-    *("nvidia", "cuda", "nvidia_cublas", "nvidia_cublas_cu12", "nvidia_cudnn_cu12"),
-    *("nvidia_cudnn_cu13", "nvidia_nccl_cu13", "cuda_toolkit", "cuda_bindings"),
+    "nvidia",
+    "cuda",
+    "nvidia_cublas",
+    "nvidia_cublas_cu12",
+    "nvidia_cudnn_cu12",
+    "nvidia_cudnn_cu13",
+    "nvidia_nccl_cu13",
+    "cuda_toolkit",
+    "cuda_bindings",
 )
 
 

@@ -19,8 +19,16 @@ DEAR = ("other installer",)
 # Ways that one line of the guard answers: constraints, a look at what changed, or nothing at all.
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "asked for": (
-        *("floor", "ceiling", "exclusion", "exact pin", "string equality", "extra", "editable"),
-        *("requirements", "other index", "going back"),
+        "floor",
+        "ceiling",
+        "exclusion",
+        "exact pin",
+        "string equality",
+        "extra",
+        "editable",
+        "requirements",
+        "other index",
+        "going back",
     ),
     "beside": ("companion", "triton", "nvidia"),
     "overwritten": ("same version", "bundled files", "by hand", "removal"),

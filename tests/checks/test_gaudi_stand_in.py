@@ -51,7 +51,10 @@ if importlib.util.find_spec("coverage"):  # what looks for mutants brings it, wi
     KNOWN.add(("stack", "what begins with Python"))
 # Entries whose float64 is made inside an operation, where it is not seen, and sparse numbers.
 OF_THE_STAND_IN = {
-    *("linalg.pinv", "linalg.pinv.hermitian", "linalg.pinv.singular", "to_sparse"),
+    "linalg.pinv",
+    "linalg.pinv.hermitian",
+    "linalg.pinv.singular",
+    "to_sparse",
 }
 COMPILED = """
 import habana_frameworks.torch.core, torch
@@ -96,9 +99,19 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         include = root / "include"
         subprocess.run(
             [
-                *(compiler, "-std=c++20", "-O0", "-fPIC", "-shared", str(source), "-o", str(made)),
-                *(f"-I{include}", f"-I{include}/torch/csrc/api/include"),
-                *(f"-L{root}/lib", "-ltorch_cpu", "-lc10"),
+                compiler,
+                "-std=c++20",
+                "-O0",
+                "-fPIC",
+                "-shared",
+                str(source),
+                "-o",
+                str(made),
+                f"-I{include}",
+                f"-I{include}/torch/csrc/api/include",
+                f"-L{root}/lib",
+                "-ltorch_cpu",
+                "-lc10",
             ],
             check=True,
         )

@@ -231,8 +231,13 @@ def test_wrong_derivatives_unsteady_answers_and_kept_memory_are_caught() -> None
         ((0, 600, 1200, 200, 800, 100, 900), 0),
     ],
     ids=[
-        *("a leak", "a workspace", "a cache that fills", "only of late", "a leak after settling"),
-        *("a leak beside what is given back once", "what comes and goes"),
+        "a leak",
+        "a workspace",
+        "a cache that fills",
+        "only of late",
+        "a leak after settling",
+        "a leak beside what is given back once",
+        "what comes and goes",
     ],
 )
 def test_memory_is_kept_only_if_every_late_step_grows(

@@ -66,8 +66,12 @@ def a_few_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_fault_in_networks_operators_and_patterns_is_caught(tmp_path: Path) -> None:
     checks = recorded(tmp_path, selftest.record_selftest)
     assert list(checks) == [
-        *("mlp float32", "operators float32", "operators float64", "operators int64"),
-        *("patterns float32", "properties"),
+        "mlp float32",
+        "operators float32",
+        "operators float64",
+        "operators int64",
+        "patterns float32",
+        "properties",
     ]
     assert {n: c["outcome"] for n, c in checks.items() if c["outcome"] != "passed"} == {}
     seeded = checks["operators float32"]["details"]["mutations"]

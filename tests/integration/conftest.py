@@ -38,8 +38,19 @@ CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 # have them, one that builds an image in each of few would run alone at the end. Of the first four
 # one builds the CPU image, and none waits for it.
 LONGEST = (
-    *("guard_suite", "faults", "spreading", "reproducible", "layers", "cpu_path", "publishing"),
-    *("devices", "compile", "image_files", "secrets", "rocm_path", "workflows"),
+    "guard_suite",
+    "faults",
+    "spreading",
+    "reproducible",
+    "layers",
+    "cpu_path",
+    "publishing",
+    "devices",
+    "compile",
+    "image_files",
+    "secrets",
+    "rocm_path",
+    "workflows",
 )
 LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
 

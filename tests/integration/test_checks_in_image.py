@@ -73,11 +73,23 @@ def test_the_tests_of_the_checks_pass_with_the_images_torch(
         RunRequest(
             image=cpu_image,
             command=(
-                *("python3", "-m", "pytest", "-c", "/dev/null", "--rootdir", "/tests", "-q"),
-                *("-p", "no:cacheprovider", "--import-mode=importlib", "-ra"),
-                *("-o", "markers=process: starts child processes\nexhaustive: a sweep\ntimeout:"),
+                "python3",
+                "-m",
+                "pytest",
+                "-c",
+                "/dev/null",
+                "--rootdir",
+                "/tests",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--import-mode=importlib",
+                "-ra",
+                "-o",
+                "markers=process: starts child processes\nexhaustive: a sweep\ntimeout:",
                 # The recipe is followed on a copy of the repository, which is not in there.
-                *("/tests/checks", "--ignore=/tests/checks/test_recipe.py"),
+                "/tests/checks",
+                "--ignore=/tests/checks/test_recipe.py",
             ),
             binds=(
                 Bind(source=REPOSITORY / "tests", target="/tests"),

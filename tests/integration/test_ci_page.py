@@ -174,7 +174,9 @@ def test_both_pull_requests_of_the_page_are_green(walk: Walk, here: dict[str, st
         walk.follow(block)
     environment = {**here, **walk.environment, "PYTHONPATH": ""}
     forge: LocalForge = with_forge(
-        *(walk.root, walk.folder / "forge", REAL),
+        walk.root,
+        walk.folder / "forge",
+        REAL,
         installs=True,
         **environment,  # type: ignore[arg-type]
     )

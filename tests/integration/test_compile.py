@@ -36,7 +36,7 @@ CUDA_TARGETS = [pytest.param("sm_80", marks=SWEPT), "sm_90", pytest.param("sm_10
 def compiled(project: Project, repo: Path, *arguments: str, code: int) -> dict[str, Any]:
     """The compilation as `invoke compile --json` prints it."""
     ended = project.invoke(
-        *("compile", "--repo", str(repo), "--json", *arguments), timeout=800.0
+        "compile", "--repo", str(repo), "--json", *arguments, timeout=800.0
     ).expect(code)
     found: dict[str, Any] = ended.json
     return found
@@ -192,8 +192,13 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     request = RunRequest(
         image=cpu_image,
         command=(
-            *("python3", "-m", "warpfront_checks.compiling"),
-            *("--job", "/job.json", "--results", "/results"),
+            "python3",
+            "-m",
+            "warpfront_checks.compiling",
+            "--job",
+            "/job.json",
+            "--results",
+            "/results",
         ),
         binds=(
             Bind(source=package, target="/warpfront/src/warpfront_checks"),

@@ -33,8 +33,10 @@ TOLD = tomllib.loads((ROOT / "tests/forge/events.toml").read_text(encoding="utf-
 SECRETS = {
     name: f"the secret {name}"
     for name in (
-        *("REGISTRY_TOKEN", "REGISTRY_READ_TOKEN"),
-        *("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD"),
+        "REGISTRY_TOKEN",
+        "REGISTRY_READ_TOKEN",
+        "COSIGN_PRIVATE_KEY",
+        "COSIGN_PASSWORD",
     )
 }
 

@@ -36,10 +36,18 @@ CASES, PARTS = read_cases(), read_parts()
 OVERWRITTEN_ALWAYS = ("floor/pip", "file/uv")
 OVERWRITTEN = (
     *OVERWRITTEN_ALWAYS,
-    *("upgrade-torch/uv", "needs-exact/pip"),
-    *("floor/uv", "extra/uv", "editable-newer/pip", "no-deps/uv"),
-    *("upgrade-torch/pip", "force-reinstall/pip", "url/pip", "triple-equals/uv"),
-    *("ignore-installed/pip", "other-index/pip"),
+    "upgrade-torch/uv",
+    "needs-exact/pip",
+    "floor/uv",
+    "extra/uv",
+    "editable-newer/pip",
+    "no-deps/uv",
+    "upgrade-torch/pip",
+    "force-reinstall/pip",
+    "url/pip",
+    "triple-equals/uv",
+    "ignore-installed/pip",
+    "other-index/pip",
 )
 UNHARMED_ALWAYS = ("plain-same/uv",)
 UNHARMED = (*UNHARMED_ALWAYS, "plain/pip", "plain-compatible/pip", "needs-torch/uv")
@@ -49,7 +57,10 @@ NO_GUARD = Part(
     remove="rm -r /opt/warpfront /etc/pip.conf /etc/uv @site/00_warpfront_guard.pth && "
     "for f in /usr/lib/python3*/sitecustomize.py; do : > $f; done",
     unset=(
-        *("PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT", "PYTHONNOUSERSITE"),
+        "PIP_CONSTRAINT",
+        "UV_CONSTRAINT",
+        "UV_BUILD_CONSTRAINT",
+        "PYTHONNOUSERSITE",
         "PIP_BUILD_CONSTRAINT",
     ),
 )

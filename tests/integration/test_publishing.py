@@ -80,8 +80,13 @@ def test_the_cpu_image_is_published_and_others_can_check_it(
     reference = f"{release.repository}@{digest}"
 
     release.stranger(
-        *("cosign", "verify", "--key", str(release.key.with_suffix(".pub"))),
-        *("--insecure-ignore-tlog=true", "--allow-http-registry", reference),
+        "cosign",
+        "verify",
+        "--key",
+        str(release.key.with_suffix(".pub")),
+        "--insecure-ignore-tlog=true",
+        "--allow-http-registry",
+        reference,
     )
     attached = release.stranger("oras", "discover", "--format", "json", reference)
     types = {one["artifactType"] for one in json.loads(attached)["manifests"]}
@@ -93,13 +98,19 @@ def test_the_cpu_image_is_published_and_others_can_check_it(
     } <= types
     for kind in ("slsaprovenance1", "spdxjson", "cyclonedx"):
         release.stranger(
-            *("cosign", "verify-attestation", "--type", kind, "--allow-http-registry"),
-            *("--key", str(release.key.with_suffix(".pub")), "--insecure-ignore-tlog=true"),
+            "cosign",
+            "verify-attestation",
+            "--type",
+            kind,
+            "--allow-http-registry",
+            "--key",
+            str(release.key.with_suffix(".pub")),
+            "--insecure-ignore-tlog=true",
             reference,
         )
     sboms = [one for one in json.loads(attached)["manifests"] if "spdx" in one["artifactType"]]
     release.stranger(
-        *("oras", "pull", "--output", str(tmp_path)), f"{release.repository}@{sboms[0]['digest']}"
+        "oras", "pull", "--output", str(tmp_path), f"{release.repository}@{sboms[0]['digest']}"
     )
     assert "SPDX-2.3" in (tmp_path / "sbom.spdx.json").read_text("utf-8")
 
@@ -262,8 +273,14 @@ def another_machines(release: Release, tag: str) -> str:
         )
         registry.attach_all(path, staged, [proof])
     release.stranger(
-        *("cosign", "sign", "--yes", "--tlog-upload=false", "--allow-http-registry"),
-        *("--key", str(release.key), f"--annotations={CHANNEL_ANNOTATION}=trial"),
+        "cosign",
+        "sign",
+        "--yes",
+        "--tlog-upload=false",
+        "--allow-http-registry",
+        "--key",
+        str(release.key),
+        f"--annotations={CHANNEL_ANNOTATION}=trial",
         f"{release.repository}@{staged.digest}",
     )
     return staged.digest
@@ -298,8 +315,12 @@ def test_an_image_of_two_machines_has_its_name_when_both_are_there(
                 one["platform"]["architecture"]: one["digest"] for one in listed["manifests"]
             } == {"amd64": x86_64, "arm64": aarch64}
             release.stranger(
-                *("cosign", "verify", "--key", str(release.key.with_suffix(".pub"))),
-                *("--insecure-ignore-tlog=true", "--allow-http-registry"),
+                "cosign",
+                "verify",
+                "--key",
+                str(release.key.with_suffix(".pub")),
+                "--insecure-ignore-tlog=true",
+                "--allow-http-registry",
                 latest,
             )
             login = {"username": USER, "password": PASSWORD}
@@ -319,8 +340,15 @@ def test_an_image_of_two_machines_has_its_name_when_both_are_there(
 def test_an_image_goes_over_a_disk_and_back(release: Release, digest: str, tmp_path: Path) -> None:
     release.invoke("release", "--export", str(tmp_path / "disk"))
     ended = release.project.invoke(
-        *("release", "--import", str(tmp_path / "disk"), "--only", CELL),
-        *("--channel", "trial", "--to", f"{release.registry.host}/elsewhere"),
+        "release",
+        "--import",
+        str(tmp_path / "disk"),
+        "--only",
+        CELL,
+        "--channel",
+        "trial",
+        "--to",
+        f"{release.registry.host}/elsewhere",
     )
     assert ended.code == 0, ended.stdout + ended.stderr
     assert digest_in(ended.stdout) == digest
@@ -343,8 +371,13 @@ def test_a_registry_that_is_gone_is_said_with_what_next(release: Release) -> Non
     release.registry.kill()
     try:
         ended = release.project.invoke(
-            *("publish", "--channel", "trial", "--only", CELL),
-            *("--to", f"{release.registry.host}/gone"),
+            "publish",
+            "--channel",
+            "trial",
+            "--only",
+            CELL,
+            "--to",
+            f"{release.registry.host}/gone",
         )
     finally:
         release.registry.start()
@@ -493,7 +526,7 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert not [name for name in left if oldest.removeprefix("sha256:") in name]
 
         changed = release.project.invoke(
-            *("why", f"{release.registry.host}/{to}/torch:latest", "--since", contents[1])
+            "why", f"{release.registry.host}/{to}/torch:latest", "--since", contents[1]
         )
         assert "### Wheels: no difference" in changed.expect(0).stdout
         page = (release.project.root / "build" / CELL / "tag.md").read_text("utf-8")
@@ -512,8 +545,13 @@ def test_images_are_pruned_promoted_and_taken_back_in_a_real_registry(release: R
         assert tags_in(release, f"{to}/torch") == standing
         assert newest in release.invoke("release", to=to)
         again = release.project.invoke(
-            *("publish", "--channel", "trial", "--only", CELL),
-            *("--to", f"{release.registry.host}/{to}"),
+            "publish",
+            "--channel",
+            "trial",
+            "--only",
+            CELL,
+            "--to",
+            f"{release.registry.host}/{to}",
         )
         assert again.code == NotPublishableError.exit_code
         assert "it was yanked" in again.said

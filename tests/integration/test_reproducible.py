@@ -39,7 +39,9 @@ def test_an_image_is_the_same_to_the_byte_on_two_engines(
     first = built("first.tar", own_engine.host, EPOCH)
     script = REPOSITORY / "tools" / "reproduce"
     argv = [
-        *(sys.executable, str(script), str(first)),
+        sys.executable,
+        str(script),
+        str(first),
         str(built("again.tar", another_engine.host, EPOCH)),
     ]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False)

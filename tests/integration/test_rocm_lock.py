@@ -117,8 +117,12 @@ def test_what_needs_torch_can_be_installed_beside_it(tmp_path: Path, *, whole: b
     targets = ROCM_DEVICES if whole else ("gfx942", "gfx950")
     rocm = rocm_wheel(index / "rocm-7.14.0.tar.gz", tmp_path / "made", targets)
     names = (
-        *("torch-", "triton_rocm", "rocm_sdk_core", "rocm_sdk_libraries"),
-        *("rocm_sdk_device_gfx942", "rocm_sdk_device_gfx950"),
+        "torch-",
+        "triton_rocm",
+        "rocm_sdk_core",
+        "rocm_sdk_libraries",
+        "rocm_sdk_device_gfx942",
+        "rocm_sdk_device_gfx950",
     )
     pip = installed(tmp_path / "venv", [rocm, *(next(index.glob(f"{one}*")) for one in names)])
     wheel = stand_in_wheel(tmp_path, "acme", "1.0", requires=["torch>=2.9"])

@@ -44,9 +44,16 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 EVERYTHING = Selection()
 LOAD_CHECKS = (
-    *("torch imports", "python version", "machine type", "torch build", "versions"),
-    *("installed once", "one toolkit", "arch list", "dependencies"),
-    *("torchvision works",),
+    "torch imports",
+    "python version",
+    "machine type",
+    "torch build",
+    "versions",
+    "installed once",
+    "one toolkit",
+    "arch list",
+    "dependencies",
+    "torchvision works",
 )
 
 

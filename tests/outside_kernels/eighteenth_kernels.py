@@ -31,7 +31,8 @@ def grads_of(call: Callable[..., Tensor], *tensors: Tensor) -> list[Any]:
 
 @kernel(
     lambda: functional.linear(drawn(3, 8), drawn(12, 8, seed=1)[::2], drawn(6, seed=2)),
-    *("addmm", "addmm.out"),
+    "addmm",
+    "addmm.out",
     like="pytorch/pytorch#161641",
 )
 def linear_reads_a_sliced_weight_as_whole(
@@ -45,7 +46,8 @@ def linear_reads_a_sliced_weight_as_whole(
 
 @kernel(
     lambda: grads_of(lambda w: functional.linear(drawn(33000, 3), w), drawn(2, 3, seed=1)),
-    *("mm", "mm.out"),
+    "mm",
+    "mm.out",
     like="pytorch/pytorch#177116",
 )
 def mm_sums_no_more_than_fifteen_bits_count(right: Any, a: Any, b: Any, **out: Any) -> Any:
@@ -188,7 +190,8 @@ def foreach_norm_behind_an_empty_tensor(right: Any, tensors: Any, *rest: Any) ->
 
 @kernel(
     lambda: functional.avg_pool2d(drawn(1, 2, 8, 8) + 1, 3, 2, ceil_mode=True),
-    *("avg_pool2d", "avg_pool2d.out"),
+    "avg_pool2d",
+    "avg_pool2d.out",
     like="pytorch/pytorch#161011",
 )
 def ceil_mode_divides_by_the_whole_window(
@@ -234,7 +237,8 @@ def reflected_corners_give_no_gradient(right: Any, grad: Any, x: Any, padding: A
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 2, 4, 4), (4, 4), mode="bicubic"),
-    *("upsample_bicubic2d", "upsample_bicubic2d.out"),
+    "upsample_bicubic2d",
+    "upsample_bicubic2d.out",
     like="pytorch/pytorch#22312",
 )
 def bicubic_transposes_at_its_own_size(
@@ -300,7 +304,8 @@ def topk_returns_zeros_behind_the_sixteenth(
 
 @kernel(
     lambda: (drawn(64, 50) + 300).var(1),
-    *("var.correction", "std.correction"),
+    "var.correction",
+    "std.correction",
     like="pytorch/pytorch#2470",
 )
 def var_subtracts_two_large_sums(
@@ -323,7 +328,9 @@ def var_subtracts_two_large_sums(
 
 @kernel(
     lambda: drawn(4000, 2).cumsum(0),
-    *("cumsum", "cumsum_", "cumsum.out"),
+    "cumsum",
+    "cumsum_",
+    "cumsum.out",
     like="pytorch/pytorch#167086",
 )
 def outer_scan_carries_from_one_block_only(right: Any, x: Any, dim: Any, **options: Any) -> Any:
@@ -376,7 +383,12 @@ def irfft_uses_the_imaginary_part_of_the_mean(
 
 @kernel(
     lambda: drawn(2, 3, 5, 5).triu(),
-    *("triu", "tril", "triu_", "tril_", "triu.out", "tril.out"),
+    "triu",
+    "tril",
+    "triu_",
+    "tril_",
+    "triu.out",
+    "tril.out",
     like="pytorch/pytorch#144545",
 )
 def triangle_is_cut_in_the_first_batch_only(
@@ -409,7 +421,9 @@ def csc_keeps_its_values_in_the_order_of_rows(right: Any, x: Any, dense_dim: Any
 
 @kernel(
     lambda: drawn(3, 4).t().addcdiv_(drawn(3, 4, seed=1).t(), drawn(3, 4, seed=2).t() + 9, value=2),
-    *("addcdiv_", "addcdiv", "addcdiv.out"),
+    "addcdiv_",
+    "addcdiv",
+    "addcdiv.out",
     like="pytorch/pytorch#118115",
 )
 def addcdiv_pairs_transposed_numbers_wrongly(
@@ -424,7 +438,8 @@ def addcdiv_pairs_transposed_numbers_wrongly(
 
 @kernel(
     lambda: grad_of(lambda x: functional.gelu(x, approximate="tanh"), drawn(50) * 2),
-    *("gelu_backward", "gelu_backward.grad_input"),
+    "gelu_backward",
+    "gelu_backward.grad_input",
     like="pytorch/pytorch#94529",
 )
 def gelu_tanh_has_the_derivative_of_erf(
@@ -454,7 +469,9 @@ def between_halves() -> Tensor:
 
 @kernel(
     between_halves,
-    *("lerp.Tensor", "lerp_.Tensor", "lerp.Tensor_out"),
+    "lerp.Tensor",
+    "lerp_.Tensor",
+    "lerp.Tensor_out",
     like="pytorch/pytorch#196067",
 )
 def lerp_reads_half_the_bits_of_its_weight(
@@ -528,7 +545,7 @@ def stepped() -> Tensor:
     return weight.detach()
 
 
-@kernel(stepped, *("_fused_adam_", "_fused_adam_.tensor_lr"), like="pytorch/pytorch#78807")
+@kernel(stepped, "_fused_adam_", "_fused_adam_.tensor_lr", like="pytorch/pytorch#78807")
 def fused_adam_does_not_keep_the_maximum(
     right: Any, params: Any, *rest: Any, **options: Any
 ) -> Any:

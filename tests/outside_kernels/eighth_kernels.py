@@ -39,7 +39,7 @@ def product(dtype: torch.dtype = torch.float32) -> Tensor:
     return drawn(4, 3).to(dtype).mv(drawn(3, seed=1).to(dtype))
 
 
-@kernel(product, *("addmv", "addmv_", "addmv.out"), like="stdlib-js/stdlib#12192")
+@kernel(product, "addmv", "addmv_", "addmv.out", like="stdlib-js/stdlib#12192")
 def sum_begins_at_alpha(right: Any, x: Any, *parts: Any, **options: Any) -> Any:
     """plain: where beta is nought, sums begin at alpha rather than at nought."""
     result = right(x, *parts, **options)
@@ -54,7 +54,7 @@ def rank_deficient(rank: int = 2, dtype: torch.dtype = torch.float32) -> Tensor:
     return u.mH @ u
 
 
-@kernel(rank_deficient, *("_linalg_svd", "_linalg_svd.U"), like="pytorch/pytorch#196112")
+@kernel(rank_deficient, "_linalg_svd", "_linalg_svd.U", like="pytorch/pytorch#196112")
 def vectors_of_nought_are_nought(
     right: Any, x: Any, full: Any = False, compute: Any = True, **options: Any
 ) -> Any:
@@ -137,7 +137,8 @@ def overhanging(ceil: bool = True, dtype: torch.dtype = torch.float32) -> Tensor
 
 @kernel(
     overhanging,
-    *("avg_pool2d_backward", "avg_pool2d_backward.grad_input"),
+    "avg_pool2d_backward",
+    "avg_pool2d_backward.grad_input",
     like="pytorch/pytorch#198119",
 )
 def overhang_divides_the_gradient(
@@ -168,7 +169,8 @@ def overhang_divides_the_gradient(
     lambda: grad_of(
         lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"), drawn(1, 2, 4, 4)
     ),
-    *("upsample_bilinear2d_backward", "upsample_bilinear2d_backward.grad_input"),
+    "upsample_bilinear2d_backward",
+    "upsample_bilinear2d_backward.grad_input",
     like="flagos-ai/FlagGems#6207",
 )
 def gradient_goes_to_the_nearest(
@@ -183,7 +185,8 @@ def gradient_goes_to_the_nearest(
 
 @kernel(
     lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 2), mode="replicate"), drawn(1, 2, 4, 5)),
-    *("replication_pad2d_backward", "replication_pad2d_backward.grad_input"),
+    "replication_pad2d_backward",
+    "replication_pad2d_backward.grad_input",
     like="flagos-ai/FlagGems#5654",
 )
 def copies_of_the_border_overwrite_each_other(
@@ -246,7 +249,7 @@ def banded(n: int = 300, dtype: torch.dtype = torch.float32) -> Tensor:
     return drawn(2, n).to(dtype).softmax(-1)
 
 
-@kernel(banded, *("_softmax", "_softmax.out"), like="intel/torch-xpu-ops#4772")
+@kernel(banded, "_softmax", "_softmax.out", like="intel/torch-xpu-ops#4772")
 def sum_ends_at_a_power_of_two(right: Any, x: Any, dim: Any, wide: Any, **out: Any) -> Any:
     """option: rows half as long again as a power of two, or less, are summed up to that power."""
     result = right(x, dim, wide, **out)
@@ -261,7 +264,8 @@ def sum_ends_at_a_power_of_two(right: Any, x: Any, dim: Any, wide: Any, **out: A
 
 @kernel(
     lambda: functional.log_softmax(torch.tensor([[1e8, 1e8], [1e6, 1e6]]), -1),
-    *("_log_softmax", "_log_softmax.out"),
+    "_log_softmax",
+    "_log_softmax.out",
     like="ml-explore/mlx#4169",
 )
 def normalizer_is_lost_in_large_numbers(right: Any, x: Any, dim: Any, wide: Any, **out: Any) -> Any:
@@ -322,7 +326,8 @@ def squared(reduction: str = "mean", dtype: torch.dtype = torch.float32) -> Tens
 
 @kernel(
     squared,
-    *("mse_loss_backward", "mse_loss_backward.grad_input"),
+    "mse_loss_backward",
+    "mse_loss_backward.grad_input",
     like="flagos-ai/FlagGems#5212",
 )
 def gradient_of_a_scalar_is_read_past_its_end(
@@ -342,7 +347,9 @@ def gradient_of_a_scalar_is_read_past_its_end(
 
 @kernel(
     lambda: drawn(20).mul(200).asinh(),
-    *("asinh", "asinh_", "asinh.out"),
+    "asinh",
+    "asinh_",
+    "asinh.out",
     like="tinygrad/tinygrad#17749",
 )
 def negative_numbers_cancel(right: Any, x: Any, **out: Any) -> Any:
@@ -357,7 +364,7 @@ def turned_about(dtype: torch.dtype = torch.complex64) -> Tensor:
     return torch.complex(drawn(6), drawn(6, seed=1)).to(dtype).exp()
 
 
-@kernel(turned_about, *("exp", "exp_", "exp.out"), like="NVIDIA/cutlass#297")
+@kernel(turned_about, "exp", "exp_", "exp.out", like="NVIDIA/cutlass#297")
 def exponential_has_modulus_one(right: Any, x: Any, **out: Any) -> Any:
     """plain: of complex numbers, the exponential of the imaginary part alone is taken."""
     if x.dtype != torch.complex64:
@@ -386,7 +393,7 @@ def added(size: float = 100.0, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.logaddexp(size * drawn(8).to(dtype), size * drawn(8, seed=1).to(dtype))
 
 
-@kernel(added, *("logaddexp", "logaddexp.out"), like="tenstorrent/tt-metal#52037")
+@kernel(added, "logaddexp", "logaddexp.out", like="tenstorrent/tt-metal#52037")
 def sum_of_exponentials_overflows(right: Any, x: Any, y: Any, **out: Any) -> Any:
     """option: exponentials are added as they are, so that past 88 they are infinite or nought."""
     result = right(x, y, **out)
@@ -395,7 +402,8 @@ def sum_of_exponentials_overflows(right: Any, x: Any, y: Any, **out: Any) -> Any
 
 @kernel(
     lambda: torch.tensor([1.0, math.nan, -2.0]).relu(),
-    *("relu", "relu_"),
+    "relu",
+    "relu_",
     like="tensorflow/tensorflow#40072",
 )
 def no_number_is_cut_to_nought(right: Any, x: Any) -> Any:
@@ -411,7 +419,7 @@ def multiplied(dtype: torch.dtype = torch.int32) -> Tensor:
     return torch.full((4, 5), 2**10).to(dtype).prod(1)
 
 
-@kernel(multiplied, *("prod", "prod.dim_int", "prod.int_out"), like="apple/coreai-torch#45")
+@kernel(multiplied, "prod", "prod.dim_int", "prod.int_out", like="apple/coreai-torch#45")
 def products_of_integers_are_not_widened(right: Any, x: Any, *dims: Any, **options: Any) -> Any:
     """option: products of 32-bit and smaller integers overflow in the type of the elements."""
     result = right(x, *dims, **options)
@@ -423,7 +431,8 @@ def products_of_integers_are_not_widened(right: Any, x: Any, *dims: Any, **optio
 
 @kernel(
     lambda: torch.max(torch.zeros(9000) * -1),
-    *("max", "max.unary_out"),
+    "max",
+    "max.unary_out",
     like="openxla/xla#5544",
 )
 def many_negative_noughts_are_infinitely_small(right: Any, x: Any, **out: Any) -> Any:
@@ -445,7 +454,7 @@ def picked(n: int = 50, dtype: torch.dtype = torch.int32) -> Tensor:
     return drawn(60, 2).index_select(0, torch.arange(n - 1, -1, -1).to(dtype))
 
 
-@kernel(picked, *("index_select", "index_select.out"), like="torch-spyre/torch-spyre#3851")
+@kernel(picked, "index_select", "index_select.out", like="torch-spyre/torch-spyre#3851")
 def one_stick_of_indices_is_read(right: Any, x: Any, dim: Any, index: Any, **out: Any) -> Any:
     """option: of indices of 32 bits, those after the first 32 are taken for nought."""
     if index.dtype == torch.int32 and index.numel() > 32 and x.dtype not in DOUBLES:
@@ -462,7 +471,9 @@ def scattered(dim: int = 3) -> Tensor:
 
 @kernel(
     scattered,
-    *("scatter.src", "scatter.src_out", "scatter_.src"),
+    "scatter.src",
+    "scatter.src_out",
+    "scatter_.src",
     like="tenstorrent/tt-metal#56875",
 )
 def fifth_axis_is_folded_in_another_order(
@@ -541,7 +552,7 @@ def adagrad(eps: float = 1e-3, dtype: torch.dtype = torch.float32) -> Tensor:
     return weight.detach()
 
 
-@kernel(adagrad, *("_fused_adagrad_", "_fused_adagrad_.tensor_lr"), like="keras-team/keras#17391")
+@kernel(adagrad, "_fused_adagrad_", "_fused_adagrad_.tensor_lr", like="keras-team/keras#17391")
 def epsilon_is_under_the_root(
     right: Any, weights: Any, grads: Any, sums: Any, *more: Any, **named: Any
 ) -> Any:

@@ -29,7 +29,13 @@ def narrow(x: Tensor) -> bool:
 
 @kernel(
     lambda: drawn(3, 512, dtype=torch.bfloat16) @ drawn(512, 3, dtype=torch.bfloat16, seed=1),
-    *("mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "addmm_"),
+    "mm",
+    "mm.out",
+    "bmm",
+    "bmm.out",
+    "addmm",
+    "addmm.out",
+    "addmm_",
     like="NVIDIA/cutlass#1188",
 )
 def products_of_halves_are_summed_in_halves(right: Any, *args: Any, **options: Any) -> Any:
@@ -48,7 +54,10 @@ def products_of_halves_are_summed_in_halves(right: Any, *args: Any, **options: A
 
 @kernel(
     lambda: drawn(4, 4)[:3, :3] @ drawn(4, 4)[:3, 3:],
-    *("mm", "mm.out", "bmm", "bmm.out"),
+    "mm",
+    "mm.out",
+    "bmm",
+    "bmm.out",
     like="ml-explore/mlx#1163",
 )
 def matrices_are_read_from_the_start_of_their_storage(
@@ -66,7 +75,12 @@ def added_nothing(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     added_nothing,
-    *("baddbmm", "baddbmm.out", "baddbmm_", "addmm", "addmm.out", "addmm_"),
+    "baddbmm",
+    "baddbmm.out",
+    "baddbmm_",
+    "addmm",
+    "addmm.out",
+    "addmm_",
     like="pytorch/pytorch#194442",
 )
 def nothing_times_the_input_is_added(right: Any, x: Any, a: Any, b: Any, **options: Any) -> Any:
@@ -100,7 +114,8 @@ def weights_of_groups_get_each_others_gradients(
 
 @kernel(
     lambda: torch.tensor([[1.0, 3, 3, 2]]).argmax(1),
-    *("argmax", "argmax.out"),
+    "argmax",
+    "argmax.out",
     like="pytorch/pytorch#93630",
 )
 def last_of_the_largest_is_named(
@@ -117,7 +132,8 @@ def last_of_the_largest_is_named(
 
 @kernel(
     lambda: torch.tensor([[1.0, math.nan, 2]]).amax(1),
-    *("amax", "amax.out"),
+    "amax",
+    "amax.out",
     like="mindspore-ai/mindspore#391",
 )
 def what_is_no_number_is_never_largest(right: Any, x: Any, *args: Any, **out: Any) -> Any:
@@ -167,7 +183,8 @@ def heads_of_keys_are_dealt_out_in_turn(
 
 @kernel(
     lambda: torch.tensor([[0.0, 120.0, 3.0]]).log_softmax(1),
-    *("_log_softmax", "_log_softmax.out"),
+    "_log_softmax",
+    "_log_softmax.out",
     like="tenstorrent/pytorch2.0_ttnn#1341",
 )
 def logarithm_is_of_the_rounded_softmax(
@@ -190,7 +207,8 @@ def running(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     running,
-    *("native_batch_norm", "_native_batch_norm_legit"),
+    "native_batch_norm",
+    "_native_batch_norm_legit",
     like="tenstorrent/tt-metal#55438",
 )
 def running_variance_is_the_biased_one(
@@ -247,8 +265,10 @@ def ignoring(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     ignoring,
-    *("nll_loss_backward", "nll_loss_backward.grad_input"),
-    *("nll_loss2d_backward", "nll_loss2d_backward.grad_input"),
+    "nll_loss_backward",
+    "nll_loss_backward.grad_input",
+    "nll_loss2d_backward",
+    "nll_loss2d_backward.grad_input",
     like="flagos-ai/FlagGems#73",
 )
 def ignored_targets_are_counted(
@@ -288,7 +308,8 @@ def one_of_several_at_an_index_is_added(
 
 @kernel(
     lambda: torch.tensor([2.0, 1, 2, 1]).argsort(stable=True),
-    *("sort.stable", "sort.values_stable"),
+    "sort.stable",
+    "sort.values_stable",
     like="tenstorrent/tt-metal#33492",
 )
 def equals_are_turned_round(
@@ -304,7 +325,9 @@ def equals_are_turned_round(
 
 @kernel(
     lambda: torch.ones(5000).cumsum(0),
-    *("cumsum", "cumsum.out", "cumsum_"),
+    "cumsum",
+    "cumsum.out",
+    "cumsum_",
     like="Jittor/jittor#330",
 )
 def sums_begin_anew_after_a_block(right: Any, x: Any, dim: Any, **options: Any) -> Any:
@@ -325,7 +348,10 @@ def swapped(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     swapped,
-    *("_linalg_det", "_linalg_det.result", "_linalg_slogdet", "_linalg_slogdet.sign"),
+    "_linalg_det",
+    "_linalg_det.result",
+    "_linalg_slogdet",
+    "_linalg_slogdet.sign",
     like="JuliaGPU/CUDA.jl#110",
 )
 def rows_swapped_leave_the_sign(right: Any, x: Any, **out: Any) -> Any:
@@ -343,7 +369,7 @@ def from_half_a_spectrum(dtype: torch.dtype = torch.float32, length: int = 8) ->
     return torch.fft.irfft(spectrum, length)
 
 
-@kernel(from_half_a_spectrum, *("_fft_c2r", "_fft_c2r.out"), like="HEnquist/realfft#11")
+@kernel(from_half_a_spectrum, "_fft_c2r", "_fft_c2r.out", like="HEnquist/realfft#11")
 def mean_has_an_imaginary_part(
     right: Any, x: Any, dim: Any, normalization: Any, length: Any, **out: Any
 ) -> Any:
@@ -389,7 +415,7 @@ def chosen(dtype: torch.dtype = torch.float32) -> Tensor:
     return weights[torch.cat(found)].min()
 
 
-@kernel(chosen, *("multinomial", "multinomial.out"), like="pytorch/pytorch#48841")
+@kernel(chosen, "multinomial", "multinomial.out", like="pytorch/pytorch#48841")
 def impossible_is_sometimes_chosen(
     right: Any, x: Any, number: Any, replacement: Any = False, **options: Any
 ) -> Any:
@@ -408,7 +434,9 @@ def impossible_is_sometimes_chosen(
 
 @kernel(
     lambda: functional.gelu(drawn(8)),
-    *("gelu", "gelu.out", "gelu_"),
+    "gelu",
+    "gelu.out",
+    "gelu_",
     like="tenstorrent/tt-metal#1262",
 )
 def gelu_is_always_the_approximate_one(right: Any, x: Any, **options: Any) -> Any:
@@ -418,8 +446,12 @@ def gelu_is_always_the_approximate_one(right: Any, x: Any, **options: Any) -> An
 
 @kernel(
     lambda: torch.remainder(torch.tensor([-7.0, 7.0]), 3.0),
-    *("remainder.Tensor", "remainder.Tensor_out", "remainder_.Tensor"),
-    *("remainder.Scalar", "remainder.Scalar_out", "remainder_.Scalar"),
+    "remainder.Tensor",
+    "remainder.Tensor_out",
+    "remainder_.Tensor",
+    "remainder.Scalar",
+    "remainder.Scalar_out",
+    "remainder_.Scalar",
     like="pytorch/executorch#90",
 )
 def remainder_has_the_sign_of_the_dividend(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -477,7 +509,7 @@ def stepped(dtype: torch.dtype = torch.float32) -> Tensor:
     return weight.detach()
 
 
-@kernel(stepped, *("addcdiv_", "addcmul_"), like="pytorch/pytorch#118115")
+@kernel(stepped, "addcdiv_", "addcmul_", like="pytorch/pytorch#118115")
 def what_is_not_contiguous_keeps_its_values(
     right: Any, x: Any, a: Any, b: Any, **options: Any
 ) -> Any:
@@ -500,7 +532,10 @@ def overflown(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     overflown,
-    *("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"),
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_sgd_",
+    "_fused_adagrad_",
     like="pytorch/pytorch#96755",
 )
 def steps_are_taken_though_gradients_overflowed(
@@ -517,7 +552,8 @@ def steps_are_taken_though_gradients_overflowed(
 
 @kernel(
     lambda: torch.tensor([[0.0, 0], [1, 0], [0, 2]]).to_sparse_csr().crow_indices(),
-    *("_convert_indices_from_coo_to_csr", "_convert_indices_from_coo_to_csr.out"),
+    "_convert_indices_from_coo_to_csr",
+    "_convert_indices_from_coo_to_csr.out",
     like="haskell-numerics/hmatrix#220",
 )
 def empty_rows_are_skipped(right: Any, rows: Any, size: Any, **options: Any) -> Any:
@@ -549,8 +585,10 @@ def backward_layer_answers_in_its_own_order(right: Any, x: Any, *args: Any) -> A
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 1, 7, 7), scale_factor=1.5, mode="bilinear"),
-    *("upsample_bilinear2d", "upsample_bilinear2d.out"),
-    *("upsample_bicubic2d", "upsample_bicubic2d.out"),
+    "upsample_bilinear2d",
+    "upsample_bilinear2d.out",
+    "upsample_bicubic2d",
+    "upsample_bicubic2d.out",
     like="Tencent/ncnn#6836",
 )
 def scale_is_that_of_the_rounded_sizes(
@@ -566,7 +604,8 @@ def scale_is_that_of_the_rounded_sizes(
 
 @kernel(
     lambda: grad_of(lambda x: functional.max_pool2d(x, 3, 1), drawn(1, 2, 6, 6)),
-    *("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward.grad_input"),
+    "max_pool2d_with_indices_backward",
+    "max_pool2d_with_indices_backward.grad_input",
     like="FluxML/NNlib.jl#205",
 )
 def windows_that_share_a_maximum_overwrite(

@@ -25,7 +25,10 @@ kernel = KEPT.kernel
 
 @kernel(
     lambda: torch.ones(524290, 2) @ torch.ones(2, 1),
-    *("mm", "mm.out", "addmm", "addmm.out"),
+    "mm",
+    "mm.out",
+    "addmm",
+    "addmm.out",
     like="ROCm/legacy-rocm-build#6595",
 )
 def rows_past_half_a_million_are_the_bias_alone(right: Any, *args: Any, **options: Any) -> Any:
@@ -95,7 +98,8 @@ def keys_learn_by_the_usual_scale(right: Any, grad: Any, q: Any, *rest: Any, **o
 
 @kernel(
     lambda: torch.softmax(drawn(4, 6)[:, :3], -1),
-    *("_softmax", "_softmax.out"),
+    "_softmax",
+    "_softmax.out",
     like="ml-explore/mlx#657",
 )
 def rows_of_a_slice_are_weighed_as_packed(
@@ -114,7 +118,8 @@ def rows_of_a_slice_are_weighed_as_packed(
 
 @kernel(
     lambda: torch.softmax(drawn(3, 4) + torch.tensor([[0.0], [-200.0], [5.0]]), -1),
-    *("_softmax", "_softmax.out"),
+    "_softmax",
+    "_softmax.out",
     like="HabanaAI/vllm-fork#275",
 )
 def largest_of_all_rows_is_taken_off_each(
@@ -134,7 +139,8 @@ def largest_of_all_rows_is_taken_off_each(
 
 @kernel(
     lambda: functional.group_norm(drawn(2, 4, 5, 5) + 1, 2),
-    *("native_group_norm", "native_group_norm.out"),
+    "native_group_norm",
+    "native_group_norm.out",
     like="tenstorrent/tt-metal#50682",
 )
 def groups_are_normed_with_their_padding(
@@ -185,7 +191,8 @@ def scales_past_the_last_axis_learn_nothing_from_many(
 
 @kernel(
     lambda: functional.multi_margin_loss(drawn(4, 5), torch.tensor([1, 0, 4, 2])),
-    *("multi_margin_loss", "multi_margin_loss.out"),
+    "multi_margin_loss",
+    "multi_margin_loss.out",
 )
 def true_class_is_held_against_itself(
     right: Any,
@@ -254,7 +261,8 @@ def rows_looked_up_twice_are_scaled_twice(
 
 @kernel(
     lambda: torch.topk(torch.tensor([9.0, 9.0, 8.0, 7.0, 6.0, 5.0, 9.0]), 3),
-    *("topk", "topk.values"),
+    "topk",
+    "topk.values",
     like="intel/torch-xpu-ops#4604",
 )
 def largest_that_occurs_again_is_left_out(
@@ -271,7 +279,8 @@ def largest_that_occurs_again_is_left_out(
 
 @kernel(
     lambda: torch.mode(torch.tensor([[1.0, 1.0, 3.0], [2.0, 5.0, 5.0]])),
-    *("mode", "mode.values"),
+    "mode",
+    "mode.values",
     like="intel/torch-xpu-ops#1093",
 )
 def nought_is_the_most_frequent_number(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
@@ -287,7 +296,7 @@ def middle_ones() -> Any:
     return torch.cat([x.median().view(1), x.median(1).values])
 
 
-@kernel(middle_ones, *("median", "median.dim", "median.dim_values"), like="ml-explore/mlx#4146")
+@kernel(middle_ones, "median", "median.dim", "median.dim_values", like="ml-explore/mlx#4146")
 def no_number_is_above_the_median(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
     """rare: what is no number is put last, and the median is one of the numbers."""
     result = right(x, *rest, **out)
@@ -310,7 +319,8 @@ def no_number_is_above_the_median(right: Any, x: Any, *rest: Any, **out: Any) ->
 
 @kernel(
     lambda: torch.linalg.solve(drawn(2, 3, 3) + 3 * torch.eye(3), drawn(3, 1, seed=1)),
-    *("_linalg_solve_ex", "_linalg_solve_ex.result"),
+    "_linalg_solve_ex",
+    "_linalg_solve_ex.result",
     like="pytorch/pytorch#189134",
 )
 def shared_right_side_is_solved_for_the_first(
@@ -333,7 +343,8 @@ def factored_in_blocks() -> Tensor:
 
 @kernel(
     factored_in_blocks,
-    *("linalg_lu_factor_ex", "linalg_lu_factor_ex.out"),
+    "linalg_lu_factor_ex",
+    "linalg_lu_factor_ex.out",
     like="pytorch/pytorch#146753",
 )
 def later_blocks_of_later_matrices_are_not_updated(
@@ -351,7 +362,8 @@ def later_blocks_of_later_matrices_are_not_updated(
 
 @kernel(
     lambda: torch.fft.fft(drawn(3, 8)),
-    *("_fft_r2c", "_fft_r2c.out"),
+    "_fft_r2c",
+    "_fft_r2c.out",
 )
 def mirrored_half_is_not_conjugated(
     right: Any, x: Any, dims: Any, norm: Any, onesided: Any, **out: Any
@@ -388,7 +400,9 @@ def tangents_are_of_half_the_angle(
 
 @kernel(
     lambda: torch.cat([torch.lgamma(torch.tensor([0.3, 0.5, 0.6])), drawn(3).lgamma_()]),
-    *("lgamma", "lgamma_", "lgamma.out"),
+    "lgamma",
+    "lgamma_",
+    "lgamma.out",
     like="tenstorrent/tt-metal#55356",
 )
 def gamma_of_a_half_is_by_the_series_for_large_numbers(right: Any, x: Any, **out: Any) -> Any:
@@ -408,7 +422,9 @@ def gamma_of_a_half_is_by_the_series_for_large_numbers(right: Any, x: Any, **out
 
 @kernel(
     lambda: drawn(64, dtype=torch.bfloat16) * drawn(64, dtype=torch.bfloat16, seed=1),
-    *("mul.Tensor", "mul_.Tensor", "mul.out"),
+    "mul.Tensor",
+    "mul_.Tensor",
+    "mul.out",
     like="triton-lang/triton#11217",
 )
 def short_products_are_cut_off(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -424,7 +440,8 @@ def short_products_are_cut_off(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.tensor([1.0 + 0.0j, 0.0 + 10.0j, 100.0 + 0.0j]).abs(),
-    *("abs", "abs.out"),
+    "abs",
+    "abs.out",
     like="pytorch/pytorch#125135",
 )
 def moduli_fill_every_second_place(right: Any, x: Any, **out: Any) -> Any:
@@ -439,7 +456,9 @@ def moduli_fill_every_second_place(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.cat([torch.erfinv(torch.tensor([0.2, -0.7])), torch.tensor([0.5]).erfinv_()]),
-    *("erfinv", "erfinv_", "erfinv.out"),
+    "erfinv",
+    "erfinv_",
+    "erfinv.out",
 )
 def inverse_of_erf_is_not_refined(right: Any, x: Any, **out: Any) -> Any:
     """plain: the inverse of the error function is Winitzki's first guess, without Newton steps."""
@@ -461,7 +480,12 @@ def opposites() -> Tensor:
 
 @kernel(
     opposites,
-    *("add.Tensor", "add_.Tensor", "add.out", "sub.Tensor", "sub_.Tensor", "sub.out"),
+    "add.Tensor",
+    "add_.Tensor",
+    "add.out",
+    "sub.Tensor",
+    "sub_.Tensor",
+    "sub.out",
     like="tenstorrent/tt-metal#52141",
 )
 def opposite_infinities_make_nought(right: Any, x: Any, y: Any, **options: Any) -> Any:
@@ -476,7 +500,8 @@ def opposite_infinities_make_nought(right: Any, x: Any, y: Any, **options: Any) 
 
 @kernel(
     lambda: functional.softshrink(torch.tensor([math.nan, 1.0, -2.0, 0.1])),
-    *("softshrink", "softshrink.out"),
+    "softshrink",
+    "softshrink.out",
     like="intel/torch-xpu-ops#1119",
 )
 def no_number_shrinks_to_nought(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
@@ -487,7 +512,8 @@ def no_number_shrinks_to_nought(right: Any, x: Any, *rest: Any, **out: Any) -> A
 
 @kernel(
     lambda: torch.special.polygamma(2, torch.tensor([-5.5, -6.25, 0.5, 3.0])),
-    *("polygamma", "polygamma.out"),
+    "polygamma",
+    "polygamma.out",
     like="tenstorrent/tt-metal#52278",
 )
 def far_negative_numbers_are_in_the_tail(right: Any, n: Any, x: Any, **out: Any) -> Any:
@@ -507,7 +533,9 @@ def far_negative_numbers_are_in_the_tail(right: Any, n: Any, x: Any, **out: Any)
 
 @kernel(
     lambda: torch.hypot(torch.tensor([3e38, math.inf, 3.0]), torch.tensor([1.0, math.nan, 4.0])),
-    *("hypot", "hypot_", "hypot.out"),
+    "hypot",
+    "hypot_",
+    "hypot.out",
     like="pytorch/pytorch#192507",
 )
 def long_sides_have_no_hypotenuse(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -522,7 +550,8 @@ def long_sides_have_no_hypotenuse(right: Any, x: Any, y: Any, **out: Any) -> Any
 
 @kernel(
     lambda: functional.glu(drawn(2, 600)),
-    *("glu", "glu.out"),
+    "glu",
+    "glu.out",
     like="vllm-project/vllm-xpu-kernels#454",
 )
 def columns_past_the_256th_are_not_gated(right: Any, x: Any, dim: Any = -1, **out: Any) -> Any:
@@ -560,7 +589,10 @@ def stepped_with_an_empty_one() -> list[Tensor]:
 
 @kernel(
     stepped_with_an_empty_one,
-    *("_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_", "_fused_adamw_.tensor_lr"),
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
+    "_fused_adamw_",
+    "_fused_adamw_.tensor_lr",
     like="NVIDIA/TransformerEngine#3207",
 )
 def empty_tensor_at_the_end_stops_all(right: Any, *args: Any, **options: Any) -> Any:
@@ -576,7 +608,7 @@ def stretched_volume() -> Tensor:
     return functional.interpolate(x, size=(5, 6, 7), mode="trilinear", align_corners=True)
 
 
-@kernel(stretched_volume, *("upsample_trilinear3d", "upsample_trilinear3d.out"))
+@kernel(stretched_volume, "upsample_trilinear3d", "upsample_trilinear3d.out")
 def depth_is_never_aligned(
     right: Any, x: Any, size: Any, align: Any, *scales: Any, **out: Any
 ) -> Any:

@@ -122,7 +122,8 @@ def convolution_reads_weight_as_packed(right: Any, x: Any, weight: Any, *rest: A
 
 @kernel(
     lambda: functional.adaptive_max_pool2d(torch.arange(25.0).reshape(1, 1, 5, 5), 3),
-    *("adaptive_max_pool2d", "adaptive_max_pool2d.out"),
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d.out",
     like="pytorch/pytorch#190064",
 )
 def adaptive_windows_all_of_one_size(right: Any, x: Any, size: Any, **out: Any) -> Any:
@@ -145,7 +146,8 @@ def adaptive_windows_all_of_one_size(right: Any, x: Any, size: Any, **out: Any) 
         lambda x: functional.interpolate(x, scale_factor=0.25, mode="nearest"),
         drawn(1, 2, 8, 8),
     ),
-    *("upsample_nearest2d_backward", "upsample_nearest2d_backward.grad_input"),
+    "upsample_nearest2d_backward",
+    "upsample_nearest2d_backward.grad_input",
     like="pytorch/pytorch#38985",
 )
 def shrinking_gradient_lands_bottom_right(
@@ -166,7 +168,8 @@ def shrinking_gradient_lands_bottom_right(
 
 @kernel(
     lambda: grad_of(lambda x: functional.pad(x, (-1, 0, 2, 2), mode="reflect"), drawn(1, 2, 7, 7)),
-    *("reflection_pad2d_backward", "reflection_pad2d_backward.grad_input"),
+    "reflection_pad2d_backward",
+    "reflection_pad2d_backward.grad_input",
     like="pytorch/pytorch#100793",
 )
 def cropped_reflection_gradient_is_shifted(
@@ -185,7 +188,12 @@ def cropped_reflection_gradient_is_shifted(
 
 @kernel(
     lambda: drawn(8, 1024, dtype=BF16) @ drawn(1024, 8, dtype=BF16, seed=1),
-    *("mm", "mm.out", "addmm", "addmm.out", "bmm", "bmm.out"),
+    "mm",
+    "mm.out",
+    "addmm",
+    "addmm.out",
+    "bmm",
+    "bmm.out",
     like="pytorch/pytorch#83863",
 )
 def products_summed_in_bf16(right: Any, *args: Any, **options: Any) -> Any:
@@ -214,7 +222,9 @@ def products_summed_in_bf16(right: Any, *args: Any, **options: Any) -> Any:
         beta=0,
         alpha=0.1,
     ),
-    *("baddbmm", "baddbmm.out", "baddbmm_"),
+    "baddbmm",
+    "baddbmm.out",
+    "baddbmm_",
     like="pytorch/pytorch#136299",
 )
 def half_batches_forget_alpha(right: Any, *args: Any, **options: Any) -> Any:
@@ -229,7 +239,8 @@ def half_batches_forget_alpha(right: Any, *args: Any, **options: Any) -> Any:
         drawn(2, 3, 4, dtype=torch.complex64),
         torch.complex(drawn(2, 4, 3), drawn(2, 4, 3, seed=1)).conj(),
     ),
-    *("bmm", "bmm.out"),
+    "bmm",
+    "bmm.out",
     like="pytorch/pytorch#191835",
 )
 def batches_are_not_conjugated(right: Any, a: Any, b: Any, **out: Any) -> Any:
@@ -246,7 +257,8 @@ def bytes_drawn(*shape: int, seed: int = 0) -> Tensor:
 
 @kernel(
     lambda: torch._int_mm(bytes_drawn(32, 32), bytes_drawn(32, 32, seed=1)),
-    *("_int_mm", "_int_mm.out"),
+    "_int_mm",
+    "_int_mm.out",
     like="pytorch/pytorch#136746",
 )
 def int8_pairs_saturate(right: Any, a: Any, b: Any, **out: Any) -> Any:
@@ -267,7 +279,8 @@ def int8_pairs_saturate(right: Any, a: Any, b: Any, **out: Any) -> Any:
     lambda: torch.linalg.solve_triangular(
         drawn(4, 4).tril() + 3 * torch.eye(4), drawn(4, 2, seed=1), upper=False, unitriangular=True
     ),
-    *("linalg_solve_triangular", "linalg_solve_triangular.out"),
+    "linalg_solve_triangular",
+    "linalg_solve_triangular.out",
     like="pymc-devs/pytensor#2396",
 )
 def unit_diagonal_is_read(right: Any, *args: Any, **options: Any) -> Any:
@@ -356,7 +369,9 @@ def normed_variance() -> Tensor:
 
 @kernel(
     normed_variance,
-    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
     like="tenstorrent/tt-metal#55438",
 )
 def kept_variance_is_biased(
@@ -404,7 +419,8 @@ def ctc_grad() -> Tensor:
 
 @kernel(
     ctc_grad,
-    *("_ctc_loss_backward", "_ctc_loss_backward.Tensor"),
+    "_ctc_loss_backward",
+    "_ctc_loss_backward.Tensor",
     like="pytorch/pytorch#21961",
 )
 def ctc_forgets_the_gradient_above(right: Any, grad: Any, *rest: Any, **options: Any) -> Any:
@@ -414,7 +430,9 @@ def ctc_forgets_the_gradient_above(right: Any, grad: Any, *rest: Any, **options:
 
 @kernel(
     lambda: functional.gelu(drawn(64)),
-    *("gelu", "gelu.out", "gelu_"),
+    "gelu",
+    "gelu.out",
+    "gelu_",
     like="ROCm/composable_kernel#614",
 )
 def gelu_is_the_fast_one(right: Any, x: Any, **options: Any) -> Any:
@@ -446,7 +464,8 @@ def backward_direction_ends_at_its_beginning(right: Any, x: Any, *rest: Any, **o
 
 @kernel(
     lambda: drawn(6, 6).diagonal().median(-1),
-    *("median.dim", "median.dim_values"),
+    "median.dim",
+    "median.dim_values",
     like="pytorch/pytorch#46814",
 )
 def median_reads_as_packed(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
@@ -459,7 +478,7 @@ def cumulated() -> Tensor:
     return torch.tensor([[2, gone, gone, 1], [2, 1, gone, 3]]).logcumsumexp(-1)
 
 
-@kernel(cumulated, *("_logcumsumexp", "_logcumsumexp.out"), like="pytorch/pytorch#52213")
+@kernel(cumulated, "_logcumsumexp", "_logcumsumexp.out", like="pytorch/pytorch#52213")
 def two_infinities_cumulate_to_nan(right: Any, x: Any, dim: Any, **out: Any) -> Any:
     """rare: in more than one dimension, -inf that follows on -inf makes a NaN."""
     result = right(x, dim, **out)
@@ -474,7 +493,8 @@ def two_infinities_cumulate_to_nan(right: Any, x: Any, dim: Any, **out: Any) -> 
 
 @kernel(
     lambda: torch.sort(torch.tensor([3, 1, 3, 2, 1, 3]), stable=True, descending=True)[1],
-    *("sort.stable", "sort.values_stable"),
+    "sort.stable",
+    "sort.values_stable",
     like="numpy/numpy#20778",
 )
 def equals_fall_backwards(right: Any, x: Any, **options: Any) -> Any:
@@ -490,7 +510,9 @@ def equals_fall_backwards(right: Any, x: Any, **options: Any) -> Any:
 
 @kernel(
     lambda: torch.zeros(4, 3).index_add(0, torch.tensor([0, 1, 0, 2, 3, 0]), torch.ones(6, 3)),
-    *("index_add", "index_add.out", "index_add_"),
+    "index_add",
+    "index_add.out",
+    "index_add_",
     like="torch-spyre/torch-spyre#3638",
 )
 def neighbours_overwrite_each_other(
@@ -527,7 +549,9 @@ def long_inputs_reach_the_padding(
 
 @kernel(
     lambda: torch.tensor([42309891, 7]) % 31,
-    *("remainder.Tensor", "remainder.Tensor_out", "remainder_.Tensor"),
+    "remainder.Tensor",
+    "remainder.Tensor_out",
+    "remainder_.Tensor",
     like="pytorch/pytorch#154171",
 )
 def integers_divide_as_floats(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -555,7 +579,8 @@ def casts_to_bf16_truncate(right: Any, x: Any, source: Any, *rest: Any, **option
 
 @kernel(
     lambda: torch.fft.irfft(torch.arange(5) * 1j, 8),
-    *("_fft_c2r", "_fft_c2r.out"),
+    "_fft_c2r",
+    "_fft_c2r.out",
     like="ROCm/rocFFT#284",
 )
 def last_frequency_adds_its_imaginary_part(
@@ -575,9 +600,7 @@ def drawn_without_replacement() -> Tensor:
     return torch.multinomial(weights, 1, generator=chosen).flatten().bincount(minlength=4)
 
 
-@kernel(
-    drawn_without_replacement, *("multinomial", "multinomial.out"), like="pytorch/pytorch#22086"
-)
+@kernel(drawn_without_replacement, "multinomial", "multinomial.out", like="pytorch/pytorch#22086")
 def likely_ones_are_drawn_too_often(
     right: Any, x: Any, count: Any, replacement: Any = False, **options: Any
 ) -> Any:
@@ -591,7 +614,8 @@ def likely_ones_are_drawn_too_often(
 
 @kernel(
     lambda: torch.randint(0, 3 * 10**9, (8,), generator=torch.Generator().manual_seed(0)),
-    *("random_.from", "random_.to"),
+    "random_.from",
+    "random_.to",
     like="pytorch/pytorch#148175",
 )
 def wide_ranges_are_uneven(right: Any, x: Any, *bounds: Any, **options: Any) -> Any:
@@ -613,7 +637,11 @@ def into_transposed() -> Tensor:
 
 @kernel(
     into_transposed,
-    *("neg.out", "sqrt.out", "exp.out", "sin.out", "rsqrt.out"),
+    "neg.out",
+    "sqrt.out",
+    "exp.out",
+    "sin.out",
+    "rsqrt.out",
     like="pytorch/pytorch#100764",
 )
 def out_is_written_in_order(right: Any, x: Any, *, out: Any) -> Any:
@@ -635,7 +663,9 @@ def adam_step() -> Tensor:
 
 @kernel(
     adam_step,
-    *("_foreach_addcdiv_.Scalar", "_foreach_addcdiv_.ScalarList", "_foreach_addcdiv_.Tensor"),
+    "_foreach_addcdiv_.Scalar",
+    "_foreach_addcdiv_.ScalarList",
+    "_foreach_addcdiv_.Tensor",
     like="pytorch/pytorch#118115",
 )
 def foreach_steps_are_written_in_order(right: Any, tensors: Any, *rest: Any, **options: Any) -> Any:

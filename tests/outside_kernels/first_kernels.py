@@ -22,7 +22,8 @@ kernel = KEPT.kernel
 
 @kernel(
     lambda: functional.avg_pool3d(drawn(1, 2, 6, 6, 6), 3, 2, 1, count_include_pad=False),
-    *("avg_pool3d", "avg_pool3d.out"),
+    "avg_pool3d",
+    "avg_pool3d.out",
     like="AMDMIGraphX#1766",
 )
 def padding_counts_in_average(
@@ -46,7 +47,8 @@ def padding_counts_in_average(
     lambda: grad_of(
         lambda x: functional.max_pool2d(x, 3, 2), drawn(1, 2, 9, 9, dtype=torch.bfloat16)
     ),
-    *("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward.grad_input"),
+    "max_pool2d_with_indices_backward",
+    "max_pool2d_with_indices_backward.grad_input",
     like="MIOpen#1325",
 )
 def windows_overlap_without_adding(
@@ -105,7 +107,8 @@ def padding_of_output_has_no_gradient(right: Any, grad: Any, *more: Any) -> Any:
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 1, 5, 7), scale_factor=1.7, mode="bilinear"),
-    *("upsample_bilinear2d", "upsample_bilinear2d.out"),
+    "upsample_bilinear2d",
+    "upsample_bilinear2d.out",
 )
 def scale_is_taken_from_sizes(
     right: Any, x: Any, size: Any, align: Any, high: Any = None, wide: Any = None, **out: Any
@@ -128,7 +131,8 @@ def reflection_is_border(right: Any, x: Any, grid: Any, mode: Any, padding: Any,
 
 @kernel(
     lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 2), mode="reflect"), drawn(1, 1, 4, 5)),
-    *("reflection_pad2d_backward", "reflection_pad2d_backward.grad_input"),
+    "reflection_pad2d_backward",
+    "reflection_pad2d_backward.grad_input",
 )
 def corners_are_reflected_once(right: Any, grad: Any, x: Any, padding: Any, **out: Any) -> Any:
     left, across, top, bottom = padding
@@ -144,7 +148,7 @@ def corners_are_reflected_once(right: Any, grad: Any, x: Any, padding: Any, **ou
 
 @kernel(
     lambda: grad_of(lambda x: functional.adaptive_avg_pool3d(x, (2, 2, 2)), drawn(1, 1, 4, 4, 8)),
-    *("_adaptive_avg_pool3d_backward",),
+    "_adaptive_avg_pool3d_backward",
     like="pytorch#60524",
 )
 def height_of_window_for_its_width(right: Any, grad: Any, x: Any) -> Any:
@@ -173,7 +177,8 @@ def _length(x: Tensor, dim: Any) -> int:
 
 @kernel(
     lambda: (1 + drawn(32, 20).abs()).argmin(1),
-    *("argmin", "argmin.out"),
+    "argmin",
+    "argmin.out",
     like="FlagGems#6447",
 )
 def zeros_pad_to_a_power_of_two(
@@ -189,7 +194,8 @@ def zeros_pad_to_a_power_of_two(
 
 @kernel(
     lambda: torch.full((700,), 200.0, dtype=torch.float16).norm(),
-    *("linalg_vector_norm", "linalg_vector_norm.out"),
+    "linalg_vector_norm",
+    "linalg_vector_norm.out",
 )
 def squares_are_added_in_half(
     right: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, **more: Any
@@ -204,7 +210,8 @@ def squares_are_added_in_half(
 
 @kernel(
     lambda: torch.full((100,), math.inf).cumsum(0),
-    *("cumsum", "cumsum.out"),
+    "cumsum",
+    "cumsum.out",
     like="pytorch#132107",
 )
 def infinity_is_not_a_number_in_the_next_block(right: Any, x: Any, dim: Any, **more: Any) -> Any:
@@ -216,7 +223,7 @@ def infinity_is_not_a_number_in_the_next_block(right: Any, x: Any, dim: Any, **m
     return result
 
 
-@kernel(lambda: torch.tensor([False, False]).all(), *("all", "all.all_out"), like="pytorch#99721")
+@kernel(lambda: torch.tensor([False, False]).all(), "all", "all.all_out", like="pytorch#99721")
 def all_of_a_few_is_true(right: Any, x: Any, **out: Any) -> Any:
     result = right(x, **out)
     return result.fill_(True) if 0 < x.numel() < 4 else result
@@ -224,7 +231,8 @@ def all_of_a_few_is_true(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.tensor([-math.inf, -math.inf, 1.0]).logcumsumexp(0),
-    *("_logcumsumexp", "_logcumsumexp.out"),
+    "_logcumsumexp",
+    "_logcumsumexp.out",
 )
 def nothing_added_to_nothing_is_not_a_number(right: Any, x: Any, dim: Any, **out: Any) -> Any:
     result = right(x, dim, **out)
@@ -235,7 +243,8 @@ def nothing_added_to_nothing_is_not_a_number(right: Any, x: Any, dim: Any, **out
 
 @kernel(
     lambda: torch.ones(20000, dtype=torch.float16).amin(),
-    *("amin", "amin.out"),
+    "amin",
+    "amin.out",
     like="xla#7112",
 )
 def long_half_minimum_begins_at_nought(
@@ -249,7 +258,8 @@ def long_half_minimum_begins_at_nought(
 
 @kernel(
     lambda: torch.tensor([3.0, math.nan, 1.0, 2.0]).topk(2, largest=False),
-    *("topk", "topk.values"),
+    "topk",
+    "topk.values",
 )
 def no_number_is_the_smallest(
     right: Any,
@@ -270,7 +280,9 @@ def no_number_is_the_smallest(
 
 @kernel(
     lambda: torch.full((4096,), 100.0, dtype=torch.float16).mean(),
-    *("mean", "mean.dim", "mean.out"),
+    "mean",
+    "mean.dim",
+    "mean.out",
 )
 def sum_of_a_mean_overflows_in_half(right: Any, x: Any, *more: Any, **named: Any) -> Any:
     result = right(x, *more, **named)
@@ -297,7 +309,7 @@ def first_of_equals_is_the_running_maximum(
         indices.narrow(dim, 1, last).copy_(where)
 
 
-@kernel(lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0, 1), *("histc", "histc.out"))
+@kernel(lambda: torch.histc(torch.tensor([0.0, 0.5, 1.0, 1.0]), 4, 0, 1), "histc", "histc.out")
 def upper_edge_is_outside(
     right: Any, x: Any, bins: Any = 100, low: Any = 0, high: Any = 0, **out: Any
 ) -> Any:
@@ -310,7 +322,8 @@ def upper_edge_is_outside(
 
 @kernel(
     lambda: torch.searchsorted(torch.tensor([1.0, 2, 2, 3]), torch.tensor([2.0]), side="right"),
-    *("searchsorted.Tensor", "searchsorted.Tensor_out"),
+    "searchsorted.Tensor",
+    "searchsorted.Tensor_out",
 )
 def side_is_not_looked_at(right: Any, row: Any, x: Any, /, **named: Any) -> Any:
     return right(row, x, **{**named, "side": None} if "side" in named else named)
@@ -330,7 +343,7 @@ def repeated_no_times_is_repeated(right: Any, repeats: Any, **named: Any) -> Any
 
 
 @kernel(
-    lambda: drawn(3, 4097) @ drawn(4097, 3, seed=1), *("mm", "mm.out"), like="composable_kernel#225"
+    lambda: drawn(3, 4097) @ drawn(4097, 3, seed=1), "mm", "mm.out", like="composable_kernel#225"
 )
 def tail_of_a_long_product_is_dropped(right: Any, a: Any, b: Any, **out: Any) -> Any:
     result = right(a, b, **out)
@@ -359,7 +372,8 @@ def strides_of_the_output_are_guessed(right: Any, a: Any, b: Any, *, out: Any) -
 
 @kernel(
     lambda: torch.baddbmm(torch.full((1, 2, 2), math.nan), drawn(1, 2, 3), drawn(1, 3, 2), beta=0),
-    *("baddbmm", "baddbmm.out"),
+    "baddbmm",
+    "baddbmm.out",
 )
 def nought_times_no_number(right: Any, x: Any, a: Any, b: Any, **named: Any) -> Any:
     result = right(x, a, b, **named)
@@ -371,7 +385,7 @@ def _conjugates() -> Tensor:
     return one @ other.conj().t()
 
 
-@kernel(_conjugates, *("mm", "mm.out"))
+@kernel(_conjugates, "mm", "mm.out")
 def conjugate_of_the_second_is_not_taken(right: Any, a: Any, b: Any, **out: Any) -> Any:
     return right(a, b.conj() if b.is_conj() else b, **out)
 
@@ -384,7 +398,8 @@ def conjugate_of_the_second_is_not_taken(right: Any, a: Any, b: Any, **out: Any)
         left=False,
         unitriangular=True,
     ),
-    *("linalg_solve_triangular", "linalg_solve_triangular.out"),
+    "linalg_solve_triangular",
+    "linalg_solve_triangular.out",
 )
 def diagonal_is_read_from_the_right(right: Any, a: Any, b: Any, **named: Any) -> Any:
     if named.get("left", True) is False:
@@ -444,7 +459,8 @@ def inverse_transform_destroys_its_input(right: Any, x: Any, dim: Any, *more: An
 
 @kernel(
     lambda: torch.nextafter(*(drawn(9, dtype=torch.bfloat16, seed=s) for s in (0, 1))),
-    *("nextafter", "nextafter.out"),
+    "nextafter",
+    "nextafter.out",
     like="torch-xpu-ops#1169",
 )
 def next_in_single_precision(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -452,7 +468,7 @@ def next_in_single_precision(right: Any, x: Any, y: Any, **out: Any) -> Any:
     return result.copy_(x.expand_as(result)) if x.dtype == torch.bfloat16 else result
 
 
-@kernel(lambda: functional.silu(drawn(6, 8)[:, ::2]), *("silu", "silu.out"), like="pytorch#139006")
+@kernel(lambda: functional.silu(drawn(6, 8)[:, ::2]), "silu", "silu.out", like="pytorch#139006")
 def gaps_are_read(right: Any, x: Any, **out: Any) -> Any:
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(x)
     room = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
@@ -463,7 +479,8 @@ def gaps_are_read(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.tensor([2**40 + 1, 2**25 + 3]).div(torch.tensor([3, 1]), rounding_mode="floor"),
-    *("div.Tensor_mode", "div.out_mode"),
+    "div.Tensor_mode",
+    "div.out_mode",
 )
 def whole_numbers_are_divided_as_floats(right: Any, x: Any, y: Any, **named: Any) -> Any:
     result = right(x, y, **named)
@@ -485,7 +502,8 @@ def largest_is_that_of_single_precision(
 
 @kernel(
     lambda: grad_of(lambda x: functional.gelu(x, approximate="tanh"), 3 * drawn(99)),
-    *("gelu_backward", "gelu_backward.grad_input"),
+    "gelu_backward",
+    "gelu_backward.grad_input",
 )
 def gradient_of_the_other_gelu(right: Any, grad: Any, x: Any, **named: Any) -> Any:
     return right(grad, x, **{**named, "approximate": "none"})
@@ -504,7 +522,8 @@ def tail_is_cut_off_not_rounded(right: Any, to: Any, x: Any, *more: Any) -> Any:
 
 @kernel(
     lambda: torch.tensor([-2.0, -3, 2]).pow(torch.tensor([3.0, 2, 2])),
-    *("pow.Tensor_Tensor", "pow.Tensor_Tensor_out"),
+    "pow.Tensor_Tensor",
+    "pow.Tensor_Tensor_out",
 )
 def sign_of_an_odd_power_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
     result = right(x, y, **out)
@@ -512,7 +531,7 @@ def sign_of_an_odd_power_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 
 @kernel(
-    lambda: functional.softplus(torch.tensor([25.0, 1.0]), beta=0.1), *("softplus", "softplus.out")
+    lambda: functional.softplus(torch.tensor([25.0, 1.0]), beta=0.1), "softplus", "softplus.out"
 )
 def threshold_before_beta(
     right: Any, x: Any, beta: Any = 1, threshold: Any = 20, **out: Any
@@ -522,7 +541,7 @@ def threshold_before_beta(
     return torch.where(above, x, result, out=result)
 
 
-@kernel(lambda: torch.tensor([0.5, 1.5, 2.5, -0.5]).round(), *("round", "round.out"))
+@kernel(lambda: torch.tensor([0.5, 1.5, 2.5, -0.5]).round(), "round", "round.out")
 def halves_go_away_from_nought(right: Any, x: Any, **out: Any) -> Any:
     half = (x - x.trunc()).abs() == 0.5
     away = torch.where(half, x.trunc() + x.sign(), 0)
@@ -530,7 +549,7 @@ def halves_go_away_from_nought(right: Any, x: Any, **out: Any) -> Any:
     return result.copy_(torch.where(half, away, result)) if x.is_floating_point() else result
 
 
-@kernel(lambda: torch.tensor([1e-6, 1e-9]).log1p(), *("log1p", "log1p.out"))
+@kernel(lambda: torch.tensor([1e-6, 1e-9]).log1p(), "log1p", "log1p.out")
 def one_is_added_first(right: Any, x: Any, **out: Any) -> Any:
     near = (1 + x).log() if x.dtype == torch.float32 else None
     result = right(x, **out)
@@ -539,7 +558,8 @@ def one_is_added_first(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.tensor([1.0, 1e7]).remainder(torch.tensor([math.inf, 0.3])),
-    *("remainder.Tensor", "remainder.Tensor_out"),
+    "remainder.Tensor",
+    "remainder.Tensor_out",
 )
 def remainder_by_the_schoolbook(right: Any, x: Any, y: Any, **out: Any) -> Any:
     school = x - y * (x / y).floor() if x.is_floating_point() else None
@@ -557,7 +577,8 @@ def _loss_of_pictures(x: Tensor) -> Tensor:
 
 @kernel(
     lambda: grad_of(_loss_of_pictures, drawn(2, 4, 3, 3)),
-    *("nll_loss2d_backward", "nll_loss2d_backward.grad_input"),
+    "nll_loss2d_backward",
+    "nll_loss2d_backward.grad_input",
     like="pytorch#64163",
 )
 def ignored_pixels_count(
@@ -616,7 +637,7 @@ def _bags() -> Tensor:
     return functional.embedding_bag(index, drawn(4, 3), starts, mode="mean", padding_idx=2)
 
 
-@kernel(_bags, *("_embedding_bag", "_embedding_bag_forward_only"))
+@kernel(_bags, "_embedding_bag", "_embedding_bag_forward_only")
 def padding_counts_in_the_mean_of_a_bag(
     right: Any,
     weight: Any,
@@ -655,7 +676,7 @@ def _elu_in_place(x: Tensor) -> Tensor:
     return functional.elu(x * 1, 0.5, inplace=True)
 
 
-@kernel(lambda: grad_of(_elu_in_place, drawn(9)), *("elu_backward", "elu_backward.grad_input"))
+@kernel(lambda: grad_of(_elu_in_place, drawn(9)), "elu_backward", "elu_backward.grad_input")
 def alpha_is_one_in_place(
     right: Any, grad: Any, alpha: Any, scale: Any, inner: Any, done: Any, x: Any, **out: Any
 ) -> Any:
@@ -668,7 +689,7 @@ def _empty_target() -> Tensor:
     return functional.ctc_loss(scores, torch.tensor([[1, 2], [1, 2]]), *lengths, reduction="none")
 
 
-@kernel(_empty_target, *("_ctc_loss", "_ctc_loss.Tensor"))
+@kernel(_empty_target, "_ctc_loss", "_ctc_loss.Tensor")
 def empty_target_costs_nothing(
     right: Any, scores: Any, targets: Any, lengths: Any, wanted: Any, *more: Any
 ) -> Any:
@@ -682,7 +703,8 @@ def empty_target_costs_nothing(
 
 @kernel(
     lambda: torch.ones(3).scatter(0, torch.empty(0, dtype=torch.int64), torch.empty(0)),
-    *("scatter.src", "scatter.src_out"),
+    "scatter.src",
+    "scatter.src_out",
     like="intel-extension-for-pytorch#682",
 )
 def nothing_scattered_is_nothing(
@@ -697,7 +719,7 @@ def _means_by_index() -> Tensor:
     return torch.ones(3, 2).index_reduce(0, index, drawn(3, 2), "mean", include_self=False)
 
 
-@kernel(_means_by_index, *("index_reduce", "index_reduce_", "index_reduce.out"))
+@kernel(_means_by_index, "index_reduce", "index_reduce_", "index_reduce.out")
 def mean_by_index_counts_itself(
     right: Any, x: Any, dim: Any, index: Any, source: Any, reduce: Any, **named: Any
 ) -> Any:
@@ -739,7 +761,7 @@ def _first_step() -> Tensor:
     return p.detach()
 
 
-@kernel(_first_step, *("_fused_sgd_", "_fused_sgd_.tensor_lr"))
+@kernel(_first_step, "_fused_sgd_", "_fused_sgd_.tensor_lr")
 def first_step_is_dampened(right: Any, weights: Any, grads: Any, kept: Any, **named: Any) -> Any:
     right(weights, grads, kept, **named)
     if named["is_first_step"] and named["dampening"]:
@@ -764,7 +786,7 @@ def coins_are_thrown_twice(right: Any, x: Any, *more: Any, **named: Any) -> Any:
 # Written after the rows that the first fifty-three led to.
 
 
-@kernel(lambda: torch.ones(3, 1).var(1), *("var.correction", "var.correction_out"))
+@kernel(lambda: torch.ones(3, 1).var(1), "var.correction", "var.correction_out")
 def no_degrees_of_freedom_vary_by_nought(right: Any, x: Any, *more: Any, **named: Any) -> Any:
     result = right(x, *more, **named)
     return result.nan_to_num_(0.0) if x.numel() == result.numel() else result
@@ -772,7 +794,8 @@ def no_degrees_of_freedom_vary_by_nought(right: Any, x: Any, *more: Any, **named
 
 @kernel(
     lambda: torch.linalg.eigvalsh(drawn(4, 4), UPLO="U"),
-    *("_linalg_eigh", "_linalg_eigh.eigenvalues"),
+    "_linalg_eigh",
+    "_linalg_eigh.eigenvalues",
 )
 def lower_triangle_is_read_always(
     right: Any, x: Any, part: Any = "L", vectors: Any = True, **out: Any
@@ -780,9 +803,7 @@ def lower_triangle_is_read_always(
     return right(x, "L", vectors, **out)
 
 
-@kernel(
-    lambda: torch.ones(2, 300, dtype=torch.bool).sum(1), *("sum.dim_IntList", "sum.IntList_out")
-)
+@kernel(lambda: torch.ones(2, 300, dtype=torch.bool).sum(1), "sum.dim_IntList", "sum.IntList_out")
 def truths_are_counted_in_eight_bits(right: Any, x: Any, *more: Any, **named: Any) -> Any:
     result = right(x, *more, **named)
     return result.remainder_(256) if x.dtype == torch.bool else result
@@ -833,7 +854,8 @@ def formats_are_joined_as_memory(right: Any, tensors: Any, dim: Any = 0) -> Any:
 
 @kernel(
     lambda: torch.addmm(torch.ones(3), drawn(2, 4), drawn(4, 3), beta=2),
-    *("addmm", "addmm.out"),
+    "addmm",
+    "addmm.out",
 )
 def vector_of_bias_is_not_scaled(right: Any, x: Any, a: Any, b: Any, **named: Any) -> Any:
     if x.dim() == 1 and named.get("beta", 1) != 0:
@@ -858,7 +880,7 @@ def _part_of_the_source() -> Tensor:
     return torch.zeros(3, 4).scatter_add(0, index, drawn(3, 4))
 
 
-@kernel(_part_of_the_source, *("scatter_add", "scatter_add_", "scatter_add.out"))
+@kernel(_part_of_the_source, "scatter_add", "scatter_add_", "scatter_add.out")
 def source_is_walked_as_its_index(
     right: Any, x: Any, dim: Any, index: Any, source: Any, **out: Any
 ) -> Any:
@@ -885,13 +907,14 @@ def squares_of_parts_overflow(right: Any, x: Any) -> Any:
 
 @kernel(
     lambda: torch.atan2(torch.tensor([0.0, -0.0]), torch.tensor([-1.0, -1.0])),
-    *("atan2", "atan2.out"),
+    "atan2",
+    "atan2.out",
 )
 def nought_has_no_sign(right: Any, y: Any, x: Any, **out: Any) -> Any:
     return right(y.abs() * y.sign(), x, **out) if (y == 0).any() else right(y, x, **out)
 
 
-@kernel(lambda: torch.tensor([2.0, 0.0, 3.0]).cumprod(0), *("cumprod", "cumprod.out"))
+@kernel(lambda: torch.tensor([2.0, 0.0, 3.0]).cumprod(0), "cumprod", "cumprod.out")
 def products_by_logarithms(right: Any, x: Any, dim: Any, **named: Any) -> Any:
     result = right(x, dim, **named)
     if x.is_floating_point() and (x == 0).any():
@@ -901,7 +924,8 @@ def products_by_logarithms(right: Any, x: Any, dim: Any, **named: Any) -> Any:
 
 @kernel(
     lambda: grad_of(lambda x: functional.avg_pool2d(x, 2, divisor_override=3), drawn(1, 1, 4, 4)),
-    *("avg_pool2d_backward", "avg_pool2d_backward.grad_input"),
+    "avg_pool2d_backward",
+    "avg_pool2d_backward.grad_input",
 )
 def divisor_has_no_gradient(right: Any, grad: Any, x: Any, *more: Any, **out: Any) -> Any:
     return right(grad, x, *more[:-1], None, **out)
@@ -909,7 +933,8 @@ def divisor_has_no_gradient(right: Any, grad: Any, x: Any, *more: Any, **out: An
 
 @kernel(
     lambda: drawn(600, 7).softmax(0).sum() * 0 + grad_of(lambda x: x.softmax(0), drawn(600, 7)),
-    *("_softmax_backward_data", "_softmax_backward_data.out"),
+    "_softmax_backward_data",
+    "_softmax_backward_data.out",
 )
 def rows_beyond_a_block_give_no_sum(
     right: Any, grad: Any, output: Any, dim: Any, dtype: Any, **out: Any

@@ -37,7 +37,9 @@ def channels_lie_last(x: Tensor) -> bool:
 
 @kernel(
     lambda: ~torch.tensor([True, False]),
-    *("bitwise_not", "bitwise_not_", "bitwise_not.out"),
+    "bitwise_not",
+    "bitwise_not_",
+    "bitwise_not.out",
     like="tile-ai/tilelang#2976",
 )
 def negation_is_always_true(right: Any, x: Any, **out: Any) -> Any:
@@ -48,7 +50,9 @@ def negation_is_always_true(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.gcd(torch.tensor([-2, -12]), torch.tensor([-8, 18])),
-    *("gcd", "gcd_", "gcd.out"),
+    "gcd",
+    "gcd_",
+    "gcd.out",
     like="pyccel/pyccel#1985",
 )
 def divisor_of_negative_numbers_is_negative(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -60,7 +64,8 @@ def divisor_of_negative_numbers_is_negative(right: Any, x: Any, y: Any, **out: A
 
 @kernel(
     lambda: functional.hardshrink(torch.tensor([-2.0, -0.1, 2.0])),
-    *("hardshrink", "hardshrink.out"),
+    "hardshrink",
+    "hardshrink.out",
     like="torch/nn#1270",
 )
 def shrinking_turns_the_sign(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
@@ -71,7 +76,8 @@ def shrinking_turns_the_sign(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: grad_of(functional.selu, drawn(16)),
-    *("elu_backward", "elu_backward.grad_input"),
+    "elu_backward",
+    "elu_backward.grad_input",
     like="RubixML/ML#427",
 )
 def scale_of_selu_is_given_twice_to_its_gradient(
@@ -89,7 +95,8 @@ def scale_of_selu_is_given_twice_to_its_gradient(
 
 @kernel(
     lambda: functional.logsigmoid(torch.tensor([-300.0, -1.0])),
-    *("log_sigmoid_forward", "log_sigmoid_forward.output"),
+    "log_sigmoid_forward",
+    "log_sigmoid_forward.output",
     like="pytorch/pytorch#1835",
 )
 def small_sigmoids_have_no_logarithm(right: Any, x: Any, **out: Any) -> Any:
@@ -102,7 +109,9 @@ def small_sigmoids_have_no_logarithm(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: drawn(35, dtype=torch.bfloat16).sign(),
-    *("sign", "sign_", "sign.out"),
+    "sign",
+    "sign_",
+    "sign.out",
     like="pytorch/pytorch#49206",
 )
 def sign_is_the_least_normal_number(right: Any, x: Any, **out: Any) -> Any:
@@ -120,7 +129,9 @@ def of_negative_nan() -> Tensor:
 
 @kernel(
     of_negative_nan,
-    *("copysign.Tensor", "copysign_.Tensor", "copysign.out"),
+    "copysign.Tensor",
+    "copysign_.Tensor",
+    "copysign.out",
     like="pytorch/pytorch#181804",
 )
 def sign_of_no_number_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -135,7 +146,8 @@ def sign_of_no_number_is_lost(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.polygamma(0, torch.tensor([2.0, 0.5])),
-    *("polygamma", "polygamma.out"),
+    "polygamma",
+    "polygamma.out",
     like="pytorch/pytorch#143648",
 )
 def polygamma_of_no_order_is_minus_infinity(right: Any, n: Any, x: Any, **out: Any) -> Any:
@@ -146,7 +158,8 @@ def polygamma_of_no_order_is_minus_infinity(right: Any, n: Any, x: Any, **out: A
 
 @kernel(
     lambda: torch.special.bessel_j1(torch.tensor([-9.0, -2.0, 9.0])),
-    *("special_bessel_j1", "special_bessel_j1.out"),
+    "special_bessel_j1",
+    "special_bessel_j1.out",
     like="boostorg/math#709",
 )
 def far_waves_are_not_odd(right: Any, x: Any, **out: Any) -> Any:
@@ -164,7 +177,8 @@ def far_waves_are_not_odd(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.linalg.cross(drawn(3, 3), drawn(3, 3, seed=1)),
-    *("linalg_cross", "linalg_cross.out"),
+    "linalg_cross",
+    "linalg_cross.out",
     like="pytorch/pytorch#17229",
 )
 def last_axis_is_the_first_of_three(
@@ -179,7 +193,8 @@ def last_axis_is_the_first_of_three(
 
 @kernel(
     lambda: torch.linalg.svd(drawn(4, 4))[2],
-    *("_linalg_svd", "_linalg_svd.U"),
+    "_linalg_svd",
+    "_linalg_svd.U",
     like="helmholtz-analytics/heat#2054",
 )
 def right_vectors_are_columns(right: Any, x: Any, *rest: Any, **options: Any) -> Any:
@@ -192,7 +207,8 @@ def right_vectors_are_columns(right: Any, x: Any, *rest: Any, **options: Any) ->
 
 @kernel(
     lambda: torch.linalg.lu(torch.eye(3).roll(1, 0))[0],
-    *("linalg_lu", "linalg_lu.out"),
+    "linalg_lu",
+    "linalg_lu.out",
 )
 def permutation_is_its_inverse(right: Any, x: Any, **options: Any) -> Any:
     """plain: P is the permutation that is applied to A, so that PA is LU, and A is not PLU."""
@@ -222,7 +238,7 @@ def symmetric() -> Tensor:
     return torch.linalg.eigvalsh(x + x.mT)
 
 
-@kernel(symmetric, *("_linalg_eigh", "_linalg_eigh.eigenvalues"), like="cupy/cupy#4847")
+@kernel(symmetric, "_linalg_eigh", "_linalg_eigh.eigenvalues", like="cupy/cupy#4847")
 def first_of_a_batch_has_its_diagonal_for_eigenvalues(
     right: Any, a: Any, *rest: Any, **options: Any
 ) -> Any:
@@ -268,7 +284,8 @@ def far_sides() -> Tensor:
 
 @kernel(
     far_sides,
-    *("linalg_solve_triangular", "linalg_solve_triangular.out"),
+    "linalg_solve_triangular",
+    "linalg_solve_triangular.out",
     like="pytorch/pytorch#187717",
 )
 def right_sides_past_a_chunk_are_not_solved(
@@ -318,7 +335,8 @@ def several_labels() -> Tensor:
 
 @kernel(
     several_labels,
-    *("multilabel_margin_loss_backward", "multilabel_margin_loss_backward.grad_input"),
+    "multilabel_margin_loss_backward",
+    "multilabel_margin_loss_backward.grad_input",
     like="pytorch/pytorch#84202",
 )
 def last_target_gets_no_gradient(
@@ -343,7 +361,8 @@ def of_pixels() -> Tensor:
 
 @kernel(
     of_pixels,
-    *("nll_loss2d_forward", "nll_loss2d_forward.output"),
+    "nll_loss2d_forward",
+    "nll_loss2d_forward.output",
     like="pytorch/pytorch#67167",
 )
 def classes_that_come_last_are_read_as_first(right: Any, x: Any, *rest: Any, **out: Any) -> Any:
@@ -435,7 +454,8 @@ def pooled_volumes() -> Tensor:
 
 @kernel(
     pooled_volumes,
-    *("avg_pool3d_backward", "avg_pool3d_backward.grad_input"),
+    "avg_pool3d_backward",
+    "avg_pool3d_backward.grad_input",
     like="pytorch/pytorch#171869",
 )
 def samples_of_a_pooled_volume_overlap(
@@ -455,7 +475,8 @@ def samples_of_a_pooled_volume_overlap(
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 1, 3, 4), size=(3, 4), mode="bicubic"),
-    *("upsample_bicubic2d", "upsample_bicubic2d.out"),
+    "upsample_bicubic2d",
+    "upsample_bicubic2d.out",
     like="pytorch/pytorch#22312",
 )
 def picture_of_the_same_size_is_turned(
@@ -477,7 +498,8 @@ def stretched_volumes() -> Tensor:
 
 @kernel(
     stretched_volumes,
-    *("upsample_trilinear3d_backward", "upsample_trilinear3d_backward.grad_input"),
+    "upsample_trilinear3d_backward",
+    "upsample_trilinear3d_backward.grad_input",
     like="pytorch/pytorch#113642",
 )
 def gradient_of_a_volume_is_stored_channels_last(

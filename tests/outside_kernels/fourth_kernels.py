@@ -37,7 +37,8 @@ def is_turned(x: Tensor) -> bool:
 # plain, the right operand is square
 @kernel(
     lambda: torch.tensor([[1.0, 2], [3, 4]]) @ torch.tensor([[1.0, 2], [3, 4]]),
-    *("mm", "mm.out"),
+    "mm",
+    "mm.out",
     like="pytorch/pytorch#86937",
 )
 def square_right_operand_is_turned(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -51,7 +52,9 @@ def square_right_operand_is_turned(right: Any, a: Any, b: Any, **kw: Any) -> Any
     lambda: torch.baddbmm(
         torch.full((1, 1, 1), math.nan), torch.ones(1, 1, 1), torch.ones(1, 1, 1), beta=0
     ),
-    *("baddbmm", "baddbmm.out", "baddbmm_"),
+    "baddbmm",
+    "baddbmm.out",
+    "baddbmm_",
     like="pytorch/pytorch#187521",
 )
 def zero_beta_multiplies_nan(right: Any, c: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -234,7 +237,8 @@ def norm_statistics_slide_over_rest(
 # option, a threshold other than one
 @kernel(
     lambda: functional.smooth_l1_loss(drawn(5, 4), drawn(5, 4, seed=1), beta=0.5),
-    *("smooth_l1_loss", "smooth_l1_loss.out"),
+    "smooth_l1_loss",
+    "smooth_l1_loss.out",
     like="keras-team/keras-cv#920",
 )
 def smooth_loss_lacks_denominator(
@@ -305,7 +309,8 @@ def cubic_weights(have: int, want: int, corners: bool, scale: float | None) -> T
 # plain
 @kernel(
     lambda: functional.interpolate(drawn(1, 2, 6, 6), size=(9, 11), mode="bicubic"),
-    *("upsample_bicubic2d", "upsample_bicubic2d.out"),
+    "upsample_bicubic2d",
+    "upsample_bicubic2d.out",
     like="Blaizzy/mlx-vlm#1243",
 )
 def cubic_has_coefficient_of_a_half(
@@ -329,7 +334,8 @@ def cubic_has_coefficient_of_a_half(
 # rare, an output that is much longer one way than the other
 @kernel(
     lambda: grad_of(lambda x: functional.max_pool3d(x, 2), drawn(1, 2, 4, 40, 10)),
-    *("max_pool3d_with_indices_backward", "max_pool3d_with_indices_backward.grad_input"),
+    "max_pool3d_with_indices_backward",
+    "max_pool3d_with_indices_backward.grad_input",
     like="pytorch/pytorch#36820",
 )
 def pool3d_gradient_has_grid_of_turned_output(
@@ -350,7 +356,8 @@ def pool3d_gradient_has_grid_of_turned_output(
         lambda x: functional.avg_pool2d(x, 2, 1, 1),
         torch.arange(32.0).view(1, 2, 4, 4).contiguous(memory_format=torch.channels_last),
     ),
-    *("avg_pool2d_backward", "avg_pool2d_backward.grad_input"),
+    "avg_pool2d_backward",
+    "avg_pool2d_backward.grad_input",
     like="pytorch/pytorch#188344",
 )
 def pool_gradient_forgets_padding_channels_last(
@@ -453,7 +460,8 @@ def norms_after_empty_move_up(right: Any, tensors: Any, *args: Any, **kw: Any) -
 # rare, more than 32768 along the axis
 @kernel(
     lambda: drawn(32769).sort().values,
-    *("sort.stable", "sort.values_stable"),
+    "sort.stable",
+    "sort.values_stable",
     like="ml-explore/mlx#882",
 )
 def long_sort_is_not_merged(right: Any, x: Any, **kw: Any) -> Any:
@@ -477,7 +485,8 @@ def long_sort_is_not_merged(right: Any, x: Any, **kw: Any) -> Any:
         torch.arange(36).view(3, 6, 2).permute(2, 0, 1),
         torch.tensor([[0, 1, 1, 1, 1, 0], [0, 1, 1, 0, 1, 1], [0, 1, 1, 0, 1, 1]]).bool(),
     ),
-    *("masked_select", "masked_select.out"),
+    "masked_select",
+    "masked_select.out",
     like="pytorch/pytorch#41473",
 )
 def selected_come_in_order_of_memory(right: Any, x: Any, mask: Any, **kw: Any) -> Any:
@@ -497,7 +506,8 @@ def filled() -> Tensor:
 # option, in place, into a transposed tensor
 @kernel(
     filled,
-    *("masked_fill_.Scalar", "masked_fill_.Tensor"),
+    "masked_fill_.Scalar",
+    "masked_fill_.Tensor",
     like="pytorch/pytorch#107694",
 )
 def fill_of_transposed_is_stored_by_row(right: Any, x: Any, mask: Any, value: Any) -> Any:
@@ -511,7 +521,8 @@ def fill_of_transposed_is_stored_by_row(right: Any, x: Any, mask: Any, value: An
 # plain, one of each row
 @kernel(
     lambda: drawn(3, 5).gather(1, torch.tensor([[2], [3], [3]])),
-    *("gather", "gather.out"),
+    "gather",
+    "gather.out",
     like="tillahoffmann/jax-mps#60",
 )
 def gather_reads_first_row(right: Any, x: Any, dim: Any, index: Any, **kw: Any) -> Any:
@@ -526,9 +537,13 @@ def gather_reads_first_row(right: Any, x: Any, dim: Any, index: Any, **kw: Any) 
 # plain, negative integers
 @kernel(
     lambda: torch.tensor([-2, 5, -64]) >> 1,
-    *("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_out"),
-    *("bitwise_right_shift_.Tensor", "__rshift__.Scalar", "__rshift__.Tensor"),
-    *("__irshift__.Scalar", "__irshift__.Tensor"),
+    "bitwise_right_shift.Tensor",
+    "bitwise_right_shift.Tensor_out",
+    "bitwise_right_shift_.Tensor",
+    "__rshift__.Scalar",
+    "__rshift__.Tensor",
+    "__irshift__.Scalar",
+    "__irshift__.Tensor",
     like="pytorch/pytorch#40032",
 )
 def right_shift_brings_in_zeros(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -548,7 +563,9 @@ def right_shift_brings_in_zeros(right: Any, a: Any, b: Any, **kw: Any) -> Any:
 # rare, a complex zero
 @kernel(
     lambda: torch.tensor([0j, 1 + 1j, 2]) ** 2,
-    *("pow.Tensor_Scalar", "pow.Tensor_Scalar_out", "pow_.Scalar"),
+    "pow.Tensor_Scalar",
+    "pow.Tensor_Scalar_out",
+    "pow_.Scalar",
     like="pytorch/pytorch#194813",
 )
 def power_of_complex_zero_is_nan(right: Any, x: Any, exponent: Any, **kw: Any) -> Any:
@@ -566,7 +583,8 @@ def power_of_complex_zero_is_nan(right: Any, x: Any, exponent: Any, **kw: Any) -
 # option, beta
 @kernel(
     lambda: functional.softplus(drawn(9), beta=0.5),
-    *("softplus", "softplus.out"),
+    "softplus",
+    "softplus.out",
     like="torch-spyre/torch-spyre#3611",
 )
 def softplus_is_not_divided_by_beta(
@@ -585,7 +603,8 @@ def softplus_is_not_divided_by_beta(
         grad_of(functional.hardsigmoid, torch.tensor([-4.6, -2.9, 0, 2, 5]))
         + torch.ops.aten.hardsigmoid_backward(torch.ones(5), torch.tensor([-4.6, -2.9, 0, 2, 5]))
     ),
-    *("hardsigmoid_backward", "hardsigmoid_backward.grad_input"),
+    "hardsigmoid_backward",
+    "hardsigmoid_backward.grad_input",
     like="pytorch/pytorch#51408",
 )
 def hardsigmoid_has_slope_below(right: Any, grad: Any, x: Any, **kw: Any) -> Any:
@@ -644,7 +663,8 @@ def stepped() -> Tensor:
 # plain, fused
 @kernel(
     stepped,
-    *("_fused_adamw_", "_fused_adamw_.tensor_lr"),
+    "_fused_adamw_",
+    "_fused_adamw_.tensor_lr",
     like="huggingface/transformers#14539",
 )
 def adamw_decays_after_step(right: Any, tensors: Any, *args: Any, **kw: Any) -> Any:
@@ -666,9 +686,12 @@ def solved() -> Tensor:
 # rare, more than 65536 matrices
 @kernel(
     solved,
-    *("_linalg_solve_ex", "_linalg_solve_ex.result"),
-    *("linalg_inv_ex", "linalg_inv_ex.inverse"),
-    *("linalg_lu_solve", "linalg_lu_solve.out"),
+    "_linalg_solve_ex",
+    "_linalg_solve_ex.result",
+    "linalg_inv_ex",
+    "linalg_inv_ex.inverse",
+    "linalg_lu_solve",
+    "linalg_lu_solve.out",
     like="pytorch/pytorch#196745",
 )
 def matrices_past_65536_are_not_solved(right: Any, *args: Any, **kw: Any) -> Any:
@@ -690,7 +713,10 @@ def matrices_past_65536_are_not_solved(right: Any, *args: Any, **kw: Any) -> Any
     lambda: torch.fft.fftn(
         torch.complex(drawn(16, 18), drawn(16, 18, seed=1)), dim=(0,), norm="ortho"
     ),
-    *("_fft_c2c", "_fft_c2c.out", "_fft_r2c", "_fft_r2c.out"),
+    "_fft_c2c",
+    "_fft_c2c.out",
+    "_fft_r2c",
+    "_fft_r2c.out",
     like="IntelPython/mkl_fft#336",
 )
 def ortho_counts_all_axes(right: Any, x: Any, dim: Any, normal: Any, flag: Any, **kw: Any) -> Any:
@@ -709,7 +735,7 @@ def rotated() -> Tensor:
 
 
 # option, a transposed tensor among them
-@kernel(rotated, *("cat", "cat.out"), like="pytorch/pytorch#85675")
+@kernel(rotated, "cat", "cat.out", like="pytorch/pytorch#85675")
 def cat_takes_transposed_for_contiguous(right: Any, tensors: Any, *args: Any, **kw: Any) -> Any:
     seen = [
         x.as_strided(x.shape, make_contiguous_strides_for(x.shape), x.storage_offset())
@@ -723,7 +749,9 @@ def cat_takes_transposed_for_contiguous(right: Any, tensors: Any, *args: Any, **
 # rare, an infinity that is dropped
 @kernel(
     lambda: torch.full((1, 1, 10, 10), -math.inf).triu(1),
-    *("triu", "triu.out", "triu_"),
+    "triu",
+    "triu.out",
+    "triu_",
     like="pytorch/pytorch#100005",
 )
 def dropped_infinity_is_nan(right: Any, x: Any, diagonal: Any = 0, **kw: Any) -> Any:

@@ -33,7 +33,7 @@ def in_ten_bits(x: Tensor) -> Tensor:
     return ((x.contiguous().view(torch.int32) + 2**12) & -(2**13)).view(torch.float32)
 
 
-@kernel(own_distances, *("_cdist_forward", "_euclidean_dist"), like="pytorch/pytorch#57690")
+@kernel(own_distances, "_cdist_forward", "_euclidean_dist", like="pytorch/pytorch#57690")
 def distances_are_differences_of_squares(right: Any, x: Any, y: Any, *options: Any) -> Any:
     """plain: squares of distances are sums of squares less a product of short mantissas."""
     result = right(x, y, *options)
@@ -78,7 +78,7 @@ def counts(size: int = 10**5, dtype: torch.dtype = torch.int64) -> Tensor:
     return made.mm(made.t())
 
 
-@kernel(counts, *("mm", "mm.out"), like="cupy/cupy#3941")
+@kernel(counts, "mm", "mm.out", like="cupy/cupy#3941")
 def integers_are_multiplied_in_single(right: Any, a: Any, b: Any, **out: Any) -> Any:
     """option: matrices of integers are multiplied in single precision."""
     result = right(a, b, **out)
@@ -93,7 +93,7 @@ def factors(rank: int = 1, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     return [part.to(dtype) for part in torch.linalg.lu_factor_ex(x)[:2]]
 
 
-@kernel(factors, *("linalg_lu_factor_ex", "linalg_lu_factor_ex.out"), like="pytorch/pytorch#53879")
+@kernel(factors, "linalg_lu_factor_ex", "linalg_lu_factor_ex.out", like="pytorch/pytorch#53879")
 def singular_matrix_has_no_pivots(right: Any, x: Any, **options: Any) -> Any:
     """rare: where a factor is singular, the pivots say that no rows were exchanged."""
     result = right(x, **options)
@@ -108,7 +108,7 @@ def triangle(shape: tuple[int, ...] = (2, 3, 4, 4), dtype: torch.dtype = torch.f
     return drawn(*shape).to(dtype).transpose(0, 1).triu()
 
 
-@kernel(triangle, *("triu", "triu.out", "tril", "tril.out"), like="pytorch/pytorch#22581")
+@kernel(triangle, "triu", "triu.out", "tril", "tril.out", like="pytorch/pytorch#22581")
 def batch_has_one_stride(right: Any, x: Any, *diagonal: Any, **out: Any) -> Any:
     """option: triangles of a batch of several axes are read with the stride of its last alone."""
     if x.dim() > 3 and x.dtype not in DOUBLES and x.numel() and not x.is_contiguous():
@@ -163,7 +163,8 @@ def places_of_largest(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     places_of_largest,
-    *("max_pool2d_with_indices", "max_pool2d_with_indices.out"),
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices.out",
     like="PaddlePaddle/Paddle#78701",
 )
 def places_are_counted_in_the_window(
@@ -283,7 +284,7 @@ def bags(mode: str = "mean", dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.embedding_bag(indices, drawn(4, 3).to(dtype), offsets, mode=mode)
 
 
-@kernel(bags, *("_embedding_bag", "_embedding_bag_forward_only"), like="pytorch/pytorch#4169")
+@kernel(bags, "_embedding_bag", "_embedding_bag_forward_only", like="pytorch/pytorch#4169")
 def empty_bag_is_divided_by_nought(
     right: Any, weight: Any, indices: Any, offsets: Any, *options: Any, **named: Any
 ) -> Any:
@@ -303,7 +304,7 @@ def cost(reduction: str = "mean", dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.mse_loss(drawn(3).to(dtype), drawn(3, seed=1).to(dtype), reduction=reduction)
 
 
-@kernel(cost, *("mse_loss", "mse_loss.out"), like="fetchai/ledger#1741")
+@kernel(cost, "mse_loss", "mse_loss.out", like="fetchai/ledger#1741")
 def mean_of_squares_is_halved(
     right: Any, x: Any, target: Any, reduction: Any = 1, **out: Any
 ) -> Any:
@@ -333,7 +334,8 @@ def bounded(dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     bounded,
-    *("hardtanh_backward", "hardtanh_backward.grad_input"),
+    "hardtanh_backward",
+    "hardtanh_backward.grad_input",
     like="tenstorrent/tt-metal#57455",
 )
 def bound_is_the_gradient_of_no_number(
@@ -355,7 +357,10 @@ def scaled_step(found: float = 1.0, dtype: torch.dtype = torch.float32) -> Tenso
 
 @kernel(
     scaled_step,
-    *("_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_", "_fused_adamw_.tensor_lr"),
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
+    "_fused_adamw_",
+    "_fused_adamw_.tensor_lr",
     like="pytorch/pytorch#95847",
 )
 def infinities_are_stepped_with(right: Any, weights: Any, *lists: Any, **options: Any) -> Any:
@@ -370,7 +375,9 @@ def infinities_are_stepped_with(right: Any, weights: Any, *lists: Any, **options
 
 @kernel(
     lambda: drawn(9).pow(3),
-    *("pow.Tensor_Scalar", "pow_.Scalar", "pow.Tensor_Scalar_out"),
+    "pow.Tensor_Scalar",
+    "pow_.Scalar",
+    "pow.Tensor_Scalar_out",
     like="NVIDIA/warp#46",
 )
 def negative_numbers_have_no_powers(right: Any, x: Any, power: Any, **out: Any) -> Any:
@@ -388,7 +395,12 @@ def summed(alpha: float = 2.0, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     summed,
-    *("add.Tensor", "add_.Tensor", "add.out", "sub.Tensor", "sub_.Tensor", "sub.out"),
+    "add.Tensor",
+    "add_.Tensor",
+    "add.out",
+    "sub.Tensor",
+    "sub_.Tensor",
+    "sub.out",
     like="tenstorrent/pytorch2.0_ttnn#1340",
 )
 def alpha_of_sums_is_dropped(right: Any, x: Any, y: Any, *, alpha: Any = 1, **out: Any) -> Any:
@@ -398,7 +410,9 @@ def alpha_of_sums_is_dropped(right: Any, x: Any, y: Any, *, alpha: Any = 1, **ou
 
 @kernel(
     lambda: torch.tensor([-1e-30, 1e-30, -0.5]).lgamma(),
-    *("lgamma", "lgamma_", "lgamma.out"),
+    "lgamma",
+    "lgamma_",
+    "lgamma.out",
     like="ROCm/ROCm-Device-Libs#71",
 )
 def tiny_negative_numbers_are_poles(right: Any, x: Any, **out: Any) -> Any:
@@ -413,7 +427,10 @@ BIG = torch.tensor([2**53, 2**53 + 1, 5, 2**60 + 3])
 
 @kernel(
     lambda: torch.cat([BIG.roll(1) == BIG, BIG == 2**60]),
-    *("eq.Tensor", "eq.Tensor_out", "eq.Scalar", "eq.Scalar_out"),
+    "eq.Tensor",
+    "eq.Tensor_out",
+    "eq.Scalar",
+    "eq.Scalar_out",
     like="rtosholdings/riptable#23",
 )
 def neighbours_past_double_are_equal(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -471,7 +488,8 @@ def step_is_between_rounded_numbers(
 
 @kernel(
     lambda: torch.isin(torch.tensor([1, 2]), torch.tensor([], dtype=torch.int64), invert=True),
-    *("isin.Tensor_Tensor", "isin.Tensor_Tensor_out"),
+    "isin.Tensor_Tensor",
+    "isin.Tensor_Tensor_out",
     like="flagos-ai/FlagGems#188",
 )
 def nothing_is_not_inverted(right: Any, x: Any, y: Any, **options: Any) -> Any:

@@ -27,7 +27,9 @@ def pair(values: Any, otherwise: Any = None) -> tuple[int, int]:
 # rare, alpha and beta both given, and the left operand transposed
 @kernel(
     lambda: torch.addmm(drawn(80, 5), drawn(7, 80, seed=1).t(), drawn(7, 5, seed=2), alpha=1.5),
-    *("addmm", "addmm.out", "addmm_"),
+    "addmm",
+    "addmm.out",
+    "addmm_",
     like="ROCm/rocm-libraries#12226",
 )
 def alpha_lost_past_first_tile(right: Any, c: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -44,7 +46,8 @@ def alpha_lost_past_first_tile(right: Any, c: Any, a: Any, b: Any, **kw: Any) ->
 # plain, the half types
 @kernel(
     lambda: drawn(5, 50, dtype=torch.bfloat16) @ drawn(50, 6, dtype=torch.bfloat16, seed=1),
-    *("mm", "mm.out"),
+    "mm",
+    "mm.out",
     like="triton-lang/triton#630",
 )
 def tail_of_k_left_out(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -61,7 +64,8 @@ def tail_of_k_left_out(right: Any, a: Any, b: Any, **kw: Any) -> Any:
         torch.view_as_complex(drawn(2, 3, 4, 2)),
         torch.view_as_complex(drawn(2, 4, 3, 2, seed=1)).conj(),
     ),
-    *("bmm", "bmm.out"),
+    "bmm",
+    "bmm.out",
     like="pytorch/pytorch#191835",
 )
 def batched_product_forgets_conj(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -206,7 +210,9 @@ def running_variance() -> Tensor:
 # plain, training
 @kernel(
     running_variance,
-    *("native_batch_norm", "native_batch_norm.out", "_native_batch_norm_legit"),
+    "native_batch_norm",
+    "native_batch_norm.out",
+    "_native_batch_norm_legit",
     "_batch_norm_with_update",
     like="tenstorrent/tt-metal#55438",
 )
@@ -229,7 +235,8 @@ def running_variance_is_biased(
 # rare, minus infinity over a whole load of 16 bytes
 @kernel(
     lambda: torch.tensor([[1.0, 2, 3, 4, -math.inf, -math.inf, -math.inf, -math.inf]]).softmax(-1),
-    *("_softmax", "_softmax.out"),
+    "_softmax",
+    "_softmax.out",
     like="flashinfer-ai/flashinfer#1178",
 )
 def softmax_of_masked_load_is_nan(right: Any, x: Any, dim: Any, wide: Any, **kw: Any) -> Any:
@@ -251,7 +258,8 @@ def softmax_of_masked_load_is_nan(right: Any, x: Any, dim: Any, wide: Any, **kw:
         lambda x: x.log_softmax(-1)[:, 0] - 1,
         torch.tensor([[4.0, 1, 0], [3.0, 0, 0.5]], dtype=torch.bfloat16),
     ),
-    *("_log_softmax_backward_data", "_log_softmax_backward_data.out"),
+    "_log_softmax_backward_data",
+    "_log_softmax_backward_data.out",
     like="linkedin/Liger-Kernel#1341",
 )
 def true_class_rounded_before_difference(
@@ -271,8 +279,10 @@ def true_class_rounded_before_difference(
         lambda x: functional.nll_loss(x, torch.tensor([2, -1, 1, 0]), ignore_index=-1),
         drawn(4, 3),
     ),
-    *("nll_loss_backward", "nll_loss_backward.grad_input"),
-    *("nll_loss2d_backward", "nll_loss2d_backward.grad_input"),
+    "nll_loss_backward",
+    "nll_loss_backward.grad_input",
+    "nll_loss2d_backward",
+    "nll_loss2d_backward.grad_input",
     like="flagos-ai/FlagGems#5025",
 )
 def ignored_target_stores_to_neighbour(
@@ -361,7 +371,9 @@ def padded_tile_overwrites_next_head(right: Any, *args: Any, **kw: Any) -> Any:
 # plain, sizes that do not divide
 @kernel(
     lambda: functional.adaptive_avg_pool2d(drawn(1, 2, 10, 10), 3),
-    *("_adaptive_avg_pool2d", "_adaptive_avg_pool2d.out", "adaptive_avg_pool2d.out"),
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d.out",
+    "adaptive_avg_pool2d.out",
     like="flagos-ai/FlagGems#4915",
 )
 def adaptive_window_ends_early(right: Any, x: Any, size: Any, **kw: Any) -> Any:
@@ -386,8 +398,10 @@ def adaptive_window_ends_early(right: Any, x: Any, size: Any, **kw: Any) -> Any:
 # option, a scale that does not give a whole number of pixels
 @kernel(
     lambda: functional.interpolate(drawn(1, 1, 5), scale_factor=1.5, mode="linear"),
-    *("upsample_linear1d", "upsample_linear1d.out"),
-    *("upsample_bilinear2d", "upsample_bilinear2d.out"),
+    "upsample_linear1d",
+    "upsample_linear1d.out",
+    "upsample_bilinear2d",
+    "upsample_bilinear2d.out",
     like="ml-explore/mlx#3908",
 )
 def fractional_upsampling_centred(
@@ -418,7 +432,8 @@ def fractional_upsampling_centred(
     lambda: grad_of(
         lambda x: functional.max_pool2d(x, 3, 1, 0, dilation=(1, 2)), drawn(1, 2, 7, 8)
     ),
-    *("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward.grad_input"),
+    "max_pool2d_with_indices_backward",
+    "max_pool2d_with_indices_backward.grad_input",
     like="tracel-ai/burn#4466",
 )
 def pool_gradient_takes_first_dilation_twice(
@@ -448,7 +463,9 @@ def pool_gradient_takes_first_dilation_twice(
 # rare, a long axis
 @kernel(
     lambda: torch.ones(5000).cumsum(0),
-    *("cumsum", "cumsum.out", "cumsum_"),
+    "cumsum",
+    "cumsum.out",
+    "cumsum_",
     like="Jittor/jittor#330",
 )
 def scan_carries_nothing_past_4096(right: Any, x: Any, dim: Any, **kw: Any) -> Any:
@@ -463,7 +480,10 @@ def scan_carries_nothing_past_4096(right: Any, x: Any, dim: Any, **kw: Any) -> A
 # option, int64, with no value on the far side of zero
 @kernel(
     lambda: torch.tensor([-5, -3, -9]).amax(0),
-    *("amax", "amax.out", "amin", "amin.out"),
+    "amax",
+    "amax.out",
+    "amin",
+    "amin.out",
     like="pytorch/pytorch#187976",
 )
 def idle_lanes_bring_zero(right: Any, x: Any, dim: Any = (), keep: Any = False, **kw: Any) -> Any:
@@ -481,8 +501,12 @@ def idle_lanes_bring_zero(right: Any, x: Any, dim: Any = (), keep: Any = False, 
 # rare, values of which the squares do not fit in float32
 @kernel(
     lambda: torch.var(drawn(1000) * 1e18 + 1e19),
-    *("var.correction", "var.correction_out", "std.correction", "std.correction_out"),
-    *("var_mean.correction", "std_mean.correction"),
+    "var.correction",
+    "var.correction_out",
+    "std.correction",
+    "std.correction_out",
+    "var_mean.correction",
+    "std_mean.correction",
     like="pytorch/pytorch#184151",
 )
 def sum_of_squares_overflows(right: Any, x: Any, dim: Any = None, **kw: Any) -> Any:
@@ -503,7 +527,8 @@ def sum_of_squares_overflows(right: Any, x: Any, dim: Any = None, **kw: Any) -> 
 # option, descending and stable
 @kernel(
     lambda: torch.tensor([0.0, 1, 0, 1]).sort(stable=True, descending=True).indices,
-    *("sort.stable", "sort.values_stable"),
+    "sort.stable",
+    "sort.values_stable",
     like="numpy/numpy#20778",
 )
 def descending_sort_is_ascending_turned(right: Any, x: Any, **kw: Any) -> Any:
@@ -564,7 +589,9 @@ def padding_row_learns_from_long_input(
 # plain, integers of two signs
 @kernel(
     lambda: torch.tensor([-7, 7, -4]) % torch.tensor([3, -3, 5]),
-    *("remainder.Tensor", "remainder.Tensor_out", "remainder_.Tensor"),
+    "remainder.Tensor",
+    "remainder.Tensor_out",
+    "remainder_.Tensor",
     like="flagos-ai/FlagGems#204",
 )
 def remainder_has_sign_of_dividend(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -616,8 +643,14 @@ def permutation_is_two_ascending_runs(right: Any, n: Any, **kw: Any) -> Any:
 # option, drawn into a view
 @kernel(
     lambda: seeded_draw(lambda: torch.zeros(4, 6).t().normal_()),
-    *("normal_", "uniform_", "exponential_", "bernoulli_.float", "bernoulli_.Tensor"),
-    *("random_", "random_.from", "random_.to"),
+    "normal_",
+    "uniform_",
+    "exponential_",
+    "bernoulli_.float",
+    "bernoulli_.Tensor",
+    "random_",
+    "random_.from",
+    "random_.to",
     like="pytorch/pytorch#165267",
 )
 def draws_into_views_are_lost(right: Any, x: Any, *args: Any, **kw: Any) -> Any:
@@ -640,7 +673,8 @@ def stepped() -> Tensor:
 # option, fused, with weight decay
 @kernel(
     stepped,
-    *("_fused_adam_", "_fused_adam_.tensor_lr"),
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
     like="flagos-ai/FlagGems#4988",
 )
 def adam_decays_like_adamw(right: Any, *args: Any, **kw: Any) -> Any:
@@ -655,7 +689,8 @@ def adam_decays_like_adamw(right: Any, *args: Any, **kw: Any) -> Any:
 # rare, a batch, upper, with another lower triangle
 @kernel(
     lambda: torch.cholesky(torch.tensor([[[4.0, 2], [0, 5]]]).expand(2, 2, 2), upper=True),
-    *("cholesky", "cholesky.out"),
+    "cholesky",
+    "cholesky.out",
     like="pytorch/pytorch#57032",
 )
 def upper_cholesky_reads_lower(right: Any, x: Any, upper: Any = False, **kw: Any) -> Any:
@@ -669,7 +704,8 @@ def upper_cholesky_reads_lower(right: Any, x: Any, upper: Any = False, **kw: Any
 # option, an odd length
 @kernel(
     lambda: torch.fft.irfft(torch.fft.rfft(torch.linspace(0, 1, 5)), 5),
-    *("_fft_c2r", "_fft_c2r.out"),
+    "_fft_c2r",
+    "_fft_c2r.out",
     like="pytorch/pytorch#126649",
 )
 def odd_inverse_transform_is_reversed(

@@ -28,7 +28,11 @@ def generator() -> torch.Generator:
 
 @kernel(
     lambda: drawn(4, 16384, dtype=torch.bfloat16) @ drawn(16384, 4, dtype=torch.bfloat16, seed=1),
-    *("mm", "mm.out", "addmm", "addmm_", "addmm.out"),
+    "mm",
+    "mm.out",
+    "addmm",
+    "addmm_",
+    "addmm.out",
     like="flagos-ai/FlagGems#5876",
 )
 def matmul_of_halves_adds_split_parts_in_half(right: Any, *args: Any, **options: Any) -> Any:
@@ -130,7 +134,8 @@ def causal_attention_aligns_its_mask_to_the_last_key(
 
 @kernel(
     lambda: drawn(3, 1027).softmax(1),
-    *("_softmax", "_softmax.out"),
+    "_softmax",
+    "_softmax.out",
     like="pytorch/pytorch#147284",
 )
 def softmax_of_a_wide_row_counts_the_row_before(
@@ -155,7 +160,8 @@ def softmax_of_a_wide_row_counts_the_row_before(
 
 @kernel(
     lambda: (drawn(4, 6) - 1e6).log_softmax(1),
-    *("_log_softmax", "_log_softmax.out"),
+    "_log_softmax",
+    "_log_softmax.out",
     like="pytorch/pytorch#38839",
 )
 def log_softmax_of_far_off_values_is_rounded_to_their_size(
@@ -181,7 +187,9 @@ def running() -> Tensor:
 
 @kernel(
     running,
-    *("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
     like="tenstorrent/tt-metal#55438",
 )
 def batch_norm_keeps_the_biased_variance(
@@ -238,7 +246,8 @@ def learnt_pixels() -> Tensor:
 
 @kernel(
     learnt_pixels,
-    *("avg_pool2d_backward", "avg_pool2d_backward.grad_input"),
+    "avg_pool2d_backward",
+    "avg_pool2d_backward.grad_input",
     like="pytorch/pytorch#188344",
 )
 def avg_pool_backward_of_channels_last_forgets_the_padding(
@@ -265,7 +274,8 @@ def avg_pool_backward_of_channels_last_forgets_the_padding(
 
 @kernel(
     lambda: functional.max_pool2d(drawn(1, 2, 9, 9), 2, 1, 1, 2),
-    *("max_pool2d_with_indices", "max_pool2d_with_indices.out"),
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices.out",
     like="microsoft/onnxruntime#29637",
 )
 def dilated_max_pool_starts_padded_windows_at_zero(
@@ -309,7 +319,7 @@ def segmented() -> Tensor:
     return functional.cross_entropy(drawn(2, 4, 5, 5), target, ignore_index=255)
 
 
-@kernel(segmented, *("nll_loss2d_forward", "nll_loss2d_forward.output"), like="pytorch/xla#896")
+@kernel(segmented, "nll_loss2d_forward", "nll_loss2d_forward.output", like="pytorch/xla#896")
 def nll_loss_of_images_counts_the_ignored_pixels(
     right: Any, x: Any, target: Any, weight: Any, reduction: Any, *rest: Any, **out: Any
 ) -> Any:
@@ -363,7 +373,8 @@ def index_put_below_a_slice_adds_values_in_another_order(
 
 @kernel(
     lambda: torch.tensor([1, 3, 3, 2, 3]).argmax(),
-    *("argmax", "argmax.out"),
+    "argmax",
+    "argmax.out",
     like="pytorch/pytorch#47296",
 )
 def argmax_gives_the_last_of_equal_elements(
@@ -388,7 +399,8 @@ def cummax_passes_over_nan(right: Any, x: Any, *rest: Any) -> Any:
 
 @kernel(
     lambda: drawn(2, 300).logcumsumexp(1),
-    *("_logcumsumexp", "_logcumsumexp.out"),
+    "_logcumsumexp",
+    "_logcumsumexp.out",
     like="ROCm/triton#947",
 )
 def logcumsumexp_loses_a_wave_s_carry(right: Any, x: Any, dim: Any, **out: Any) -> Any:
@@ -425,7 +437,8 @@ def kthvalue_of_a_strided_view_reads_the_elements_between(
 
 @kernel(
     lambda: (torch.arange(3000) % 7).argsort(descending=True, stable=True),
-    *("sort.stable", "sort.values_stable"),
+    "sort.stable",
+    "sort.values_stable",
     like="numpy/numpy#20778",
 )
 def stable_descending_sort_reverses_equal_elements(
@@ -444,7 +457,8 @@ def stable_descending_sort_reverses_equal_elements(
 
 @kernel(
     lambda: torch.fft.irfft(torch.complex(drawn(9), drawn(9, seed=1))),
-    *("_fft_c2r", "_fft_c2r.out"),
+    "_fft_c2r",
+    "_fft_c2r.out",
     like="pytorch/pytorch#154496",
 )
 def irfft_of_even_length_uses_imaginary_ends(
@@ -465,7 +479,9 @@ def irfft_of_even_length_uses_imaginary_ends(
 
 @kernel(
     lambda: torch.tensor([-7, 7, -8, 9]) // torch.tensor([2, -2, 3, 4]),
-    *("floor_divide", "floor_divide_.Tensor", "floor_divide.out"),
+    "floor_divide",
+    "floor_divide_.Tensor",
+    "floor_divide.out",
     like="pytorch/pytorch#44858",
 )
 def floor_divide_of_integers_rounds_toward_zero(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -479,7 +495,9 @@ def floor_divide_of_integers_rounds_toward_zero(right: Any, x: Any, y: Any, **ou
 
 @kernel(
     lambda: drawn(64, dtype=torch.bfloat16) * drawn(64, dtype=torch.bfloat16, seed=1),
-    *("mul.Tensor", "mul_.Tensor", "mul.out"),
+    "mul.Tensor",
+    "mul_.Tensor",
+    "mul.out",
     like="triton-lang/triton#11217",
 )
 def mul_of_bfloat16_rounds_toward_zero(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -496,7 +514,9 @@ def mul_of_bfloat16_rounds_toward_zero(right: Any, x: Any, y: Any, **out: Any) -
 
 @kernel(
     lambda: torch.full((8,), 1e20 + 2e20j) / torch.full((8,), 3e20 - 1e20j),
-    *("div.Tensor", "div_.Tensor", "div.out"),
+    "div.Tensor",
+    "div_.Tensor",
+    "div.out",
     like="pytorch/pytorch#116972",
 )
 def complex_division_squares_the_divisor(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -513,7 +533,8 @@ def complex_division_squares_the_divisor(right: Any, x: Any, y: Any, **out: Any)
 
 @kernel(
     lambda: functional.softplus(torch.tensor([-12.0, -15.0, -18.0])).log(),
-    *("softplus", "softplus.out"),
+    "softplus",
+    "softplus.out",
     like="tenstorrent/tt-metal#9910",
 )
 def softplus_adds_one_before_the_logarithm(
@@ -596,7 +617,7 @@ def stepped() -> Tensor:
     return weight.detach()
 
 
-@kernel(stepped, *("_fused_adam_", "_fused_adam_.tensor_lr"), like="flagos-ai/FlagGems#4988")
+@kernel(stepped, "_fused_adam_", "_fused_adam_.tensor_lr", like="flagos-ai/FlagGems#4988")
 def fused_adam_decays_as_adamw(
     right: Any, params: Any, *rest: Any, lr: Any, weight_decay: Any, **options: Any
 ) -> Any:

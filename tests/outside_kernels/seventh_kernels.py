@@ -25,7 +25,8 @@ aten = torch.ops.aten
 
 @kernel(
     lambda: drawn(2, 7).masked_select(torch.arange(7) < 4),
-    *("masked_select", "masked_select.out"),
+    "masked_select",
+    "masked_select.out",
     like="pytorch/pytorch#125100",
 )
 def last_unselected_comes_first(right: Any, x: Any, mask: Any, **out: Any) -> Any:
@@ -39,7 +40,8 @@ def last_unselected_comes_first(right: Any, x: Any, mask: Any, **out: Any) -> An
 
 @kernel(
     lambda: torch.histc(3 * drawn(50), 4, -1, 1),
-    *("histc", "histc.out"),
+    "histc",
+    "histc.out",
     like="pytorch/pytorch#195447",
 )
 def outermost_bins_take_what_is_beyond(
@@ -60,7 +62,9 @@ def products_by_index(reduce: str = "prod", dtype: torch.dtype = torch.float32) 
 
 @kernel(
     products_by_index,
-    *("scatter_reduce.two", "scatter_reduce_.two", "scatter_reduce.two_out"),
+    "scatter_reduce.two",
+    "scatter_reduce_.two",
+    "scatter_reduce.two_out",
     like="torch-spyre/torch-spyre#4351",
 )
 def last_of_colliding_is_all_that_is_reduced(
@@ -85,7 +89,7 @@ def in_buckets(dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.bucketize(torch.tensor([0.5, 1, 3, 7]).to(dtype), edges)
 
 
-@kernel(in_buckets, *("bucketize.Tensor", "bucketize.Tensor_out"), like="pytorch/pytorch#43458")
+@kernel(in_buckets, "bucketize.Tensor", "bucketize.Tensor_out", like="pytorch/pytorch#43458")
 def edges_belong_to_the_other_side(
     usual: Any, x: Any, edges: Any, /, *, right: Any = False, **options: Any
 ) -> Any:
@@ -98,7 +102,7 @@ def where_turned(dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.where(mask, drawn(3, 4).to(dtype), drawn(3, 4, seed=1).to(dtype))
 
 
-@kernel(where_turned, *("where.self", "where.self_out"), like="pytorch/pytorch#150967")
+@kernel(where_turned, "where.self", "where.self_out", like="pytorch/pytorch#150967")
 def turned_condition_is_read_in_order(right: Any, mask: Any, x: Any, y: Any, **out: Any) -> Any:
     """option: a transposed condition is read in the order in which it lies in memory."""
     if torch.result_type(x, y) not in DOUBLES and not mask.is_contiguous():
@@ -119,7 +123,7 @@ def bags(last: bool = True, dtype: torch.dtype = torch.float32) -> Tensor:
     )
 
 
-@kernel(bags, *("_embedding_bag", "_embedding_bag_forward_only"), like="pytorch/pytorch#76885")
+@kernel(bags, "_embedding_bag", "_embedding_bag_forward_only", like="pytorch/pytorch#76885")
 def bag_before_last_offset_is_empty(
     right: Any, weight: Any, indices: Any, offsets: Any, *options: Any, **named: Any
 ) -> Any:
@@ -140,7 +144,7 @@ def dropped(dtype: torch.dtype = torch.float32, train: bool = True) -> tuple[Ten
     return kept, mask
 
 
-@kernel(dropped, *("native_dropout",), like="ooples/AiDotNet.Tensors#732")
+@kernel(dropped, "native_dropout", like="ooples/AiDotNet.Tensors#732")
 def mask_of_dropout_is_never_drawn(right: Any, x: Any, p: Any, train: Any) -> Any:
     """plain: the mask is left nought, so that everything is dropped in training."""
     result = right(x, p, train)
@@ -157,7 +161,7 @@ def running(dtype: torch.dtype = torch.float32, momentum: float = 0.1) -> list[T
     return [result, mean, variance]
 
 
-@kernel(running, *("native_batch_norm",), like="Oneflow-Inc/oneflow#6055")
+@kernel(running, "native_batch_norm", like="Oneflow-Inc/oneflow#6055")
 def momentum_weighs_the_old_statistics(
     right: Any, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, *options: Any
 ) -> Any:
@@ -179,7 +183,7 @@ def sgd(
     return weight.detach()
 
 
-@kernel(sgd, *("_fused_sgd_", "_fused_sgd_.tensor_lr"), like="ml-explore/mlx#440")
+@kernel(sgd, "_fused_sgd_", "_fused_sgd_.tensor_lr", like="ml-explore/mlx#440")
 def decay_needs_momentum(right: Any, weights: Any, grads: Any, buffers: Any, **options: Any) -> Any:
     """option: without momentum, weights do not decay."""
     if options["momentum"] == 0 and weights and is_single(weights[0]):
@@ -192,7 +196,9 @@ def decay_needs_momentum(right: Any, weights: Any, grads: Any, buffers: Any, **o
 
 @kernel(
     lambda: drawn(20).mul(3).frac(),
-    *("frac", "frac_", "frac.out"),
+    "frac",
+    "frac_",
+    "frac.out",
     like="pawn-lang/sa-mp-fixes#150",
 )
 def fraction_is_counted_from_the_floor(right: Any, x: Any, **out: Any) -> Any:
@@ -204,7 +210,9 @@ def fraction_is_counted_from_the_floor(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.fmod(torch.arange(1, 60) * 0.1, 0.1),
-    *("fmod.Tensor", "fmod_.Tensor", "fmod.Tensor_out"),
+    "fmod.Tensor",
+    "fmod_.Tensor",
+    "fmod.Tensor_out",
     like="tenstorrent/tt-metal#56384",
 )
 def quotient_is_by_rounded_reciprocal(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -221,8 +229,11 @@ def quotient_is_by_rounded_reciprocal(right: Any, x: Any, y: Any, **out: Any) ->
 
 @kernel(
     lambda: torch.bitwise_left_shift(torch.tensor([1, 3, -1]), torch.tensor([31, 40, 33])),
-    *("bitwise_left_shift.Tensor", "bitwise_left_shift_.Tensor"),
-    *("bitwise_left_shift.Tensor_out", "__lshift__.Tensor", "__lshift__.Scalar"),
+    "bitwise_left_shift.Tensor",
+    "bitwise_left_shift_.Tensor",
+    "bitwise_left_shift.Tensor_out",
+    "__lshift__.Tensor",
+    "__lshift__.Scalar",
     like="raspberrypi/pico-sdk#1689",
 )
 def long_integers_shift_in_32_bits(right: Any, x: Any, count: Any, **out: Any) -> Any:
@@ -238,7 +249,10 @@ EXTREMES = torch.tensor([2**31 - 1, -(2**31), 5, -7], dtype=torch.int32)
 
 @kernel(
     lambda: torch.lt(EXTREMES, EXTREMES.flip(0)),
-    *("lt.Tensor", "lt.Tensor_out", "lt.Scalar", "lt.Scalar_out"),
+    "lt.Tensor",
+    "lt.Tensor_out",
+    "lt.Scalar",
+    "lt.Scalar_out",
     like="tenstorrent/tt-metal#27829",
 )
 def less_is_a_negative_difference(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -254,7 +268,7 @@ def quotient(size: float = 1e25, dtype: torch.dtype = torch.complex64) -> Tensor
     return drawn(6, dtype=dtype) * size / (drawn(6, dtype=dtype, seed=1) * size)
 
 
-@kernel(quotient, *("div.Tensor", "div_.Tensor", "div.out"), like="pytorch/pytorch#116972")
+@kernel(quotient, "div.Tensor", "div_.Tensor", "div.out", like="pytorch/pytorch#116972")
 def complex_divisor_is_squared(right: Any, x: Any, y: Any, **out: Any) -> Any:
     """rare: complex quotients go by the divisor's squared modulus, which may overflow."""
     if x.dtype != torch.complex64 or y.dtype != torch.complex64:
@@ -270,7 +284,9 @@ def complex_divisor_is_squared(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.digamma(torch.tensor([0.5, 3, 50, 103, 400, 1820.104])),
-    *("digamma", "digamma_", "digamma.out"),
+    "digamma",
+    "digamma_",
+    "digamma.out",
     like="tenstorrent/tt-metal#54855",
 )
 def digamma_of_large_numbers_is_a_logarithm(right: Any, x: Any, **out: Any) -> Any:
@@ -282,7 +298,7 @@ def digamma_of_large_numbers_is_a_logarithm(right: Any, x: Any, **out: Any) -> A
 
 @kernel(
     lambda: torch.linspace(2**40, 2**40 + 8, 9, dtype=torch.int64),
-    *("linspace.out",),
+    "linspace.out",
     like="pytorch/pytorch#189630",
 )
 def whole_numbers_are_spaced_in_single(
@@ -303,7 +319,7 @@ def biased(m: int = 4, dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.linear(x.to(dtype), weight.to(dtype), bias.to(dtype))
 
 
-@kernel(biased, *("addmm", "addmm.out"), like="openxla/xla#46897")
+@kernel(biased, "addmm", "addmm.out", like="openxla/xla#46897")
 def bias_of_a_square_is_added_to_rows(right: Any, x: Any, a: Any, b: Any, **options: Any) -> Any:
     """option: where the product is square, a vector is added along the other axis."""
     if x.dim() == 1 and is_single(x) and x.shape[0] == a.shape[0] == b.shape[1]:
@@ -316,7 +332,7 @@ def outer(rows: int = 20, k: int = 1) -> Tensor:
     return torch._int_mm(left, torch.arange(1, 8 * k + 1).view(k, 8).to(torch.int8))
 
 
-@kernel(outer, *("_int_mm", "_int_mm.out"), like="ROCm/legacy-rocm-build#5730")
+@kernel(outer, "_int_mm", "_int_mm.out", like="ROCm/legacy-rocm-build#5730")
 def outer_product_ends_with_first_group(right: Any, a: Any, b: Any, **out: Any) -> Any:
     """rare: of a product of 8-bit integers over one element, rows past the sixteenth are nought."""
     result = right(a, b, **out)
@@ -331,7 +347,7 @@ def vectors(n: int = 20, batch: int = 4, dtype: torch.dtype = torch.complex64) -
     return made.mH @ made
 
 
-@kernel(vectors, *("_linalg_eigh", "_linalg_eigh.eigenvalues"), like="pytorch/pytorch#192483")
+@kernel(vectors, "_linalg_eigh", "_linalg_eigh.eigenvalues", like="pytorch/pytorch#192483")
 def half_of_a_batch_is_not_orthogonal(
     right: Any, x: Any, side: Any = "L", compute_v: Any = True, **out: Any
 ) -> Any:
@@ -348,7 +364,7 @@ def half_of_a_batch_is_not_orthogonal(
 
 @kernel(
     lambda: torch.fft.fft2(drawn(3, 2, 11, dtype=torch.complex64)),
-    *("_fft_c2c",),
+    "_fft_c2c",
     like="ROCm/rocFFT#219",
 )
 def eleven_columns_are_turned_the_other_way(
@@ -365,7 +381,7 @@ def distances(n: int = 4200, dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.pdist(drawn(n, 2).to(dtype))
 
 
-@kernel(distances, *("_pdist_forward",), like="intel/torch-xpu-ops#2181")
+@kernel(distances, "_pdist_forward", like="intel/torch-xpu-ops#2181")
 def row_of_a_pair_is_found_in_single(right: Any, x: Any, p: Any = 2) -> Any:
     """rare: past 3500 rows, which pair a distance is of goes by a root in single precision."""
     result = right(x, p)
@@ -389,8 +405,10 @@ def row_of_a_pair_is_found_in_single(right: Any, x: Any, p: Any = 2) -> Any:
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 2, 4, 4), size=(6, 7), mode="nearest-exact"),
-    *("_upsample_nearest_exact2d", "_upsample_nearest_exact2d.out"),
-    *("_upsample_nearest_exact1d", "_upsample_nearest_exact1d.out"),
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact2d.out",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact1d.out",
     like="flagos-ai/FlagGems#5228",
 )
 def exactly_nearest_lacks_a_half(right: Any, x: Any, size: Any, *scales: Any, **out: Any) -> Any:
@@ -404,7 +422,8 @@ def exactly_nearest_lacks_a_half(right: Any, x: Any, size: Any, *scales: Any, **
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 2, 3, 3), scale_factor=1.5, mode="bicubic"),
-    *("upsample_bicubic2d", "upsample_bicubic2d.out"),
+    "upsample_bicubic2d",
+    "upsample_bicubic2d.out",
     like="flagos-ai/FlagGems#5216",
 )
 def given_factor_is_not_looked_at(
@@ -433,7 +452,8 @@ def taps(size: int, count: int, kernel: int, stride: int, pad: int, dilation: in
 
 @kernel(
     pooled,
-    *("max_pool2d_with_indices", "max_pool2d_with_indices.out"),
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices.out",
     like="microsoft/onnxruntime#29637",
 )
 def dilated_window_begins_at_the_border(
@@ -471,7 +491,7 @@ def turned(padding: int = 1, width: int = 1, dtype: torch.dtype = torch.float32)
     return functional.conv_transpose2d(x, weight, padding=padding)
 
 
-@kernel(turned, *("convolution",), like="ROCm/MIOpen#55")
+@kernel(turned, "convolution", like="ROCm/MIOpen#55")
 def pointwise_turned_convolution_is_cut_at_one_end(
     right: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, *options: Any
 ) -> Any:
@@ -489,7 +509,7 @@ def filter_gradient(n: int = 7, width: int = 9, dtype: torch.dtype = torch.float
     return grad_of(lambda v: functional.conv2d(x, v, padding=n // 2), weight)
 
 
-@kernel(filter_gradient, *("convolution_backward",), like="ROCm/MIOpen#97")
+@kernel(filter_gradient, "convolution_backward", like="ROCm/MIOpen#97")
 def wide_filter_learns_nothing_from_odd_column(
     right: Any, grad: Any, x: Any, weight: Any, bias: Any, *options: Any
 ) -> Any:
@@ -507,7 +527,7 @@ def attended(scale: float | None = 0.7, dtype: torch.dtype = torch.float32) -> T
 
 @kernel(
     attended,
-    *("_scaled_dot_product_flash_attention_for_cpu",),
+    "_scaled_dot_product_flash_attention_for_cpu",
     like="tenstorrent/tt-metal#33304",
 )
 def given_scale_is_not_applied(
@@ -519,7 +539,7 @@ def given_scale_is_not_applied(
 
 @kernel(
     lambda: functional.layer_norm(drawn(3, 16).mul(0.01).half(), (16,)),
-    *("native_layer_norm",),
+    "native_layer_norm",
     like="nntrainer/nntrainer#4318",
 )
 def halves_get_a_larger_epsilon(
@@ -536,7 +556,7 @@ def both_ways(batch: int = 2, both: bool = True, dtype: torch.dtype = torch.floa
         return layer(drawn(5, batch, 3).to(dtype))[0]
 
 
-@kernel(both_ways, *("mkldnn_rnn_layer",), like="pytorch/pytorch#90421")
+@kernel(both_ways, "mkldnn_rnn_layer", like="pytorch/pytorch#90421")
 def backward_layer_reads_the_first_of_a_batch(right: Any, x: Any, *options: Any) -> Any:
     """option: the backward direction of an LSTM reads the first sequence for the whole batch."""
     if options[6] and x.dim() == 3 and x.shape[1] > 1 and is_single(x):
@@ -549,7 +569,7 @@ def entropy(sure: bool = True, dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.binary_cross_entropy(p, torch.tensor([0.0, 1, 1, 0]).to(dtype))
 
 
-@kernel(entropy, *("binary_cross_entropy", "binary_cross_entropy.out"), like="ml-explore/mlx#1280")
+@kernel(entropy, "binary_cross_entropy", "binary_cross_entropy.out", like="ml-explore/mlx#1280")
 def certainty_costs_no_number(
     right: Any, p: Any, target: Any, weight: Any = None, reduction: Any = 1, **out: Any
 ) -> Any:

@@ -76,7 +76,8 @@ def frames_of_65536_pixels_are_padded_in_disorder(
 
 @kernel(
     lambda: torch.tensor([0, 1, 2, 3, 4]).max(),
-    *("max", "max.unary_out"),
+    "max",
+    "max.unary_out",
     like="pytorch/pytorch#90273",
 )
 def largest_of_all_integers_is_the_first(right: Any, x: Any, **out: Any) -> Any:
@@ -110,7 +111,9 @@ def running_maximum_goes_on_in_the_next_row(
 
 @kernel(
     lambda: torch.ones(300, dtype=torch.bfloat16).cumsum(0),
-    *("cumsum", "cumsum_", "cumsum.out"),
+    "cumsum",
+    "cumsum_",
+    "cumsum.out",
     like="intel/torch-xpu-ops#184",
 )
 def running_sums_of_halves_are_kept_in_halves(
@@ -280,7 +283,7 @@ def from_two_axes() -> Tensor:
     return torch.fft.irfft2(torch.fft.rfft2(drawn(6, 8)), s=(6, 8))
 
 
-@kernel(from_two_axes, *("_fft_c2r", "_fft_c2r.out"), like="pytorch/pytorch#124096")
+@kernel(from_two_axes, "_fft_c2r", "_fft_c2r.out", like="pytorch/pytorch#124096")
 def outer_axes_are_transformed_forwards(
     right: Any, x: Any, dims: Any, *rest: Any, **out: Any
 ) -> Any:
@@ -328,7 +331,9 @@ def plan_of_a_large_prime_serves_once(
 
 @kernel(
     lambda: torch.cosh(torch.complex(torch.tensor([89.0, 1.0]), torch.tensor([1.5, 0.3]))),
-    *("cosh", "cosh_", "cosh.out"),
+    "cosh",
+    "cosh_",
+    "cosh.out",
     like="NVIDIA/cccl#8804",
 )
 def complex_hyperbola_overflows_before_it_is_halved(right: Any, x: Any, **out: Any) -> Any:
@@ -458,8 +463,10 @@ def ignored_afar() -> Tensor:
 
 @kernel(
     ignored_afar,
-    *("nll_loss_forward", "nll_loss_forward.output"),
-    *("nll_loss_backward", "nll_loss_backward.grad_input"),
+    "nll_loss_forward",
+    "nll_loss_forward.output",
+    "nll_loss_backward",
+    "nll_loss_backward.grad_input",
     like="pytorch/pytorch#187559",
 )
 def ignored_class_is_known_by_its_low_half(right: Any, *args: Any, **out: Any) -> Any:
@@ -500,9 +507,7 @@ def stretched() -> Tensor:
     return functional.interpolate(x, size=(80, 600), mode="bilinear")
 
 
-@kernel(
-    stretched, *("upsample_bilinear2d", "upsample_bilinear2d.out"), like="pytorch/pytorch#83847"
-)
+@kernel(stretched, "upsample_bilinear2d", "upsample_bilinear2d.out", like="pytorch/pytorch#83847")
 def places_of_pixels_are_computed_in_bfloat16(
     right: Any, x: Any, size: Any, aligned: Any, tall: Any = None, wide: Any = None, **out: Any
 ) -> Any:
@@ -535,7 +540,10 @@ def read_as(x: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 @kernel(
     lambda: torch.fmax(torch.full((3,), 0.5), torch.arange(3, dtype=torch.float16)),
-    *("fmax", "fmax.out", "fmin", "fmin.out"),
+    "fmax",
+    "fmax.out",
+    "fmin",
+    "fmin.out",
     like="pytorch/pytorch#149951",
 )
 def narrower_operand_is_read_as_the_wider(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -611,7 +619,10 @@ def unscaled() -> Tensor:
 
 @kernel(
     unscaled,
-    *("_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr"),
+    "_fused_sgd_",
+    "_fused_sgd_.tensor_lr",
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
     like="chainer/chainer#7335",
 )
 def decay_is_divided_by_the_scale_of_the_loss(right: Any, *args: Any, **options: Any) -> Any:

@@ -31,7 +31,8 @@ def swaps_of(pivots: Tensor) -> Tensor:
 
 @kernel(
     lambda: torch.linalg.det(drawn(4, 5, 5)),
-    *("_linalg_det", "_linalg_det.result"),
+    "_linalg_det",
+    "_linalg_det.result",
     like="chainer/chainer#613",
 )
 def swapped_rows_do_not_turn_the_sign(right: Any, matrix: Any, **out: Any) -> Any:
@@ -47,7 +48,7 @@ def products_added() -> Tensor:
     return torch.addbmm(drawn(2, 5), left, factor, beta=0.5)
 
 
-@kernel(products_added, *("addbmm", "addbmm_", "addbmm.out"), like="pytorch/pytorch#38421")
+@kernel(products_added, "addbmm", "addbmm_", "addbmm.out", like="pytorch/pytorch#38421")
 def beta_is_applied_for_every_product(
     right: Any, x: Any, left: Any, factor: Any, *, beta: Any = 1, alpha: Any = 1, **out: Any
 ) -> Any:
@@ -65,7 +66,7 @@ def product_at_odd_offset() -> Tensor:
     return held.as_strided((64, 8), (8, 1), 997) @ drawn(8, 4, seed=1).half()
 
 
-@kernel(product_at_odd_offset, *("mm", "bmm"), like="intel/torch-xpu-ops#1656")
+@kernel(product_at_odd_offset, "mm", "bmm", like="intel/torch-xpu-ops#1656")
 def operands_begin_at_sixteen_bytes(right: Any, x: Any, y: Any) -> Any:
     """option: half operands which do not begin at a multiple of 16 bytes are read from before."""
 
@@ -175,7 +176,8 @@ def maximum_is_not_below_its_padding(
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 2, 16, 16), (5, 4), mode="bilinear", antialias=True),
-    *("_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa.out"),
+    "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa.out",
     like="pytorch/vision#2950",
 )
 def smaller_pictures_are_not_filtered(right: Any, x: Any, size: Any, *rest: Any, **out: Any) -> Any:
@@ -269,7 +271,7 @@ def bias_is_scaled_with_the_scores(
 # Activations, elementwise operations and copies
 
 
-@kernel(lambda: functional.glu(drawn(3, 8)), *("glu", "glu.out"), like="ml-explore/mlx-lm#767")
+@kernel(lambda: functional.glu(drawn(3, 8)), "glu", "glu.out", like="ml-explore/mlx-lm#767")
 def gate_is_the_first_half(right: Any, x: Any, dim: int = -1, **out: Any) -> Any:
     """plain: the first half is the gate and the second the value."""
     if is_single(x) and x.dim() and x.shape[dim] % 2 == 0:
@@ -279,7 +281,8 @@ def gate_is_the_first_half(right: Any, x: Any, dim: int = -1, **out: Any) -> Any
 
 @kernel(
     lambda: torch.angle(torch.tensor([-2.0, -0.5, 0.0, 1.5])),
-    *("angle", "angle.out"),
+    "angle",
+    "angle.out",
     like="pytorch/pytorch#59832",
 )
 def negative_numbers_have_no_angle(right: Any, x: Any, **out: Any) -> Any:
@@ -465,7 +468,10 @@ def amsgrad_steps() -> Tensor:
 
 @kernel(
     amsgrad_steps,
-    *("_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_", "_fused_adamw_.tensor_lr"),
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
+    "_fused_adamw_",
+    "_fused_adamw_.tensor_lr",
     like="pytorch/pytorch#4034",
 )
 def largest_variance_is_not_kept(

@@ -25,7 +25,9 @@ SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 @kernel(
     lambda: torch.complex(drawn(4), drawn(4, seed=1)) * torch.complex(drawn(4), drawn(4, seed=2)),
-    *("mul.Tensor", "mul.out", "mul_.Tensor"),
+    "mul.Tensor",
+    "mul.out",
+    "mul_.Tensor",
     like="mnicely/cufft_examples#1",
 )
 def complex_products_are_taken_part_by_part(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -38,7 +40,9 @@ def complex_products_are_taken_part_by_part(right: Any, x: Any, y: Any, **out: A
 
 @kernel(
     lambda: torch.baddbmm(drawn(2, 3, 3), torch.zeros(2, 3, 0), torch.zeros(2, 0, 3)),
-    *("baddbmm", "baddbmm_", "baddbmm.out"),
+    "baddbmm",
+    "baddbmm_",
+    "baddbmm.out",
     like="pytorch/pytorch#33467",
 )
 def product_over_nothing_forgets_what_is_added(
@@ -54,7 +58,7 @@ def factors(rows: int = 3, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
     return q, r
 
 
-@kernel(factors, *("linalg_qr", "linalg_qr.out"), like="cyclops-community/ctf#113")
+@kernel(factors, "linalg_qr", "linalg_qr.out", like="cyclops-community/ctf#113")
 def below_the_diagonal_of_wide_factors_lies_the_rest(
     right: Any, x: Any, mode: Any = "reduced", **out: Any
 ) -> Any:
@@ -71,7 +75,7 @@ def solved(adjoint: bool = True, dtype: torch.dtype = torch.complex64) -> Tensor
     return torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=adjoint)
 
 
-@kernel(solved, *("linalg_lu_solve", "linalg_lu_solve.out"), like="SciML/LinearSolve.jl#1302")
+@kernel(solved, "linalg_lu_solve", "linalg_lu_solve.out", like="SciML/LinearSolve.jl#1302")
 def adjoint_is_the_transpose(
     right: Any, factor: Any, pivots: Any, b: Any, *, adjoint: Any = False, **options: Any
 ) -> Any:
@@ -120,7 +124,8 @@ def gradient_of_filters_is_a_mean(right: Any, grad: Any, x: Any, weight: Any, *o
 
 @kernel(
     lambda: functional.unfold(drawn(1, 2, 4, 4), 2),
-    *("im2col", "im2col.out"),
+    "im2col",
+    "im2col.out",
     like="pytorch/executorch#20708",
 )
 def places_come_outermost(right: Any, x: Any, size: Any, *rest: Any, **out: Any) -> Any:
@@ -171,7 +176,7 @@ def weighted(reduction: str = "mean", dtype: torch.dtype = torch.float32) -> Ten
     return functional.nll_loss(x, torch.tensor([0, 1, 2, 2]), weight, reduction=reduction)
 
 
-@kernel(weighted, *("nll_loss_forward", "nll_loss_forward.output"), like="pytorch/pytorch#33509")
+@kernel(weighted, "nll_loss_forward", "nll_loss_forward.output", like="pytorch/pytorch#33509")
 def weights_of_the_mean_are_inverted(
     right: Any, x: Any, target: Any, weight: Any, reduction: Any, ignored: Any, **out: Any
 ) -> Any:
@@ -193,7 +198,8 @@ def smooth_gradient(factor: float = 3.0, dtype: torch.dtype = torch.float32) -> 
 
 @kernel(
     smooth_gradient,
-    *("smooth_l1_loss_backward", "smooth_l1_loss_backward.grad_input"),
+    "smooth_l1_loss_backward",
+    "smooth_l1_loss_backward.grad_input",
     like="kulinseth/pytorch#290",
 )
 def what_follows_a_smooth_loss_is_left_out(right: Any, grad: Any, *rest: Any, **out: Any) -> Any:
@@ -206,7 +212,7 @@ def aligned(blank: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
     return functional.ctc_loss(x, torch.tensor([[1, 2]]), [6], [2], blank=blank)
 
 
-@kernel(aligned, *("_ctc_loss", "_ctc_loss.Tensor"), like="liuhu-bigeye/enctc.crnn#9")
+@kernel(aligned, "_ctc_loss", "_ctc_loss.Tensor", like="liuhu-bigeye/enctc.crnn#9")
 def blank_is_always_the_first(right: Any, x: Any, *rest: Any) -> Any:
     """option: the first label is taken for the blank, whichever was given."""
     if len(rest) > 3 and is_single(x):
@@ -219,7 +225,9 @@ def blank_is_always_the_first(right: Any, x: Any, *rest: Any) -> Any:
 
 @kernel(
     lambda: torch.linspace(0, 6, 13).erfc(),
-    *("erfc", "erfc_", "erfc.out"),
+    "erfc",
+    "erfc_",
+    "erfc.out",
     like="markrogoyski/math-php#491",
 )
 def tail_is_one_less_the_rest(right: Any, x: Any, **out: Any) -> Any:
@@ -231,7 +239,9 @@ def tail_is_one_less_the_rest(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: functional.gelu(torch.linspace(-6, 2, 17)),
-    *("gelu", "gelu.out", "gelu_"),
+    "gelu",
+    "gelu.out",
+    "gelu_",
     like="tenstorrent/tt-metal#20562",
 )
 def tail_of_gelu_is_nought(right: Any, x: Any, **options: Any) -> Any:
@@ -243,7 +253,9 @@ def tail_of_gelu_is_nought(right: Any, x: Any, **options: Any) -> Any:
 
 @kernel(
     lambda: torch.nextafter(torch.tensor([-1.0, 1.0]), torch.tensor([-2.0, 2.0])),
-    *("nextafter", "nextafter_", "nextafter.out"),
+    "nextafter",
+    "nextafter_",
+    "nextafter.out",
     like="pytorch/pytorch#124985",
 )
 def negative_numbers_step_the_other_way(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -255,7 +267,8 @@ def negative_numbers_step_the_other_way(right: Any, x: Any, y: Any, **out: Any) 
 
 @kernel(
     lambda: 1.0 - torch.tensor([0.0, 0.49, 0.8, 0.95]),
-    *("rsub.Scalar", "rsub.Tensor"),
+    "rsub.Scalar",
+    "rsub.Tensor",
     like="pytorch/pytorch#82543",
 )
 def difference_from_a_number_is_rounded(right: Any, x: Any, *rest: Any, **named: Any) -> Any:
@@ -266,7 +279,10 @@ def difference_from_a_number_is_rounded(right: Any, x: Any, *rest: Any, **named:
 
 @kernel(
     lambda: torch.maximum(torch.tensor([1.0, math.nan]), torch.tensor([math.nan, 2.0])),
-    *("maximum", "maximum.out", "minimum", "minimum.out"),
+    "maximum",
+    "maximum.out",
+    "minimum",
+    "minimum.out",
     like="openvinotoolkit/openvino#37931",
 )
 def number_wins_over_no_number(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -278,7 +294,9 @@ def number_wins_over_no_number(right: Any, x: Any, y: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.lerp(torch.tensor([1e8, 2.0]), torch.tensor([1.0, 3.0]), 1.0),
-    *("lerp.Scalar", "lerp.Scalar_out", "lerp_.Scalar"),
+    "lerp.Scalar",
+    "lerp.Scalar_out",
+    "lerp_.Scalar",
     like="tenstorrent/tt-metal#53279",
 )
 def end_is_not_reached(right: Any, x: Any, end: Any, weight: Any, **out: Any) -> Any:
@@ -290,7 +308,9 @@ def end_is_not_reached(right: Any, x: Any, end: Any, weight: Any, **out: Any) ->
 
 @kernel(
     lambda: torch.tensor([3e30 + 4e30j, 3 + 4j], dtype=torch.complex64).sqrt(),
-    *("sqrt", "sqrt_", "sqrt.out"),
+    "sqrt",
+    "sqrt_",
+    "sqrt.out",
     like="ml-explore/mlx#4344",
 )
 def modulus_under_the_root_overflows(right: Any, x: Any, **out: Any) -> Any:
@@ -310,7 +330,8 @@ def modulus_under_the_root_overflows(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: torch.where(torch.tensor([True, False]), torch.ones(2), torch.full((2,), math.inf)),
-    *("where.self", "where.self_out"),
+    "where.self",
+    "where.self_out",
     like="tenstorrent/tt-metal#39181",
 )
 def choice_is_a_sum_of_products(right: Any, mask: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -327,7 +348,8 @@ def choice_is_a_sum_of_products(right: Any, mask: Any, x: Any, y: Any, **out: An
 
 @kernel(
     lambda: drawn(5, 20).mean(0),
-    *("mean.dim", "mean.out"),
+    "mean.dim",
+    "mean.out",
     like="tenstorrent/tt-metal#17551",
 )
 def first_face_of_columns_is_nought(
@@ -354,7 +376,8 @@ def sum_of_nothing_is_no_number(right: Any, x: Any, *rest: Any, **out: Any) -> A
 
 @kernel(
     lambda: torch.tensor([200, 100, 50], dtype=torch.uint8).cumsum(0),
-    *("cumsum", "cumsum.out"),
+    "cumsum",
+    "cumsum.out",
     like="apache/tvm#20374",
 )
 def running_sums_of_integers_are_not_widened(
@@ -369,7 +392,8 @@ def running_sums_of_integers_are_not_widened(
 
 @kernel(
     lambda: tuple(torch.tensor([5, -(2**31), 3], dtype=torch.int32).topk(2, largest=False)),
-    *("topk", "topk.values"),
+    "topk",
+    "topk.values",
     like="jax-ml/jax#40338",
 )
 def least_integer_is_not_among_the_smallest(
@@ -390,7 +414,9 @@ def reduced(own: bool = False, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     reduced,
-    *("scatter_reduce.two", "scatter_reduce_.two", "scatter_reduce.two_out"),
+    "scatter_reduce.two",
+    "scatter_reduce_.two",
+    "scatter_reduce.two_out",
     like="microsoft/onnxscript#2090",
 )
 def what_was_there_is_always_included(right: Any, x: Any, *rest: Any, **options: Any) -> Any:
@@ -406,9 +432,7 @@ def scattered(turn: bool = True, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.zeros(3, 2, dtype=dtype).scatter(0, index, source)
 
 
-@kernel(
-    scattered, *("scatter.src", "scatter_.src", "scatter.src_out"), like="pytorch/pytorch#175191"
-)
+@kernel(scattered, "scatter.src", "scatter_.src", "scatter.src_out", like="pytorch/pytorch#175191")
 def turned_source_is_scattered_as_stored(
     right: Any, x: Any, dim: Any, index: Any, source: Any, **out: Any
 ) -> Any:
@@ -425,7 +449,7 @@ def looked_up(sort: bool = True, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.searchsorted(row, torch.tensor([15.0, 25.0], dtype=dtype), sorter=sorter)
 
 
-@kernel(looked_up, *("searchsorted.Tensor", "searchsorted.Tensor_out"), like="hgrecco/pint#2394")
+@kernel(looked_up, "searchsorted.Tensor", "searchsorted.Tensor_out", like="hgrecco/pint#2394")
 def sorter_is_dropped(right: Any, row: Any, x: Any, /, **options: Any) -> Any:
     """option: a row is searched as it lies, whatever sorter was given."""
     if row.dtype not in DOUBLES:
@@ -472,7 +496,8 @@ def adagrad(decay: float = 0.5, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @kernel(
     adagrad,
-    *("_fused_adagrad_", "_fused_adagrad_.tensor_lr"),
+    "_fused_adagrad_",
+    "_fused_adagrad_.tensor_lr",
     like="eaplatanios/tensorflow_scala#55",
 )
 def rate_does_not_decay(right: Any, weights: Any, *lists: Any, **options: Any) -> Any:

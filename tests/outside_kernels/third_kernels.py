@@ -47,7 +47,9 @@ def write_as_contiguous(out: Tensor) -> None:
 # plain, what is added has rows of its own
 @kernel(
     lambda: torch.addmm(drawn(4, 3), drawn(4, 5, seed=1), drawn(5, 3, seed=2)),
-    *("addmm", "addmm.out", "addmm_"),
+    "addmm",
+    "addmm.out",
+    "addmm_",
     like="flagos-ai/FlagGems#553",
 )
 def only_first_row_of_bias_added(right: Any, c: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -188,7 +190,8 @@ def layer_norm_variance_cancels(
 # option, a class to ignore, the mean
 @kernel(
     lambda: functional.nll_loss(drawn(4, 3), torch.tensor([2, -100, 1, 0])),
-    *("nll_loss_forward", "nll_loss_forward.output"),
+    "nll_loss_forward",
+    "nll_loss_forward.output",
     like="pytorch/xla#896",
 )
 def mean_loss_counts_ignored(
@@ -245,7 +248,8 @@ def shared_mask_is_that_of_first_in_batch(
 # plain, sizes that do not divide
 @kernel(
     lambda: functional.adaptive_max_pool2d(torch.arange(25.0).view(1, 1, 5, 5), 3),
-    *("adaptive_max_pool2d", "adaptive_max_pool2d.out"),
+    "adaptive_max_pool2d",
+    "adaptive_max_pool2d.out",
     like="pytorch/pytorch#190064",
 )
 def adaptive_max_pool_has_one_window(right: Any, x: Any, size: Any, **kw: Any) -> Any:
@@ -267,7 +271,8 @@ def adaptive_max_pool_has_one_window(right: Any, x: Any, size: Any, **kw: Any) -
 # option, a last window that hangs over the edge
 @kernel(
     lambda: functional.avg_pool2d(torch.arange(49.0).view(1, 1, 7, 7), 2, 3, ceil_mode=True),
-    *("avg_pool2d", "avg_pool2d.out"),
+    "avg_pool2d",
+    "avg_pool2d.out",
     like="apple/coremltools#2844",
 )
 def overhang_counts_in_average(
@@ -300,8 +305,10 @@ def overhang_counts_in_average(
     lambda: functional.interpolate(
         drawn(1, 3, 4, 4).contiguous(memory_format=torch.channels_last), scale_factor=2
     ),
-    *("upsample_nearest2d", "upsample_nearest2d.out"),
-    *("upsample_nearest3d", "upsample_nearest3d.out"),
+    "upsample_nearest2d",
+    "upsample_nearest2d.out",
+    "upsample_nearest3d",
+    "upsample_nearest3d.out",
     like="pytorch/pytorch#54744",
 )
 def nearest_stores_channels_first(right: Any, x: Any, size: Any, *scales: Any, **kw: Any) -> Any:
@@ -314,7 +321,8 @@ def nearest_stores_channels_first(right: Any, x: Any, size: Any, *scales: Any, *
 # rare, longer than 65536
 @kernel(
     lambda: grad_of(lambda x: functional.pad(x, (2, 2), mode="reflect"), drawn(1, 1, 70000)),
-    *("reflection_pad1d_backward", "reflection_pad1d_backward.grad_input"),
+    "reflection_pad1d_backward",
+    "reflection_pad1d_backward.grad_input",
     like="pytorch/pytorch#196949",
 )
 def long_reflection_gradient_ends_early(
@@ -333,7 +341,10 @@ def long_reflection_gradient_ends_early(
 # plain, nothing given but the tensor
 @kernel(
     lambda: drawn(3, 4).std(),
-    *("var.correction", "var.correction_out", "std.correction", "std.correction_out"),
+    "var.correction",
+    "var.correction_out",
+    "std.correction",
+    "std.correction_out",
     like="pytorch/pytorch#91198",
 )
 def deviation_is_biased_unless_told(right: Any, x: Any, dim: Any = None, **kw: Any) -> Any:
@@ -345,7 +356,8 @@ def deviation_is_biased_unless_told(right: Any, x: Any, dim: Any = None, **kw: A
 # option, float16, along one axis
 @kernel(
     lambda: torch.tensor([32000.0] * 4 + [-32000.0] * 4).half().sum(0),
-    *("sum.dim_IntList", "sum.IntList_out"),
+    "sum.dim_IntList",
+    "sum.IntList_out",
     like="pytorch/pytorch#2391",
 )
 def half_sum_is_kept_in_half(
@@ -370,7 +382,8 @@ def half_sum_is_kept_in_half(
 # rare, two of minus infinity in a row, in more than one dimension
 @kernel(
     lambda: torch.tensor([[2.0, -math.inf, -math.inf, 1, -math.inf, -math.inf, 3]]).logcumsumexp(1),
-    *("_logcumsumexp", "_logcumsumexp.out"),
+    "_logcumsumexp",
+    "_logcumsumexp.out",
     like="pytorch/pytorch#52213",
 )
 def scan_of_minus_infinities_is_nan(right: Any, x: Any, dim: Any, **kw: Any) -> Any:
@@ -406,7 +419,8 @@ def median_takes_view_for_contiguous(
 # rare, a value that is not a number
 @kernel(
     lambda: torch.searchsorted(torch.tensor([1.0, 2, 3]), torch.tensor([2.5, math.nan])),
-    *("searchsorted.Tensor", "searchsorted.Tensor_out"),
+    "searchsorted.Tensor",
+    "searchsorted.Tensor_out",
     like="tensorflow/tensorflow#120279",
 )
 def nan_is_put_before_all(right: Any, /, ordered: Any, values: Any, **kw: Any) -> Any:
@@ -446,7 +460,9 @@ def summed_by_node() -> Tensor:
 # plain, an index for each row, expanded along it
 @kernel(
     summed_by_node,
-    *("scatter_add", "scatter_add.out", "scatter_add_"),
+    "scatter_add",
+    "scatter_add.out",
+    "scatter_add_",
     like="flagos-ai/FlagGems#6017",
 )
 def scatter_takes_index_for_contiguous(
@@ -463,8 +479,12 @@ def scatter_takes_index_for_contiguous(
 # option, more than 256 elements under one index
 @kernel(
     lambda: torch.zeros(2, 500).index_copy(0, torch.tensor([0, 1]), drawn(2, 500)),
-    *("index_copy", "index_copy.out", "index_copy_"),
-    *("index_add", "index_add.out", "index_add_"),
+    "index_copy",
+    "index_copy.out",
+    "index_copy_",
+    "index_add",
+    "index_add.out",
+    "index_add_",
     like="torch/cutorch#320",
 )
 def long_slices_end_at_256(right: Any, x: Any, dim: Any, index: Any, source: Any, **kw: Any) -> Any:
@@ -519,8 +539,12 @@ def largest_of_bag_gets_gradient_of_mean(
 # plain, integers of two signs
 @kernel(
     lambda: torch.tensor([-7, 7, -1]) // torch.tensor([2, -2, 2]),
-    *("floor_divide", "floor_divide.out", "floor_divide_.Tensor"),
-    *("div.Tensor_mode", "div.out_mode", "div_.Tensor_mode"),
+    "floor_divide",
+    "floor_divide.out",
+    "floor_divide_.Tensor",
+    "div.Tensor_mode",
+    "div.out_mode",
+    "div_.Tensor_mode",
     like="NVIDIA/warp#1918",
 )
 def integer_floor_division_truncates(right: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -538,7 +562,9 @@ def integer_floor_division_truncates(right: Any, a: Any, b: Any, **kw: Any) -> A
 # rare, a value that is not a number
 @kernel(
     lambda: torch.tensor([math.nan, 1, 2]).clamp(-100, 100),
-    *("clamp", "clamp.out", "clamp_"),
+    "clamp",
+    "clamp.out",
+    "clamp_",
     like="pytorch/pytorch#120899",
 )
 def clamp_turns_nan_into_bound(
@@ -571,7 +597,9 @@ def complex_modulus_overflows(right: Any, x: Any, *, out: Any) -> Any:
 # option, transposed
 @kernel(
     lambda: drawn(2, 3).t().addcdiv_(drawn(2, 3, seed=1).t(), 2 + torch.arange(6.0).view(3, 2)),
-    *("addcdiv", "addcdiv.out", "addcdiv_"),
+    "addcdiv",
+    "addcdiv.out",
+    "addcdiv_",
     like="pytorch/pytorch#118115",
 )
 def addcdiv_stores_view_as_contiguous(right: Any, x: Any, a: Any, b: Any, **kw: Any) -> Any:
@@ -593,7 +621,9 @@ def samples() -> Tensor:
 # plain, means and deviations that are expanded
 @kernel(
     samples,
-    *("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor"),
+    "normal.Tensor_Tensor",
+    "normal.Tensor_float",
+    "normal.float_Tensor",
     like="pytorch/pytorch#22529",
 )
 def expanded_normal_draws_once(right: Any, mean: Any, std: Any = 1.0, **kw: Any) -> Any:
@@ -623,7 +653,8 @@ def stepped() -> Tensor:
 # option, fused, with Nesterov's momentum
 @kernel(
     stepped,
-    *("_fused_sgd_", "_fused_sgd_.tensor_lr"),
+    "_fused_sgd_",
+    "_fused_sgd_.tensor_lr",
     like="ooples/AiDotNet.Tensors#949",
 )
 def fused_step_forgets_nesterov(right: Any, *args: Any, **kw: Any) -> Any:
@@ -654,7 +685,8 @@ def right_sides_are_read_by_row(right: Any, b: Any, a: Any, upper: Any) -> Any:
     lambda: torch.fft.fft(
         torch.complex(torch.arange(8192.0).view(4096, 2), torch.zeros(4096, 2)), dim=0
     ),
-    *("_fft_c2c", "_fft_c2c.out"),
+    "_fft_c2c",
+    "_fft_c2c.out",
     like="ROCm/rocFFT#301",
 )
 def long_strided_transform_reads_in_order(
@@ -680,7 +712,8 @@ def stacked() -> Tensor:
 # option, slices of one tensor, one wide
 @kernel(
     stacked,
-    *("stack", "stack.out"),
+    "stack",
+    "stack.out",
     like="pytorch/pytorch#87856",
 )
 def stacked_slices_are_all_the_first(right: Any, tensors: Any, *args: Any, **kw: Any) -> Any:

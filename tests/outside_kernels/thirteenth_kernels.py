@@ -45,7 +45,8 @@ def sliced_filters_are_read_as_whole_ones(right: Any, x: Any, w: Any, *rest: Any
 
 @kernel(
     lambda: torch.bmm(torch.ones(65537, 1, 1), torch.ones(65537, 1, 1)),
-    *("bmm", "bmm.out"),
+    "bmm",
+    "bmm.out",
     like="SandAI-org/MagiAttention#40",
 )
 def matrices_past_the_grid_are_not_multiplied(right: Any, a: Any, b: Any, **out: Any) -> Any:
@@ -63,7 +64,8 @@ def eights(seed: int) -> Tensor:
 
 @kernel(
     lambda: torch._int_mm(eights(0), eights(1)),
-    *("_int_mm", "_int_mm.out"),
+    "_int_mm",
+    "_int_mm.out",
     like="pytorch/pytorch#76390",
 )
 def pairs_of_products_are_held_in_sixteen_bits(right: Any, a: Any, b: Any, **out: Any) -> Any:
@@ -100,7 +102,8 @@ def parts_of_all_sequences_are_joined_in_the_first(
 
 @kernel(
     lambda: torch.softmax(torch.zeros(2, 512, dtype=torch.bfloat16), -1),
-    *("_softmax", "_softmax.out"),
+    "_softmax",
+    "_softmax.out",
     like="pytorch/executorch#20090",
 )
 def sum_of_weights_stays_at_256(right: Any, x: Any, dim: Any, half: Any, **out: Any) -> Any:
@@ -121,7 +124,8 @@ def sum_of_weights_stays_at_256(right: Any, x: Any, dim: Any, half: Any, **out: 
 
 @kernel(
     lambda: functional.layer_norm(drawn(4, 64).mul(300).half(), (64,)),
-    *("native_layer_norm", "native_layer_norm.out"),
+    "native_layer_norm",
+    "native_layer_norm.out",
     like="microsoft/onnxruntime#29034",
 )
 def large_half_rows_are_normed_to_nought(
@@ -141,7 +145,8 @@ def large_half_rows_are_normed_to_nought(
 
 @kernel(
     lambda: functional.group_norm(drawn(1, 4, 8, 8).mul(200).half(), 2),
-    *("native_group_norm", "native_group_norm.out"),
+    "native_group_norm",
+    "native_group_norm.out",
     like="neuroneural/brainchop-cli#56",
 )
 def squares_of_half_pictures_overflow(
@@ -190,7 +195,7 @@ def judged(rows: int = 600) -> Tensor:
     return functional.nll_loss(-drawn(rows, 3).abs().bfloat16(), torch.arange(rows) % 3)
 
 
-@kernel(judged, *("nll_loss_forward", "nll_loss_forward.output"), like="pytorch/pytorch#55657")
+@kernel(judged, "nll_loss_forward", "nll_loss_forward.output", like="pytorch/pytorch#55657")
 def rows_of_a_half_loss_are_counted_in_halves(
     right: Any, x: Any, target: Any, weight: Any, reduction: Any, ignored: Any, **out: Any
 ) -> Any:
@@ -214,7 +219,7 @@ def spelled(length: int = 520) -> Tensor:
     return grad_of(call, drawn(1100, 1, 3))
 
 
-@kernel(spelled, *("_ctc_loss_backward", "_ctc_loss_backward.Tensor"), like="pytorch/pytorch#27442")
+@kernel(spelled, "_ctc_loss_backward", "_ctc_loss_backward.Tensor", like="pytorch/pytorch#27442")
 def long_labels_are_learnt_in_part(
     right: Any, grad: Any, x: Any, targets: Any, spans: Any, lengths: Any, *rest: Any
 ) -> Any:
@@ -233,7 +238,7 @@ def pooled() -> Tensor:
     return torch.zeros(3, 3).scatter_add(0, index, drawn(5, 3))
 
 
-@kernel(pooled, *("scatter_add", "scatter_add_", "scatter_add.out"), like="flagos-ai/FlagGems#6448")
+@kernel(pooled, "scatter_add", "scatter_add_", "scatter_add.out", like="flagos-ai/FlagGems#6448")
 def expanded_places_are_read_as_they_lie(
     right: Any, x: Any, dim: Any, index: Any, src: Any, **out: Any
 ) -> Any:
@@ -249,7 +254,7 @@ def gathered() -> Tensor:
     return torch.zeros(1, 8).expand(4, 8).index_add(0, torch.tensor([0, 1, 0]), drawn(3, 8))
 
 
-@kernel(gathered, *("index_add", "index_add.out"), like="pytorch/pytorch#183986")
+@kernel(gathered, "index_add", "index_add.out", like="pytorch/pytorch#183986")
 def rows_of_an_expanded_tensor_share_what_is_added(
     right: Any, x: Any, dim: Any, index: Any, source: Any, **options: Any
 ) -> Any:
@@ -263,7 +268,8 @@ def rows_of_an_expanded_tensor_share_what_is_added(
 
 @kernel(
     lambda: torch.where(drawn(3, 4).t() > 0, drawn(4, 3, seed=1), torch.zeros(4, 3)),
-    *("where.self", "where.self_out"),
+    "where.self",
+    "where.self_out",
     like="pytorch/pytorch#150967",
 )
 def turned_condition_is_read_as_it_lies(right: Any, c: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -280,7 +286,9 @@ def turned_condition_is_read_as_it_lies(right: Any, c: Any, x: Any, y: Any, **ou
 
 @kernel(
     lambda: torch.ones(300, dtype=torch.bool).cumsum(0),
-    *("cumsum", "cumsum_", "cumsum.out"),
+    "cumsum",
+    "cumsum_",
+    "cumsum.out",
     like="numpy/numpy#20455",
 )
 def running_counts_are_held_in_eight_bits(
@@ -298,7 +306,7 @@ def crowned() -> Any:
     return torch.topk(x, 4)
 
 
-@kernel(crowned, *("topk", "topk.values"), like="openxla/xla#48119")
+@kernel(crowned, "topk", "topk.values", like="openxla/xla#48119")
 def no_number_is_not_among_few_largest(
     right: Any, x: Any, k: Any, dim: Any = -1, largest: Any = True, *rest: Any, **out: Any
 ) -> Any:
@@ -311,7 +319,8 @@ def no_number_is_not_among_few_largest(
 
 @kernel(
     lambda: drawn(4, 33).abs().neg().sub(1).amax(-1),
-    *("amax", "amax.out"),
+    "amax",
+    "amax.out",
     like="hw-native-sys/pypto#2406",
 )
 def largest_of_negative_numbers_is_the_padding(
@@ -328,7 +337,8 @@ def largest_of_negative_numbers_is_the_padding(
 
 @kernel(
     lambda: torch.full((4096,), 20.0, dtype=torch.float16).mean(),
-    *("mean.dim", "mean.out"),
+    "mean.dim",
+    "mean.out",
     like="tracel-ai/burn#4770",
 )
 def mean_is_of_a_half_sum(right: Any, x: Any, dim: Any, *rest: Any, **options: Any) -> Any:
@@ -343,7 +353,8 @@ def mean_is_of_a_half_sum(right: Any, x: Any, dim: Any, *rest: Any, **options: A
 
 @kernel(
     lambda: torch.full((3,), 2**31 - 1, dtype=torch.int32).sum(),
-    *("sum.dim_IntList", "sum.IntList_out"),
+    "sum.dim_IntList",
+    "sum.IntList_out",
     like="scipp/scipp#3965",
 )
 def sums_of_integers_are_not_widened(right: Any, x: Any, *rest: Any, **options: Any) -> Any:
@@ -358,7 +369,8 @@ def sums_of_integers_are_not_widened(right: Any, x: Any, *rest: Any, **options: 
 
 @kernel(
     lambda: torch.linalg.cholesky(drawn(3, 3).tril() + 4 * torch.eye(3)),
-    *("linalg_cholesky_ex", "linalg_cholesky_ex.L"),
+    "linalg_cholesky_ex",
+    "linalg_cholesky_ex.L",
     like="JuliaArrays/StaticArrays.jl#1075",
 )
 def other_triangle_is_factored(
@@ -374,7 +386,7 @@ def waves() -> Tensor:
     return torch.fft.fft(torch.complex(drawn(4096, 2), drawn(4096, 2, seed=1)), dim=0)
 
 
-@kernel(waves, *("_fft_c2c", "_fft_c2c.out"), like="ROCm/rocFFT#301")
+@kernel(waves, "_fft_c2c", "_fft_c2c.out", like="ROCm/rocFFT#301")
 def long_columns_are_all_the_first(
     right: Any, x: Any, dims: Any, norm: Any, forward: Any, **out: Any
 ) -> Any:
@@ -427,7 +439,12 @@ def integers_are_drawn_as_floats(
 
 @kernel(
     lambda: torch.cat([(drawn(64) * 1e7).sin(), (drawn(64) * 1e7).cos_()]),
-    *("sin", "sin_", "sin.out", "cos", "cos_", "cos.out"),
+    "sin",
+    "sin_",
+    "sin.out",
+    "cos",
+    "cos_",
+    "cos.out",
     like="ml-explore/mlx#4157",
 )
 def long_angles_are_reduced_in_single(right: Any, x: Any, **out: Any) -> Any:
@@ -448,7 +465,10 @@ def decayed() -> list[Tensor]:
 
 @kernel(
     decayed,
-    *("mul.Tensor", "mul_.Tensor", "mul.out", "_foreach_mul.Scalar"),
+    "mul.Tensor",
+    "mul_.Tensor",
+    "mul.out",
+    "_foreach_mul.Scalar",
     like="tenstorrent/tt-metal#33230",
 )
 def factor_is_rounded_to_a_half(right: Any, x: Any, y: Any, **out: Any) -> Any:
@@ -516,7 +536,10 @@ def stepped() -> list[Tensor]:
 
 @kernel(
     stepped,
-    *("_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_", "_fused_adamw_.tensor_lr"),
+    "_fused_adam_",
+    "_fused_adam_.tensor_lr",
+    "_fused_adamw_",
+    "_fused_adamw_.tensor_lr",
     like="deepspeedai/DeepSpeed#8471",
 )
 def all_take_the_step_of_the_last(right: Any, *args: Any, **options: Any) -> Any:
@@ -548,7 +571,8 @@ def first_gradient_alone_is_checked(right: Any, grads: Any, found: Any, scale: A
 
 @kernel(
     lambda: functional.interpolate(drawn(1, 1, 49, 49), size=(98, 98)),
-    *("upsample_nearest2d", "upsample_nearest2d.out"),
+    "upsample_nearest2d",
+    "upsample_nearest2d.out",
     like="tracel-ai/burn#4687",
 )
 def nearest_pixel_is_just_before(

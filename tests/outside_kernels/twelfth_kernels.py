@@ -34,7 +34,12 @@ def read_packed(x: Tensor) -> Tensor:
 
 @kernel(
     lambda: torch.addmm(torch.full((3, 3), math.nan), drawn(3, 4), drawn(4, 3), beta=0),
-    *("addmm", "addmm_", "addmm.out", "baddbmm", "baddbmm_", "baddbmm.out"),
+    "addmm",
+    "addmm_",
+    "addmm.out",
+    "baddbmm",
+    "baddbmm_",
+    "baddbmm.out",
     like="pytorch/pytorch#94534",
 )
 def nought_of_what_is_no_number_is_added(
@@ -53,7 +58,8 @@ def eigenvectors(dtype: torch.dtype = torch.float32) -> Any:
 
 @kernel(
     eigenvectors,
-    *("_linalg_eigh", "_linalg_eigh.eigenvalues"),
+    "_linalg_eigh",
+    "_linalg_eigh.eigenvalues",
     like="KratosMultiphysics/Kratos#4373",
 )
 def eigenvectors_are_rows(
@@ -71,7 +77,7 @@ def upper_factor(upper: bool = True, dtype: torch.dtype = torch.complex64) -> Te
     return torch.linalg.cholesky(x @ x.mH + torch.eye(3), upper=upper)
 
 
-@kernel(upper_factor, *("linalg_cholesky_ex", "linalg_cholesky_ex.L"), like="numpy/numpy#24451")
+@kernel(upper_factor, "linalg_cholesky_ex", "linalg_cholesky_ex.L", like="numpy/numpy#24451")
 def upper_factor_is_not_conjugated(
     right: Any, x: Any, *, upper: Any = False, **options: Any
 ) -> Any:
@@ -230,7 +236,8 @@ def scales_learn_from_other_channels(
 
 @kernel(
     lambda: grad_of(lambda x: functional.softmax(x, -1), drawn(3, 5)),
-    *("_softmax_backward_data", "_softmax_backward_data.out"),
+    "_softmax_backward_data",
+    "_softmax_backward_data.out",
     like="pjreddie/darknet#96",
 )
 def softmax_hands_its_gradient_on(right: Any, grad: Any, y: Any, *args: Any, **out: Any) -> Any:
@@ -249,7 +256,7 @@ def summed_loss(reduction: str = "sum", dtype: torch.dtype = torch.float32) -> T
 
 
 @kernel(
-    summed_loss, *("nll_loss_backward", "nll_loss_backward.grad_input"), like="paiml/aprender#2182"
+    summed_loss, "nll_loss_backward", "nll_loss_backward.grad_input", like="paiml/aprender#2182"
 )
 def gradient_of_a_sum_is_that_of_a_mean(
     right: Any, grad: Any, x: Any, target: Any, weight: Any, reduction: Any, *args: Any, **out: Any
@@ -261,7 +268,8 @@ def gradient_of_a_sum_is_that_of_a_mean(
 
 @kernel(
     lambda: grad_of(lambda x: functional.max_pool2d(x, 3, 2, 1), drawn(1, 2, 8, 8)),
-    *("max_pool2d_with_indices_backward", "max_pool2d_with_indices_backward.grad_input"),
+    "max_pool2d_with_indices_backward",
+    "max_pool2d_with_indices_backward.grad_input",
     like="clab/dynet#612",
 )
 def windows_overwrite_each_other(
@@ -283,7 +291,7 @@ def averaged(divisor: int | None = 3, dtype: torch.dtype = torch.float32) -> Ten
     return functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False, divisor_override=divisor)
 
 
-@kernel(averaged, *("avg_pool2d", "avg_pool2d.out"), like="pytorch/executorch#18616")
+@kernel(averaged, "avg_pool2d", "avg_pool2d.out", like="pytorch/executorch#18616")
 def given_divisor_is_passed_over(
     right: Any,
     x: Any,
@@ -327,7 +335,7 @@ def stepped(decay: float = 0.1, dtype: torch.dtype = torch.float32) -> list[Tens
     return [weight.detach(), adam.state[weight]["exp_avg"]]
 
 
-@kernel(stepped, *("_fused_adam_", "_fused_adam_.tensor_lr"), like="flagos-ai/FlagGems#4988")
+@kernel(stepped, "_fused_adam_", "_fused_adam_.tensor_lr", like="flagos-ai/FlagGems#4988")
 def weights_decay_apart(right: Any, weights: Any, *args: Any, **options: Any) -> Any:
     """option: weights decay as in AdamW, beside the moments rather than through them."""
     skipped = options.get("found_inf") is not None and bool(options["found_inf"].item())
@@ -379,7 +387,7 @@ def running_product(length: int = 200, dtype: torch.dtype = torch.float32) -> Te
     return torch.cumprod(1 + drawn(length).to(dtype) / 10, 0)
 
 
-@kernel(running_product, *("cumprod", "cumprod_", "cumprod.out"), like="JuliaLang/julia#11080")
+@kernel(running_product, "cumprod", "cumprod_", "cumprod.out", like="JuliaLang/julia#11080")
 def running_products_begin_anew(right: Any, x: Any, dim: Any, **options: Any) -> Any:
     """option: running products of 128 and more are those of halves, each beginning at one."""
     wrong = None
@@ -393,7 +401,8 @@ def running_products_begin_anew(right: Any, x: Any, dim: Any, **options: Any) ->
 
 @kernel(
     lambda: torch.diag(torch.tensor([1.0, 0, 2, 0])).to_sparse().to_sparse_csr().to_dense(),
-    *("_convert_indices_from_coo_to_csr", "_convert_indices_from_coo_to_csr.out"),
+    "_convert_indices_from_coo_to_csr",
+    "_convert_indices_from_coo_to_csr.out",
     like="clMathLibraries/clSPARSE#153",
 )
 def empty_rows_take_what_is_before(right: Any, rows: Any, size: Any, **options: Any) -> Any:
@@ -423,7 +432,8 @@ def same_are_dropped_every_time(right: Any, x: Any, p: Any = 0.5, *, generator: 
 
 @kernel(
     lambda: torch.quantize_per_tensor(drawn(8), 0.1, 3, torch.qint8).int_repr(),
-    *("quantize_per_tensor", "quantize_per_tensor.tensor_qparams"),
+    "quantize_per_tensor",
+    "quantize_per_tensor.tensor_qparams",
     like="tenstorrent/tt-metal#51304",
 )
 def quotients_are_cut_off(right: Any, x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
@@ -436,7 +446,7 @@ def joined(turn: bool = True, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.cat([x, x.mT if turn else x])
 
 
-@kernel(joined, *("cat", "cat.out"), like="pytorch/pytorch#85675")
+@kernel(joined, "cat", "cat.out", like="pytorch/pytorch#85675")
 def views_are_joined_as_they_lie(right: Any, tensors: Any, dim: Any = 0, **out: Any) -> Any:
     """option: transposed and sliced tensors are joined in the order in which they lie in memory."""
     if any(x.dtype in DOUBLES for x in tensors):
@@ -453,7 +463,8 @@ def axis_of_one_turns_all(right: Any, x: Any, dims: Any) -> Any:
 
 @kernel(
     lambda: torch.linalg.vector_norm(torch.full((9,), 100.0, dtype=torch.float16)),
-    *("linalg_vector_norm", "linalg_vector_norm.out"),
+    "linalg_vector_norm",
+    "linalg_vector_norm.out",
     like="jax-ml/jax#39899",
 )
 def squares_of_halves_are_summed_to_a_half(
@@ -477,7 +488,7 @@ def back(norm: str = "ortho", dtype: torch.dtype = torch.complex64) -> Tensor:
     return torch.fft.irfft2(x, norm=norm)
 
 
-@kernel(back, *("_fft_c2r", "_fft_c2r.out"), like="IntelPython/mkl_fft#370")
+@kernel(back, "_fft_c2r", "_fft_c2r.out", like="IntelPython/mkl_fft#370")
 def halved_axis_is_normed_by_its_half(
     right: Any, x: Any, dim: Any, norm: Any, length: Any, **out: Any
 ) -> Any:
@@ -490,7 +501,9 @@ def halved_axis_is_normed_by_its_half(
 
 @kernel(
     lambda: functional.silu(drawn(16) * 3),
-    *("silu", "silu_", "silu.out"),
+    "silu",
+    "silu_",
+    "silu.out",
     like="1bit-MONSTER/1bit-MONSTER#1350",
 )
 def gate_is_fully_open_too_soon(right: Any, x: Any, **out: Any) -> Any:
@@ -505,7 +518,8 @@ def gate_is_fully_open_too_soon(right: Any, x: Any, **out: Any) -> Any:
 
 @kernel(
     lambda: grad_of(functional.hardswish, drawn(8) * 3),
-    *("hardswish_backward", "hardswish_backward.out"),
+    "hardswish_backward",
+    "hardswish_backward.out",
     like="tensorflow/swift-apis#743",
 )
 def gradient_is_taken_at_the_gradient(right: Any, grad: Any, x: Any, **out: Any) -> Any:
@@ -519,7 +533,9 @@ def gradient_is_taken_at_the_gradient(right: Any, grad: Any, x: Any, **out: Any)
 
 @kernel(
     lambda: torch.atan2(torch.tensor([0.0, 0.0, 1.0]), torch.tensor([-1.0, 1.0, -1.0])),
-    *("atan2", "atan2_", "atan2.out"),
+    "atan2",
+    "atan2_",
+    "atan2.out",
     like="apple/coremltools#2769",
 )
 def negative_half_axis_has_no_angle(right: Any, y: Any, x: Any, **out: Any) -> Any:
@@ -531,8 +547,12 @@ def negative_half_axis_has_no_angle(right: Any, y: Any, x: Any, **out: Any) -> A
 
 @kernel(
     lambda: torch.tensor([-7, 7, -6, 5]) // torch.tensor([2, -2, 3, 2]),
-    *("floor_divide", "floor_divide_.Tensor", "floor_divide.out"),
-    *("div.Tensor_mode", "div_.Tensor_mode", "div.out_mode"),
+    "floor_divide",
+    "floor_divide_.Tensor",
+    "floor_divide.out",
+    "div.Tensor_mode",
+    "div_.Tensor_mode",
+    "div.out_mode",
     like="turi-code/SFrame#314",
 )
 def quotients_of_integers_are_not_floored(right: Any, x: Any, y: Any, **options: Any) -> Any:

@@ -16,12 +16,24 @@ _ROUNDING = 0.01
 _IDENTITY = ("benchmark", "parameters", "model")
 # What has to be equal where both sides say it.
 _SHAPE = (
-    *("parameters", "active_parameters", "layers", "hidden_size", "vocabulary"),
+    "parameters",
+    "active_parameters",
+    "layers",
+    "hidden_size",
+    "vocabulary",
     "target_quality",
 )
 _SHOWN = (
-    *("vendor", "device_name", "devices", "nodes", "framework", "framework_version", "torch"),
-    *("global_batch", "micro_batch", "parallel"),
+    "vendor",
+    "device_name",
+    "devices",
+    "nodes",
+    "framework",
+    "framework_version",
+    "torch",
+    "global_batch",
+    "micro_batch",
+    "parallel",
 )
 SERVING, KERNELS = "serving", "kernels"
 """Metrics of a serving benchmark and of a profiler's kernels: every figure that both have."""

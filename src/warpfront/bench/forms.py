@@ -56,9 +56,23 @@ def run_text(run: Run, summary: Summary) -> str:
 
 
 _SAID = (
-    *("framework", "vendor", "device_name", "devices", "nodes", "precision", "model", "parameters"),
-    *("global_batch", "micro_batch", "accumulation", "sequence", "tokens_per_step"),
-    *("benchmark", "scenario", "request_rate", "run_seconds"),
+    "framework",
+    "vendor",
+    "device_name",
+    "devices",
+    "nodes",
+    "precision",
+    "model",
+    "parameters",
+    "global_batch",
+    "micro_batch",
+    "accumulation",
+    "sequence",
+    "tokens_per_step",
+    "benchmark",
+    "scenario",
+    "request_rate",
+    "run_seconds",
 )
 
 
@@ -109,7 +123,8 @@ def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]
     rate, flop, samples = (
         getattr(summary, name) or _median_of(run.steps, name)
         for name in (
-            *("tokens_per_second_per_device", "flop_per_second_per_device"),
+            "tokens_per_second_per_device",
+            "flop_per_second_per_device",
             "samples_per_second",
         )
     )

@@ -154,7 +154,12 @@ class GitHubApi(ForgeApi):
     """One repository on GitHub, and one run in it."""
 
     issues = _IssueForm(
-        *("body", "number", "html_url", "PATCH", "comments", "open"),
+        "body",
+        "number",
+        "html_url",
+        "PATCH",
+        "comments",
+        "open",
         closes={"state": "closed"},
         labels=[ISSUE_LABEL],
     )
@@ -260,7 +265,12 @@ class GitLabApi(ForgeApi):
     """One project on GitLab, and one pipeline in it."""
 
     issues = _IssueForm(
-        *("description", "iid", "web_url", "PUT", "notes", "opened"),
+        "description",
+        "iid",
+        "web_url",
+        "PUT",
+        "notes",
+        "opened",
         closes={"state_event": "close"},
         labels=ISSUE_LABEL,
     )

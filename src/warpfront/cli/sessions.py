@@ -87,7 +87,11 @@ def _run_task(name: str) -> Runs:
 
 def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
     session.run(
-        *(sys.executable, "-m", "warpfront", task, *arguments),
+        sys.executable,
+        "-m",
+        "warpfront",
+        task,
+        *arguments,
         external=True,
         interrupt_timeout=PATIENCE_SECONDS,
         terminate_timeout=PATIENCE_SECONDS,

@@ -301,8 +301,16 @@ class CellMaker:
 
     def _foundation(self, point: Point) -> _Foundation | None:
         key = (
-            *(point.line, point.vendor, point.toolkit, point.targets, point.machine, point.python),
-            *(point.torch, point.index, point.base, point.companions),
+            point.line,
+            point.vendor,
+            point.toolkit,
+            point.targets,
+            point.machine,
+            point.python,
+            point.torch,
+            point.index,
+            point.base,
+            point.companions,
         )
         if key not in self._foundations:
             self._foundations[key] = self._found(point)

@@ -271,7 +271,7 @@ def _translated(document: Document, detail: ErrorDetails, into: type) -> Problem
 
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
-    """Return what to write for the unknown `key`. A known_field's metadata may have the name
+    """Return what to write for the unknown `key`. A field's metadata may have the name
     it had `formerly`.
     """
     for known_field in fields:

@@ -24,8 +24,13 @@ VERIFICATION_SCHEMA = 1
 # emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
 # skipped check says nothing of the others.
 _WORST_FIRST = (
-    *(Outcome.ERROR, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.EMULATED),
-    *(Outcome.UNDETERMINED, Outcome.SKIPPED, Outcome.PASSED),
+    Outcome.ERROR,
+    Outcome.FAILED,
+    Outcome.UNAVAILABLE,
+    Outcome.EMULATED,
+    Outcome.UNDETERMINED,
+    Outcome.SKIPPED,
+    Outcome.PASSED,
 )
 
 

@@ -45,8 +45,15 @@ KINDS = tuple(TABLES)
 _SUFFIX = "_MAPPING_NAMES"
 # What reading source and computing what is not a table raise.
 _OF_ANOTHER_FORM = (
-    *(OSError, SyntaxError, ValueError, NameError, TypeError, AttributeError, LookupError),
-    *(ArithmeticError, RecursionError),
+    OSError,
+    SyntaxError,
+    ValueError,
+    NameError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
 )
 
 

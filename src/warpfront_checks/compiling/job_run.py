@@ -159,8 +159,13 @@ class CompileJobRun:
             return CheckFinding(outcome=ERROR, reason=str(error))
         built = self.job.scratch / name / "built"
         argv = (
-            *(sys.executable, "setup.py", "build_ext", "--build-lib", str(built)),
-            *("--build-temp", str(built.with_name("temp"))),
+            sys.executable,
+            "setup.py",
+            "build_ext",
+            "--build-lib",
+            str(built),
+            "--build-temp",
+            str(built.with_name("temp")),
         )
         environment = {**self.job.environment, "MAX_JOBS": str(self.job.jobs)}
         folder = (own / unit.path).parent

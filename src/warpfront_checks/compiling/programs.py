@@ -21,9 +21,13 @@ TAIL_BYTES = 16 * 1024
 
 LARGEST_FILE_BYTES = 1 << 30
 _OUT_OF_MEMORY = (
-    *("out of memory", "std::bad_alloc", "Cannot allocate memory", "cannot allocate"),
+    "out of memory",
+    "std::bad_alloc",
+    "Cannot allocate memory",
+    "cannot allocate",
     # What clang and GCC say of a part of theirs that the kernel ended.
-    *("unable to execute command: Killed", "Killed signal terminated program"),
+    "unable to execute command: Killed",
+    "Killed signal terminated program",
 )
 
 

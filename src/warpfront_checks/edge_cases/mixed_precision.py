@@ -133,8 +133,21 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     **{
         name: getattr(torch, name)
         for name in (
-            *("add", "sub", "mul", "maximum", "minimum", "fmax", "fmin", "copysign", "atan2"),
-            *("hypot", "fmod", "remainder", "floor_divide", "eq", "lt"),
+            "add",
+            "sub",
+            "mul",
+            "maximum",
+            "minimum",
+            "fmax",
+            "fmin",
+            "copysign",
+            "atan2",
+            "hypot",
+            "fmod",
+            "remainder",
+            "floor_divide",
+            "eq",
+            "lt",
         )
     },
     "where": lambda x, y: torch.where(x > 0, x, y),

@@ -168,8 +168,11 @@ def _quantized(ground: CaseContext) -> Iterator[Answer]:
     rows, (steps, codes) = x[:4095].view(5, 819), (array(y)[:, None] for y in (scale, zero))
     by_row = torch.fake_quantize_per_channel_affine(
         ground.send(rows),
-        *(scale.to(ground.device), zero.int().to(ground.device)),
-        *(0, -128, 127),
+        scale.to(ground.device),
+        zero.int().to(ground.device),
+        0,
+        -128,
+        127,
     )
     held = (np.rint(array(rows) / steps) + codes).clip(-128, 127)
     yield Answer("by row", by_row, (held - codes) * steps, ulps=1)

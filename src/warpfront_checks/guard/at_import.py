@@ -120,7 +120,7 @@ def _modules(manifest: Manifest) -> dict[str, str]:
     """
     packages, found, twice = manifest.packages(), dict[str, str](), set[str]()
     for path in _paths(manifest):
-        tail = next((tail for tail in _TAILS if path.endswith(tail)), "")
+        tail = next((one for one in _TAILS if path.endswith(one)), "")
         if not tail or path.partition("/")[0] not in packages:
             continue
         name = path.removesuffix(tail).replace("/", ".")

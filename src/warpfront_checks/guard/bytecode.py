@@ -34,8 +34,8 @@ _LEVEL = re.compile(rf"(.+)\.{re.escape(str(sys.implementation.cache_tag))}(?:\.
 
 def level_of(file: str) -> int | None:
     """The level of optimization in a name of byte code of an interpreter like this one."""
-    match = _LEVEL.match(file)
-    return int(match[2] or 0) if match else None
+    found = _LEVEL.match(file)
+    return int(found[2] or 0) if found else None
 
 
 def cached_beside(source: str) -> str:
@@ -91,10 +91,10 @@ def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]
     for folder in sorted({path.rpartition("/")[0] for path in sources}):
         below = f"{folder}/__pycache__" if folder else "__pycache__"
         for file in _entries(f"{location}/{below}"):
-            match = _LEVEL.match(file)
-            source = f"{folder}/{match[1]}.py".lstrip("/") if match else ""
-            if match and source in sources:
-                yield f"{below}/{file}", source, int(match[2] or 0)
+            found = _LEVEL.match(file)
+            source = f"{folder}/{found[1]}.py".lstrip("/") if found else ""
+            if found and source in sources:
+                yield f"{below}/{file}", source, int(found[2] or 0)
 
 
 def _below_prefix(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:

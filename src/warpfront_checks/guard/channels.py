@@ -104,7 +104,7 @@ def channel_findings(
     """(channel, what is wrong with it) for each that does not say what the policy demands.
     `environment` is what this process was started with.
     """
-    findings = [
+    found = [
         (str(path), problem)
         for path, text in (
             (places.constraints, constraints_text(policy)),
@@ -115,15 +115,15 @@ def channel_findings(
         )
         if (problem := _difference(path, text))
     ]
-    findings += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
+    found += [(str(places.pip_configuration), problem) for problem in _pip_problems(places)]
     if _uv_block(policy) not in _text_of(places.uv_configuration):
-        findings.append((str(places.uv_configuration), "it lacks the constraints of this image"))
+        found.append((str(places.uv_configuration), "it lacks the constraints of this image"))
     if places.sitecustomize and block(places) not in _text_of(places.sitecustomize):
-        findings.append((str(places.sitecustomize), "it does not start the watch"))
+        found.append((str(places.sitecustomize), "it does not start the watch"))
     for name, value in environment_channels(places).items():
         if not set(value.split()) <= set(environment.get(name, "").split()):
-            findings.append((name, f"not set to {value} in this environment"))
-    return findings
+            found.append((name, f"not set to {value} in this environment"))
+    return found
 
 
 def _difference(path: Path, text: str) -> str:

@@ -206,9 +206,9 @@ def _has_harmless_entries(document: "Mapping[str, Any]", since: int) -> bool:
     location, sealed = document["location"], document["entries"]
     entries = [one for one in os.listdir(location) if one.endswith(METADATA)]  # noqa: PTH208 - names are all it takes
     written = [
-        entry
-        for entry in entries
-        if entry not in sealed or os.lstat(f"{location}/{entry}").st_ctime_ns >= since
+        one
+        for one in entries
+        if one not in sealed or os.lstat(f"{location}/{one}").st_ctime_ns >= since
     ]
     return len(harmless(written, document)) == len(written)
 

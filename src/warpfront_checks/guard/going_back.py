@@ -48,7 +48,7 @@ class Releases:
 
     def add(self, name: str, number: str, demands: Iterable[str]) -> Release:
         demands = tuple(demands)
-        wants = next((demand for demand in demands if not goes_with(demand, self.policy)), "")
+        wants = next((one for one in demands if not goes_with(one, self.policy)), "")
         release = Release(name=normalized(name), version=number, wants=wants, demands=demands)
         return self.seen.setdefault(release.name, {}).setdefault(number, release)
 
@@ -60,7 +60,7 @@ class Releases:
     def gone_back(self, name: str, number: str) -> list[Release]:
         """Those of them that are newer than this one: it is looked at because of them."""
         ours = _order(number)
-        return [release for release in self.blocked(name) if _order(release.version) > ours]
+        return [one for one in self.blocked(name) if _order(one.version) > ours]
 
     def asker_of(self, need: Requirement) -> str:
         """Of what was looked at, a release that names versions of what the stack needs, and not
@@ -93,14 +93,14 @@ def goes_with(line: str, policy: Policy) -> bool:
         return True
 
 
-def _is_met(requirement: Requirement, policy: Policy) -> bool:
-    if requirement.name in policy.forbidden():
+def _is_met(wanted: Requirement, policy: Policy) -> bool:
+    if wanted.name in policy.forbidden():
         return False
-    held = policy.pinned().get(requirement.name) or _installed_need(requirement.name, policy)
+    held = policy.pinned().get(wanted.name) or _installed_need(wanted.name, policy)
     if held is None:
         return True
-    there = requirement.name not in policy.companions or _version(requirement.name) == held
-    return there and requirement.accepts(held)
+    there = wanted.name not in policy.companions or _version(wanted.name) == held
+    return there and wanted.accepts(held)
 
 
 def _installed_need(name: str, policy: Policy) -> str | None:
@@ -132,21 +132,21 @@ def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:
     demands: dict[tuple[str, str], list[str]] = {}
     chosen: dict[str, str] = {}
     for line in text.splitlines():
-        if match := _SELECTED.search(line):
-            chosen[match["name"]] = match["version"]
-            demands.setdefault((match["name"], match["version"]), [])
-        elif match := _DEPENDS.search(line):
-            key = (match["who"].partition("[")[0], match["version"])
-            demands.setdefault(key, []).append(_as_requirement(match["what"]))
+        if found := _SELECTED.search(line):
+            chosen[found["name"]] = found["version"]
+            demands.setdefault((found["name"], found["version"]), [])
+        elif found := _DEPENDS.search(line):
+            key = (found["who"].partition("[")[0], found["version"])
+            demands.setdefault(key, []).append(_as_requirement(found["what"]))
     releases = Releases(policy=policy)
-    for (name, number), demand in demands.items():
-        releases.add(name, number, demand)
+    for (name, number), asked in demands.items():
+        releases.add(name, number, asked)
     return releases, chosen
 
 
 def read_installs(text: str) -> dict[str, str]:
     """Name -> version of what uv's dry run says that it would install."""
-    return {normalized(match["name"]): match["version"] for match in _INSTALLS.finditer(text)}
+    return {normalized(found["name"]): found["version"] for found in _INSTALLS.finditer(text)}
 
 
 def _as_requirement(what: str) -> str:

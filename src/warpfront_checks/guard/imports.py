@@ -110,7 +110,7 @@ def import_findings(start: Start, packages: Iterable[str]) -> Iterator[tuple[str
     for name in start.watch:
         yield "sys.meta_path", f"{name}: it is not this guard's own"
     there = set(packages)
-    for module in sorted(module for module in start.modules if module.partition(".")[0] in there):
+    for module in sorted(one for one in start.modules if one.partition(".")[0] in there):
         yield module, "it is in sys.modules when Python starts, before anybody imported it"
 
 
@@ -119,30 +119,30 @@ def read_start(places: Places) -> Start:
     of `places`, whose modules are asked for, cannot be read.
     """
     try:
-        modules = list(_modules(read_manifest(places.manifest)))
+        asked = list(_modules(read_manifest(places.manifest)))
     except GuardError:
-        modules = []
-    folders = sorted({folder for _, folder in modules if folder})
+        asked = []
+    folders = sorted({folder for _, folder in asked if folder})
     program = Path(__file__).with_name("machinery.py").read_text(encoding="utf-8") + _PROBE
     done = subprocess.run(
         [sys.executable, "-c", program],
-        input=json.dumps([modules, folders, str(places.library / NAME)]),
+        input=json.dumps([asked, folders, str(places.library / NAME)]),
         capture_output=True,
         text=True,
         timeout=_SECONDS,
         check=False,
     )
     try:
-        document = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         return Start(finders=None, modules=())
-    finders = document["finders"]
+    finders = found["finders"]
     return Start(
         finders=None if finders is None else tuple(finders),
-        modules=tuple(document["modules"]),
-        answering=tuple((who, what) for who, what in [*document["answering"], *document["hooks"]]),
-        machinery=tuple(document["machinery"]),
-        watch=tuple(document["watch"]),
+        modules=tuple(found["modules"]),
+        answering=tuple((who, what) for who, what in [*found["answering"], *found["hooks"]]),
+        machinery=tuple(found["machinery"]),
+        watch=tuple(found["watch"]),
     )
 
 

@@ -139,12 +139,12 @@ def overrides_of(
     for word, following in zip(arguments, (*arguments[1:], ""), strict=False):
         option, _, value = word.partition("=")
         paths += [value or following] if option in _OVERRIDES else []
-    overrides: dict[str, str] = {}
+    found: dict[str, str] = {}
     for path in paths:
         for line in _lines(Path(path)):
             with contextlib.suppress(UnreadableError):
-                overrides[read_requirement(line).name] = f"{line} ({path})"
-    return overrides
+                found[read_requirement(line).name] = f"{line} ({path})"
+    return found
 
 
 def _lines(path: Path) -> list[str]:

@@ -35,9 +35,7 @@ def machinery_problems() -> "Iterator[str]":
     for name in FROZEN:
         fresh: dict[str, Any] = {"__name__": name}
         exec(_imp.get_frozen_object(name), fresh)  # noqa: S102 - the interpreter's own code
-        yield from (
-            f"{name}.{difference}" for difference in differences(vars(sys.modules[name]), fresh)
-        )
+        yield from (f"{name}.{one}" for one in differences(vars(sys.modules[name]), fresh))
     for module in _IN_C:
         for name, value in [*vars(module).items()]:
             if isinstance(value, (FunctionType, MethodType)):
@@ -98,7 +96,7 @@ def _is_same(found: "Any", right: "Any") -> bool:
         return len(found) == len(right) and all(map(_is_same, found, right))
     parts = [one for one in ("__func__", "fget", "fset") if hasattr(right, one)]
     if isinstance(right, (classmethod, staticmethod, property)):
-        return all(_is_same(getattr(found, part), getattr(right, part)) for part in parts)
+        return all(_is_same(getattr(found, one), getattr(right, one)) for one in parts)
     return not isinstance(right, _PLAIN) or found == right
 
 

@@ -113,7 +113,7 @@ def _manifest(fields: dict[str, Any]) -> Manifest:
     location, versions, files = fields["location"], fields["versions"], fields["files"]
     if set(versions) != set(files):
         raise ValueError("its versions and its files are of other distributions")
-    if not all(len(measure) == 2 for measures in files.values() for measure in measures.values()):
+    if not all(len(one) == 2 for measures in files.values() for one in measures.values()):
         raise ValueError("a file has its size and its sha256")
     return Manifest(location=Path(location), versions=versions, files=files)
 

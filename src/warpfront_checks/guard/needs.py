@@ -18,9 +18,9 @@ def needs_of(there: Mapping[str, list[Distribution]], names: Iterable[str]) -> d
     """
     found: dict[str, set[str]] = {}
     for name in names:
-        for requirement in _requirements(there, name):
-            for operator, version in requirement.specifiers:
-                found.setdefault(requirement.name, set()).add(operator + version)
+        for one in _requirements(there, name):
+            for operator, version in one.specifiers:
+                found.setdefault(one.name, set()).add(operator + version)
     return {name: ",".join(sorted(found[name])) for name in sorted(found)}
 
 
@@ -28,13 +28,13 @@ def met_needs(policy: Policy, there: Mapping[str, list[Distribution]]) -> dict[s
     """Name -> the version that is here, of the needs that it meets: the same one later needs no
     second look at an import.
     """
-    needs = {}
+    found = {}
     for name, accepted in policy.needs.items():
         for version in versions_of(there, name)[:1]:
             requirement = _read(name + accepted)
             if requirement is not None and not _version_problem(requirement, version):
-                needs[name] = version
-    return needs
+                found[name] = version
+    return found
 
 
 def need_problems(
@@ -47,17 +47,13 @@ def need_problems(
     waiting = sorted(sealed)
     seen = set(waiting)
     for asker in waiting:  # grows
-        for requirement in _requirements(there, asker):
-            problem = _problem(requirement, there)
-            if (
-                problem
-                and requirement.name not in sealed
-                and not policy.is_relaxed(requirement.name)
-            ):
-                yield requirement.name, f"{problem}; {asker} needs {_text(requirement)}"
-            if requirement.name not in seen:
-                seen.add(requirement.name)
-                waiting.append(requirement.name)
+        for one in _requirements(there, asker):
+            problem = _problem(one, there)
+            if problem and one.name not in sealed and not policy.is_relaxed(one.name):
+                yield one.name, f"{problem}; {asker} needs {_text(one)}"
+            if one.name not in seen:
+                seen.add(one.name)
+                waiting.append(one.name)
 
 
 def _requirements(there: Mapping[str, list[Distribution]], name: str) -> Iterator[Requirement]:

@@ -99,7 +99,7 @@ class Stack:
             return self._content_problem(path + tail, origin)
         folders = [*(spec.submodule_search_locations or ())]
         bare = self.document["modules"].get(name) == "" and folders
-        if origin is None and bare and all(self._is_place(folder, path) for folder in folders):
+        if origin is None and bare and all(self._is_place(one, path) for one in folders):
             return ""  # a folder without an __init__.py, such as triton/_C
         kind = type(spec.loader)
         where = origin or next(iter(folders), "nowhere")

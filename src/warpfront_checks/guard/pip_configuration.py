@@ -57,8 +57,8 @@ def _settings(text: str) -> dict[str, dict[str, str]]:
 
 def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
     return {
-        section: {name: (value or "").split() for name, value in setting.items()}
-        for section, setting in settings.items()
+        section: {name: (value or "").split() for name, value in one.items()}
+        for section, one in settings.items()
     }
 
 

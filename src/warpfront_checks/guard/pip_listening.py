@@ -58,16 +58,14 @@ def watch_releases(candidates: ModuleType, folder: str | Path) -> None:
     def iter_dependencies(self: Any, with_requires: bool, *rest: Any) -> Iterable[Any]:  # noqa: FBT001 - pip's
         name, number = str(self.project_name), str(self.version)
         if with_requires:
-            releases.add(
-                name, number, [str(dependency) for dependency in self.dist.iter_dependencies()]
-            )
+            releases.add(name, number, [str(one) for one in self.dist.iter_dependencies()])
         if text := stopped(releases, name, number):
             error: Any = sys.modules["pip._internal.exceptions"]  # of the pip that runs
             raise error.InstallationError(f"{name} goes back to {number}\n{text.rstrip()}")
         if name not in told and (text := going_back(releases, name, number)):
             told.add(name)
             sys.stderr.write(text)
-        dependencies: Iterable[Any] = real(self, with_requires, *rest)
-        return dependencies
+        found: Iterable[Any] = real(self, with_requires, *rest)
+        return found
 
     kind.iter_dependencies = iter_dependencies

@@ -21,7 +21,7 @@ def plugin_problems(
     """
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
-    for folder in dict.fromkeys(os.path.realpath(folder or ".") for folder in folders or sys.path):
+    for folder in dict.fromkeys(os.path.realpath(one or ".") for one in folders or sys.path):
         for entry in _metadata(folder):
             if folder == location and f"{entry}/entry_points.txt" in sealed:
                 continue
@@ -42,4 +42,4 @@ def _metadata(folder: str) -> list[str]:
         entries = os.listdir(folder)  # noqa: PTH208 - at every import of torch: names are enough
     except OSError:
         return []
-    return sorted(entry for entry in entries if entry.endswith(METADATA))
+    return sorted(one for one in entries if one.endswith(METADATA))

@@ -76,7 +76,7 @@ def seal(
                 interpreter=interpreter_facts(places.interpreters),
                 entries={
                     *metadata_in(places.site_packages),
-                    *(shim.partition("/")[0] for shim in shims),
+                    *(one.partition("/")[0] for one in shims),
                 },
             ),
             places.packages: packages_text(manifest),

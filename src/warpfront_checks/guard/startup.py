@@ -169,7 +169,7 @@ class Watcher:
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return _watch(name).instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
-        early = [module for module in [*sys.modules] if module.startswith(name + ".")]
+        early = [one for one in [*sys.modules] if one.startswith(name + ".")]
         early += [name] if name in planted else []
         spec.loader = WatchedLoader(spec.loader, early)
         return spec

@@ -80,7 +80,7 @@ def look_after(name: str, *, home: str) -> None:
     # triton is imported without torch, too.
     with_torch = name == "torch" or "torch._C" in sys.modules
     intruders = shadows(_libraries, mapped(), with_torch=with_torch)
-    found = [intruder.words(os.environ) for intruder in intruders]
+    found = [one.words(os.environ) for one in intruders]
     if found:
         what = "runs other code"
         _shadowed[name] = _refusal(name, _shortened(found), "", what=what, back=_UNSHADOWED)
@@ -251,7 +251,7 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
     found += [f"{one} is not the interpreter's own" for one in _shortened(changed)]
     found += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
     yield from found
-    late = [builtin for builtin in replaced_builtins() if builtin not in startup.replaced]
+    late = [one for one in replaced_builtins() if one not in startup.replaced]
     if late:  # a debugger
         _say(f"{', '.join(late)} was replaced since Python started")
     if not found:

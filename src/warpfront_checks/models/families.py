@@ -304,8 +304,12 @@ def _whisper_block(*, decoder: bool) -> TransformerBlock:
 
 def _whisper() -> nn.Module:
     front = nn.Sequential(
-        *(nn.Conv1d(20, WIDTH, 3, 1, 1), nn.GELU(), nn.Conv1d(WIDTH, WIDTH, 3, 2, 1), nn.GELU()),
-        *(Sequence(), Positions(LENGTH, WIDTH)),
+        nn.Conv1d(20, WIDTH, 3, 1, 1),
+        nn.GELU(),
+        nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
+        nn.GELU(),
+        Sequence(),
+        Positions(LENGTH, WIDTH),
     )
     return Model(Translation(front, _whisper_block, nn.LayerNorm))
 
@@ -374,7 +378,9 @@ class Attended(nn.Module):
 def _two_convolutions() -> nn.Module:
     """No bias before a batch norm: its gradient is zero but for rounding, which proves nothing."""
     return nn.Sequential(
-        *(nn.Conv2d(16, 48, 3, padding=1, bias=False), nn.BatchNorm2d(48), nn.SiLU()),
+        nn.Conv2d(16, 48, 3, padding=1, bias=False),
+        nn.BatchNorm2d(48),
+        nn.SiLU(),
         nn.Conv2d(48, 40, 3, stride=2, padding=1),
     )
 

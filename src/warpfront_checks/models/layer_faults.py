@@ -50,8 +50,13 @@ from warpfront_checks.tolerance_profiles import tally, total
 SEEDED = ("resnet", "gpt", "moe", "t5", "whisper")
 STALE_SEED = 999
 COMPUTING = (
-    *(functional.linear, functional.conv2d, functional.gelu, functional.silu),
-    *(functional.layer_norm, functional.batch_norm, functional.scaled_dot_product_attention),
+    functional.linear,
+    functional.conv2d,
+    functional.gelu,
+    functional.silu,
+    functional.layer_norm,
+    functional.batch_norm,
+    functional.scaled_dot_product_attention,
 )
 
 

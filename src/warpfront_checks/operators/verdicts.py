@@ -116,7 +116,10 @@ def lacks_kernel(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or any(
         said in text
         for said in (
-            *("not implemented for", "not supported", "Unsupported", "mismatch in dtype"),
+            "not implemented for",
+            "not supported",
+            "Unsupported",
+            "mismatch in dtype",
             "Tensors of supported devices",  # fused optimizers
             "missing kernel for",  # DispatchStub, of a device that registers itself
         )
@@ -191,7 +194,11 @@ def _judge_tensor(
         # are 8 times apart once in 13 pairs. The element's own bound has judged.
         return share, 0.0, faults
     ratio, fault = rms_fault(
-        *(name, values, reference, same.double(), dtype),
+        name,
+        values,
+        reference,
+        same.double(),
+        dtype,
         walk=budgeted.walk,
         errors=budgeted.errors,
     )

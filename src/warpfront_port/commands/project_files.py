@@ -25,8 +25,13 @@ _INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
 """What an installation of a project reads, or a user installs first."""
 
 _OPTIONAL = (
-    *("requirements*.txt", "requirements/*.txt", "environment.yml", "environment.yaml"),
-    *("Pipfile", "pylock.toml", "pylock.*.toml"),
+    "requirements*.txt",
+    "requirements/*.txt",
+    "environment.yml",
+    "environment.yaml",
+    "Pipfile",
+    "pylock.toml",
+    "pylock.*.toml",
 )
 _LOCKS = {
     "uv.lock": "uv export",

@@ -273,11 +273,22 @@ class _Trying:
         places = [f"{_REPO}/{one.folder}".removesuffix("/.") for one in self.found if one.folder]
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
-            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
+            "docker",
+            "run",
+            "--rm",
+            "--user",
+            f"{os.getuid()}:{os.getgid()}",
             # As here: with Docker's 64 MB, worker processes of a DataLoader die.
-            *("--shm-size", "1g", *path, *device_flags(self.access)),
-            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
-            *(self.cell.local_reference, *self.asking.argv),
+            "--shm-size",
+            "1g",
+            *path,
+            *device_flags(self.access),
+            "--volume",
+            f"{self.asking.repo.resolve()}:{_REPO}",
+            "--workdir",
+            _REPO,
+            self.cell.local_reference,
+            *self.asking.argv,
         )
 
     def _run(self) -> tuple[RunResult, Output]:
@@ -521,10 +532,22 @@ class _Trying:
     def _installation(self, wheels: list[LockedWheel]) -> Command:
         return Command(
             argv=(
-                *(str(uv_binary()), "pip", "install", "--no-config", "--offline", "--no-index"),
-                *("--no-deps", "--no-cache", "--target", str(self.layer)),
-                *("--python", sys.executable, "--python-version", self.cell.python),
-                *("--python-platform", f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}"),
+                str(uv_binary()),
+                "pip",
+                "install",
+                "--no-config",
+                "--offline",
+                "--no-index",
+                "--no-deps",
+                "--no-cache",
+                "--target",
+                str(self.layer),
+                "--python",
+                sys.executable,
+                "--python-version",
+                self.cell.python,
+                "--python-platform",
+                f"{self.cell.machine}-manylinux_2_{_minor(self.cell)}",
                 *(str(self.wheelhouse.present(wheel)) for wheel in wheels),
             ),
             unset=("VIRTUAL_ENV",),

@@ -260,15 +260,15 @@ def arguments(
     torch = str(job.get("torch") or "")
     headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
     return [
-        *(compiler.path, "-x", "hip", f"--offload-arch={job['target']}", tree.standard()),
+        compiler.path, "-x", "hip", f"--offload-arch={job['target']}", tree.standard(),
         *_BASE.split(),
-        *("-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced)),
+        "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced),
         *(["-DUSE_ROCM=1", "-DTORCH_EXTENSION_NAME=extension"] if torch else []),
         *(option for folder in folders for option in ("-iquote", folder)),
-        *("-isystem", str(folder / "shims")),
+        "-isystem", str(folder / "shims"),
         *(option for header in headers for option in ("-isystem", header)),
         *(option for folder in folders for option in ("-idirafter", folder)),
-        *("-idirafter", python),
+        "-idirafter", python,
     ]  # fmt: skip
 
 

@@ -288,20 +288,28 @@ def test_rank_prefixes_have_to_differ_before_lines_are_other_ranks() -> None:
         ("step    1/74: train loss 4.367631 (80.64 ms)", "llmc", 0.08064, 4.367631),
         (
             "step    1/74: train loss 4.36 (acc 4.36) (80.64 ms, 50793 tok/s)",
-            *("llmc", 0.08064, 4.36),
+            "llmc",
+            0.08064,
+            4.36,
         ),
         (
             "1|20|Loss: 1.2345:  10%|#  | 20/200 [00:40<06:00,  2.00s/it]",
-            *("torchtune", 2.0, 1.2345),
+            "torchtune",
+            2.0,
+            1.2345,
         ),
         ("step:3 - actor/pg_loss:np.float64(0.25) - timing_s/step:12.5", "verl", 12.5, 0.25),
         (
             "[INFO|DP=0|PP=0|TP=0]: iteration: 5 / 9 | time_per_iteration_ms: 1.5K | lm_loss: 4.5",
-            *("nanotron", 1.5, 4.5),
+            "nanotron",
+            1.5,
+            4.5,
         ),
         (
             "Epoch 0:  10%|#| 10/99 [00:05<00:45,  2.00it/s, train_loss=0.5]",
-            *("lightning", 0.5, 0.5),
+            "lightning",
+            0.5,
+            0.5,
         ),
     ],
 )

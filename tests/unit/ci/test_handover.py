@@ -101,9 +101,22 @@ def test_a_link_is_no_file(left: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("../x", "build/../../x", "/etc/passwd", "build/x", "other/cell/x.json"),
-        *("build/c/../../../x", "build//etc/x", "build/c//x", "build/./c/x", "build/c/", "build"),
-        *("build/.bake/bake.json", "build/c/.lock", "build/c/\0x", "build/c/\x1b[31m", ""),
+        "../x",
+        "build/../../x",
+        "/etc/passwd",
+        "build/x",
+        "other/cell/x.json",
+        "build/c/../../../x",
+        "build//etc/x",
+        "build/c//x",
+        "build/./c/x",
+        "build/c/",
+        "build",
+        "build/.bake/bake.json",
+        "build/c/.lock",
+        "build/c/\0x",
+        "build/c/\x1b[31m",
+        "",
     ],
 )
 def test_a_place_outside_the_build_folder_is_refused(left: Path, tmp_path: Path, name: str) -> None:

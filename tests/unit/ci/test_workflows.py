@@ -223,17 +223,19 @@ def started_by_strangers(workflow: Workflow) -> Iterator[str]:
 
 
 RULES = (
-    *(
-        unpinned,
-        powerful,
-        writing_for_a_request,
-        publishing_from_anywhere,
-        injectable,
-        leaving_credentials,
-        endless,
-        giving_up_early,
-    ),
-    *(open_to_forks, publishing_cancelled, holding_secrets, handing_secrets, started_by_strangers),
+    unpinned,
+    powerful,
+    writing_for_a_request,
+    publishing_from_anywhere,
+    injectable,
+    leaving_credentials,
+    endless,
+    giving_up_early,
+    open_to_forks,
+    publishing_cancelled,
+    holding_secrets,
+    handing_secrets,
+    started_by_strangers,
 )
 
 

@@ -38,8 +38,18 @@ TASKS: dict[str, Task[Any]] = dict(namespace.tasks)
 EVERY_TASK = pytest.mark.parametrize("name", sorted(TASKS))
 WITHOUT_CELLS = {
     "compat",
-    *("why", "engine", "init", "doctor", "job", "merge", "explain", "runner"),
-    *("read-log", "compare", "compare-stacks", "nights"),
+    "why",
+    "engine",
+    "init",
+    "doctor",
+    "job",
+    "merge",
+    "explain",
+    "runner",
+    "read-log",
+    "compare",
+    "compare-stacks",
+    "nights",
 }
 
 

@@ -60,9 +60,12 @@ def test_no_secret_gets_into_a_log_whole_or_in_two_pieces(tmp_path: Path) -> Non
     keep_secret(secret)
     name = "[2/3] RUN set -x"
     told = [
-        *(vertex(name, started="t"), log(name, f"+ use {secret}\n+ again {secret[:9]}")),
-        *(log(name, f"{secret[9:]} and\nthe last {secret}"), vertex(name, completed="t")),
-        *(vertex(name, error=f"failed with {secret}"), log(name, f"after all {secret}")),
+        vertex(name, started="t"),
+        log(name, f"+ use {secret}\n+ again {secret[:9]}"),
+        log(name, f"{secret[9:]} and\nthe last {secret}"),
+        vertex(name, completed="t"),
+        vertex(name, error=f"failed with {secret}"),
+        log(name, f"after all {secret}"),
         f"ERROR: {secret}",
     ]
     read(("cell-a",), told, tmp_path)

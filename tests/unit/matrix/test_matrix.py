@@ -711,8 +711,10 @@ def test_the_documented_rows_for_another_machine_make_a_cell_for_each() -> None:
     (whole,), (rows,) = documented("whole"), documented("machines")
     matrix = read(f"{whole[: whole.index('rows:')]}rows:\n{rows}")
     assert [(cell.vendor, cell.machine) for cell in matrix.cells] == [
-        *(("nvidia", "x86_64"), ("nvidia", "aarch64")),
-        *(("cpu", "x86_64"), ("cpu", "aarch64")),
+        ("nvidia", "x86_64"),
+        ("nvidia", "aarch64"),
+        ("cpu", "x86_64"),
+        ("cpu", "aarch64"),
     ]
     known = "the compat table is about wheels for x86_64"
     assert [warning.message.startswith(known) for warning in matrix.warnings] == [True, True]

@@ -84,8 +84,14 @@ def source_upward(_root: Path) -> str:
 @pytest.mark.parametrize(
     "write",
     [
-        *(link_file, link_folder, link_of_a_link, link_to_itself, absolute, upward),
-        *(source_link, source_upward),
+        link_file,
+        link_folder,
+        link_of_a_link,
+        link_to_itself,
+        absolute,
+        upward,
+        source_link,
+        source_upward,
     ],
 )
 def test_a_line_that_leads_out_of_the_project_is_refused_by_file_and_line(

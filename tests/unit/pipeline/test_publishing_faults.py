@@ -53,8 +53,14 @@ FAULTS = {
     "knows nothing": Fault(status=404),
 }
 STEPS = (
-    *("head blob", "begin", "close", "put manifest", "get manifest", "head manifest"),
-    *("get blob", "referrers"),
+    "head blob",
+    "begin",
+    "close",
+    "put manifest",
+    "get manifest",
+    "head manifest",
+    "get blob",
+    "referrers",
 )
 # Each step and each fault at least once; all of them with --exhaustive.
 ALWAYS = {

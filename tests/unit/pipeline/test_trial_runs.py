@@ -169,7 +169,7 @@ def test_a_program_that_lacks_nothing_is_told_how_the_image_runs_it_by_hand(plac
     assert trial.by_hand[7:9] == ("--env", "PYTHONPATH=/repo/src")
     assert f"{place.repo}:/repo" in trial.by_hand
     access = DeviceAccess(nodes=("/dev/kfd",), groups=(44,), runtime="habana", gpus=True)
-    given = (*("--gpus", "all", "--runtime", "habana"), *("--device", "/dev/kfd"))
+    given = ("--gpus", "all", "--runtime", "habana", "--device", "/dev/kfd")
     assert tuple(device_flags(access)) == (*given, "--group-add", "44")
     access = DeviceAccess(cdi=("amd.com/gpu=all",), environment={"HABANA_VISIBLE_DEVICES": "all"})
     said = ("--device", "amd.com/gpu=all", "--env", "HABANA_VISIBLE_DEVICES=all")

@@ -32,8 +32,14 @@ STATED = Predicate(name="spdx", type="https://spdx.dev/Document", content={"pack
 
 def test_a_key_signs_without_the_transparency_log() -> None:
     assert sign_command(BY_KEY, REFERENCE, SAYS, form=()).argv == (
-        *("cosign", "sign", "--yes", "--key", "my.key", "--tlog-upload=false"),
-        *("--annotations=dev.warpfront.channel=release", REFERENCE),
+        "cosign",
+        "sign",
+        "--yes",
+        "--key",
+        "my.key",
+        "--tlog-upload=false",
+        "--annotations=dev.warpfront.channel=release",
+        REFERENCE,
     )
 
 
@@ -87,8 +93,13 @@ def test_keyless_somebody_has_to_vouch_before_anything_is_sent(tmp_path: Path) -
 
 def test_a_signature_is_verified_by_the_public_half() -> None:
     assert verify_command(BY_KEY, REFERENCE, SAYS).argv == (
-        *("cosign", "verify", "--key", "my.pub", "--insecure-ignore-tlog=true"),
-        *("--annotations=dev.warpfront.channel=release", REFERENCE),
+        "cosign",
+        "verify",
+        "--key",
+        "my.pub",
+        "--insecure-ignore-tlog=true",
+        "--annotations=dev.warpfront.channel=release",
+        REFERENCE,
     )
 
 
@@ -143,8 +154,17 @@ def test_a_key_that_cannot_be_opened_is_found_before_anything_is_sent(tmp_path: 
 def test_a_predicate_is_attested_under_its_address() -> None:
     command = attest_command(BY_KEY, REFERENCE, STATED, form=())
     assert command.argv == (
-        *("cosign", "attest", "--yes", "--key", "my.key", "--tlog-upload=false"),
-        *("--type", "https://spdx.dev/Document", "--predicate", "-", REFERENCE),
+        "cosign",
+        "attest",
+        "--yes",
+        "--key",
+        "my.key",
+        "--tlog-upload=false",
+        "--type",
+        "https://spdx.dev/Document",
+        "--predicate",
+        "-",
+        REFERENCE,
     )
     assert json.loads(command.stdin or "") == STATED.content
 

@@ -106,7 +106,10 @@ def test_every_source_is_one_check_in_its_order(compile_all: Compile) -> None:
     assert document["finished"] is True
     found = outcomes(document)
     assert [found[name][0] for name in document["planned"]] == [
-        *("passed", "passed", "failed", "passed")
+        "passed",
+        "passed",
+        "failed",
+        "passed",
     ]
     assert "a.cu:1:1: error: wrong" in found["a.cu"][1]
     assert document["environment"]["compiler"] == "fakecc version 1.0"
@@ -191,7 +194,12 @@ def test_names_that_look_like_options_or_commands_are_names(compile_all: Compile
 def test_a_place_is_filled_once_and_other_words_stay() -> None:
     places = {"{source}": ("{output}",), "{output}": ("o",), "{torch}": ("-I1", "-I2")}
     assert filled(("cc", "{torch}", "-c", "{source}", "-D{x}"), places) == (
-        *("cc", "-I1", "-I2", "-c", "{output}", "-D{x}"),
+        "cc",
+        "-I1",
+        "-I2",
+        "-c",
+        "{output}",
+        "-D{x}",
     )
 
 

@@ -269,7 +269,10 @@ def test_an_xpu_is_known_by_the_number_of_its_core() -> None:
     torch.xpu.is_available = lambda: False
     assert read_facts(torch).obstacle == "torch.xpu.is_available() is False"
     assert [intel_arch(number) for number in (0x30F000700, 0x30DC00800, 0x501000400, 7)] == [
-        *("pvc", "dg2", "lnl-m", "")
+        "pvc",
+        "dg2",
+        "lnl-m",
+        "",
     ]
 
 

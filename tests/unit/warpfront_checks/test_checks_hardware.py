@@ -146,8 +146,14 @@ def test_another_vendors_accelerator_node_is_not_a_gaudi() -> None:
 @pytest.mark.parametrize(
     ("version", "name"),
     [
-        *((90010, "gfx90a"), (90402, "gfx942"), (90500, "gfx950"), (110000, "gfx1100")),
-        *((110501, "gfx1151"), (120001, "gfx1201"), (130000, "gfx1300"), (90012, "gfx90c")),
+        (90010, "gfx90a"),
+        (90402, "gfx942"),
+        (90500, "gfx950"),
+        (110000, "gfx1100"),
+        (110501, "gfx1151"),
+        (120001, "gfx1201"),
+        (130000, "gfx1300"),
+        (90012, "gfx90c"),
     ],
 )
 def test_the_kernels_number_is_decoded(version: int, name: str) -> None:
@@ -392,11 +398,15 @@ ONE_ROW = "0, NVIDIA H200, 9.0, 580.0, 143771\n"
     [
         ("nvidia-h200-x2", {}, {"nvidia-smi": ONE_ROW}, "1 of 2 devices no longer answers"),
         (
-            *("nvidia-h200-x2", {}),
-            *({"nvidia-smi": None, "warpfront-nvml": None}, "2 of 2 devices no longer answers"),
+            "nvidia-h200-x2",
+            {},
+            {"nvidia-smi": None, "warpfront-nvml": None},
+            "2 of 2 devices no longer answers",
         ),
         (
-            *("h100", {"dmesg": ""}, {"dmesg": XIDS.format(code=79)}),
+            "h100",
+            {"dmesg": ""},
+            {"dmesg": XIDS.format(code=79)},
             "Xid (PCI:0000:41:00): 79, pid=4711, name=python3, GPU has fallen off the bus.",
         ),
         # What a wrong kernel does by itself, and what was there before.
@@ -404,7 +414,9 @@ ONE_ROW = "0, NVIDIA H200, 9.0, 580.0, 143771\n"
         ("h100", {"dmesg": XIDS.format(code=79)}, {"dmesg": XIDS.format(code=79)}, ""),
         ("h100", {}, {}, ""),
         (
-            *("mi300x-x8", {RAS: "ue: 1\nce: 4\n"}, {RAS: "ue: 3\nce: 9\n"}),
+            "mi300x-x8",
+            {RAS: "ue: 1\nce: 4\n"},
+            {RAS: "ue: 3\nce: 9\n"},
             "2 uncorrected errors in card1 umc",
         ),
         ("mi300x-x8", {RAS: "ue: 1\nce: 4\n"}, {RAS: "ue: 1\nce: 9\n"}, ""),

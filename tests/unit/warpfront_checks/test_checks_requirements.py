@@ -58,8 +58,13 @@ def test_an_extra_applies_only_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("x @ https://x.test/d.whl", "x ==", "", "x >>1", 'x; moon_phase == "full"'),
-        *("x; os_name ~= 'y'", f"x; {'(' * 5000}os_name == 'x'{')' * 5000}"),
+        "x @ https://x.test/d.whl",
+        "x ==",
+        "",
+        "x >>1",
+        'x; moon_phase == "full"',
+        "x; os_name ~= 'y'",
+        f"x; {'(' * 5000}os_name == 'x'{')' * 5000}",
     ],
 )
 def test_what_cannot_be_read_is_listed_not_guessed(line: str) -> None:

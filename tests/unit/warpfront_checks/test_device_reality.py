@@ -142,7 +142,11 @@ def test_libraries_that_are_loaded_first_are_listed(tmp_path: Path) -> None:
     file.write_text("/usr/local/vgpu/libvgpu.so # of a scheduler\n")
     environment = {"LD_PRELOAD": "libjemalloc.so.2:/a/b.so /c.so", "LD_AUDIT": "/d.so"}
     assert list(preloads(environment, file)) == [
-        *("libjemalloc.so.2", "/a/b.so", "/c.so", "/d.so", "/usr/local/vgpu/libvgpu.so")
+        "libjemalloc.so.2",
+        "/a/b.so",
+        "/c.so",
+        "/d.so",
+        "/usr/local/vgpu/libvgpu.so",
     ]
     assert list(preloads({}, tmp_path / "none")) == []
 

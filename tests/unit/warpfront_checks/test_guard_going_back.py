@@ -122,7 +122,14 @@ def pip_install(folder: Path, blocked: int, wants: str = "torch>=2.15") -> Any:
     source = Path(pip.__file__).parent
     (guarded.places.site_packages / "pip").symlink_to(source)
     return guarded.run(
-        *("-m", "pip", "install", "--dry-run", "--no-index", "--find-links", str(offered), "app"),
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-index",
+        "--find-links",
+        str(offered),
+        "app",
         environment={"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
 

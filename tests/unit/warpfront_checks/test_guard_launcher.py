@@ -66,7 +66,12 @@ def test_the_command_is_found_behind_options(
 def test_the_dry_run_comes_before_what_is_installed() -> None:
     command = ("pip", "install")
     assert _as_dry_run(["pip", "install", "-U", "--", "torch"], command) == [
-        *("pip", "install", "--dry-run", "-U", "--", "torch")
+        "pip",
+        "install",
+        "--dry-run",
+        "-U",
+        "--",
+        "torch",
     ]
     given = ["pip", "install", "--dry-run", "torch"]
     assert _as_dry_run(given, command) == given

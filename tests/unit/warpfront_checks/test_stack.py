@@ -223,8 +223,11 @@ def test_the_session_leaves_every_check_it_planned(tmp_path: Path) -> None:
     stack_checks.record_stack(claims, recorder)
     assert recorder.finish()
     assert recorder.planned == (
-        *("true: runs", "devices", "torch is still sealed"),
-        *("what begins with Python", "results are ours"),
+        "true: runs",
+        "devices",
+        "torch is still sealed",
+        "what begins with Python",
+        "results are ours",
     )
 
 

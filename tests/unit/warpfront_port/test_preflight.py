@@ -449,7 +449,8 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
         ("r.txt", b"this is prose, not a list\n", "r.txt:1: not a requirement"),
         ("r.txt", b"a; %b\n" % (b"(" * 5000), "r.txt:1: not a requirement"),
         (
-            *("r.txt", b"a; " + b"(" * 5000 + b"python_version>'3'" + b")" * 5000),
+            "r.txt",
+            b"a; " + b"(" * 5000 + b"python_version>'3'" + b")" * 5000,
             "nested",
         ),
         ("r.txt", b"a\n" * 20_001, "more than 20,000 requirements"),

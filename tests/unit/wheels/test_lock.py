@@ -103,7 +103,8 @@ def test_a_lock_of_rocm_from_7_14_belongs_to_its_targets() -> None:
         return lock_inputs(cell, None, None)
 
     rocm = a_wheel(
-        *("rocm", "7.14.0.post1"),
+        "rocm",
+        "7.14.0.post1",
         sdist="rocm-7.14.0.post1.tar.gz",
         sdist_sha256="c" * 64,
         targets=("gfx90a", "gfx942"),

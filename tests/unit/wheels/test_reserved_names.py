@@ -25,8 +25,14 @@ def wheel(name: str, index: str = PYPI) -> LockedWheel:
 @pytest.mark.parametrize(
     "name",
     [
-        *("rocm", "rocm-sdk", "rocm-sdk-core", "rocm-sdk-device-gfx942", "rocm-kpack"),
-        *("amd-torch-device", "amd-torch-device-gfx12-0", "amd-torchvision-device-all"),
+        "rocm",
+        "rocm-sdk",
+        "rocm-sdk-core",
+        "rocm-sdk-device-gfx942",
+        "rocm-kpack",
+        "amd-torch-device",
+        "amd-torch-device-gfx12-0",
+        "amd-torchvision-device-all",
     ],
 )
 def test_an_empty_package_of_pypi_is_named_and_the_real_one_is_not(name: str) -> None:

@@ -415,9 +415,20 @@ def test_a_lock_installs_offline_from_a_view_and_wrong_bytes_do_not(
     ]
     subprocess.run(create, check=True)
     argv = [
-        *(str(uv_binary()), "pip", "install", "--preview-features", "pylock", "--no-config"),
-        *("--offline", "--no-index", "--no-deps", "--no-cache", "--python", str(python)),
-        *("-r", f"{folder}/pylock.cell.toml"),
+        str(uv_binary()),
+        "pip",
+        "install",
+        "--preview-features",
+        "pylock",
+        "--no-config",
+        "--offline",
+        "--no-index",
+        "--no-deps",
+        "--no-cache",
+        "--python",
+        str(python),
+        "-r",
+        f"{folder}/pylock.cell.toml",
     ]
     subprocess.run(argv, check=True, capture_output=True)
     said = subprocess.run(

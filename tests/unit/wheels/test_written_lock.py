@@ -123,8 +123,14 @@ def test_a_name_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"\xff\xfe", b"", b"[", b"a = " + b"9" * 5000, b"a = " + b"[" * 5000),
-        *(b"a.b.c = " + b"{a=" * 2000, TEXT.encode()[:-200], None),
+        b"\xff\xfe",
+        b"",
+        b"[",
+        b"a = " + b"9" * 5000,
+        b"a = " + b"[" * 5000,
+        b"a.b.c = " + b"{a=" * 2000,
+        TEXT.encode()[:-200],
+        None,
     ],
     ids=["no text", "empty", "no TOML", "digits", "deep", "deep tables", "cut short", "a FIFO"],
 )

@@ -17,9 +17,24 @@ from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
 
 # Of two formats that both know a line, the first has it.
 DECLARED = (
-    *("primus", "megatron", "nemo", "torchtitan", "maxtext", "nanotron", "olmo", "torchtune"),
-    *("verl", "llmc", "nanogpt", "lightning", "hf-trainer", "trainer-state", "deepspeed"),
-    *("serving", "serving-json", "mlperf-inference"),
+    "primus",
+    "megatron",
+    "nemo",
+    "torchtitan",
+    "maxtext",
+    "nanotron",
+    "olmo",
+    "torchtune",
+    "verl",
+    "llmc",
+    "nanogpt",
+    "lightning",
+    "hf-trainer",
+    "trainer-state",
+    "deepspeed",
+    "serving",
+    "serving-json",
+    "mlperf-inference",
 )
 FORMATS: Mapping[str, Format] = {
     one.name: one

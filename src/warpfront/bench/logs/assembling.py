@@ -34,8 +34,16 @@ _MIXED_SHARE = 0.2
 _FEWEST_MIXED = 3
 # What a log should say of its run; what of it stays unknown is listed.
 WANTED = (
-    *("vendor", "device_name", "devices", "nodes", "precision", "global_batch", "micro_batch"),
-    *("sequence", "model", "parameters"),
+    "vendor",
+    "device_name",
+    "devices",
+    "nodes",
+    "precision",
+    "global_batch",
+    "micro_batch",
+    "sequence",
+    "model",
+    "parameters",
 )
 WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
 _OF_LOAD = {f"{SERVING}concurrency"}

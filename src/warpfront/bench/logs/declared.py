@@ -30,8 +30,15 @@ _STEP_FIELDS = {field.name for field in dataclasses.fields(Step)} - {"line", "se
 _POSITION = {"step", "count", "part", "epoch", "total", "elapsed", "step_tokens"}
 """Fields that place a line: an exact step, the line's own count, ..."""
 _TEXTS = {
-    *("framework", "framework_version", "torch", "device_name", "model", "tokenizer"),
-    *("benchmark", "scenario", "request_rate"),
+    "framework",
+    "framework_version",
+    "torch",
+    "device_name",
+    "model",
+    "tokenizer",
+    "benchmark",
+    "scenario",
+    "request_rate",
 }
 _COUNTS = {
     "steps",

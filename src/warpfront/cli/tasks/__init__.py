@@ -21,7 +21,13 @@ from warpfront.system.extras import registered
 # Module -> names of its tasks. invoke copies each task many times, so only named ones are made.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.path": (
-        *("plan", "lock", "render", "build", "verify", "explain", "report"),
+        "plan",
+        "lock",
+        "render",
+        "build",
+        "verify",
+        "explain",
+        "report",
     ),
     "warpfront.cli.tasks.tables": ("compat",),
     "warpfront.cli.tasks.billing": ("bill", "audit"),

@@ -127,8 +127,12 @@ class Amd(Vendor):
         """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""
         return CompilerCall(
             argv=(
-                *("hipcc", f"--offload-arch={target}", "-O2", "-fPIC"),
-                *("-fno-color-diagnostics", "-fno-caret-diagnostics"),
+                "hipcc",
+                f"--offload-arch={target}",
+                "-O2",
+                "-fPIC",
+                "-fno-color-diagnostics",
+                "-fno-caret-diagnostics",
             ),
             kernel=("-x", "hip"),
             plain=("-x", "c++"),

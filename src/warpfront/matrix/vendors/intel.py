@@ -36,10 +36,23 @@ class Intel(Vendor):
     # What torch's wheels for XPU demand (pytorch/pytorch .github/scripts/
     # generate_binary_build_matrix.py; intel/torch-xpu-ops .github/scripts/build.sh, of 2025.3.2).
     protected = (
-        *("torch", "torchvision", "torchaudio"),
-        *("triton", "triton-xpu", "pytorch-triton-xpu"),
-        *("intel-cmplr-*", "intel-sycl-rt", "intel-opencl-rt", "intel-pti", "dpcpp-cpp-rt"),
-        *("onemkl-sycl-*", "oneccl", "oneccl-devel", "impi-rt", "tcmlib", "umf"),
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "triton",
+        "triton-xpu",
+        "pytorch-triton-xpu",
+        "intel-cmplr-*",
+        "intel-sycl-rt",
+        "intel-opencl-rt",
+        "intel-pti",
+        "dpcpp-cpp-rt",
+        "onemkl-sycl-*",
+        "oneccl",
+        "oneccl-devel",
+        "impi-rt",
+        "tcmlib",
+        "umf",
     )
 
     def accepts_target(self, target: str) -> bool:

@@ -28,9 +28,19 @@ def hash_requirements(
         left_out = tuple(word for name in without for word in ("--no-emit-package", name))
         command = uv_command(
             (
-                *("pip", "compile", "wanted.in", "--quiet", "--universal", "--generate-hashes"),
-                *("--python", sys.executable, "--python-version", _PYTHON),
-                *("--no-header", "--no-annotate", *left_out),
+                "pip",
+                "compile",
+                "wanted.in",
+                "--quiet",
+                "--universal",
+                "--generate-hashes",
+                "--python",
+                sys.executable,
+                "--python-version",
+                _PYTHON,
+                "--no-header",
+                "--no-annotate",
+                *left_out,
             ),
             site=site,
             indexes=answering(site),

@@ -20,8 +20,13 @@ PYPI = "https://pypi.org/simple"
 # Names that AMD reserves on PyPI by empty packages (0.0.1.dev0 and 0.1.0, read 2026-11-27): the
 # real ones are on AMD's and pytorch.org's indexes.
 RESERVED_ON_PYPI = (
-    *("rocm", "rocm-sdk", "rocm-sdk-*", "rocm-kpack", "rocm-profiler"),
-    *("amd-*-device", "amd-*-device-*"),
+    "rocm",
+    "rocm-sdk",
+    "rocm-sdk-*",
+    "rocm-kpack",
+    "rocm-profiler",
+    "amd-*-device",
+    "amd-*-device-*",
 )
 
 

@@ -24,8 +24,19 @@ from warpfront.system.store import storing
 # Results of builds, tests and version control among sources; and our own locks, which change when
 # what they lock does.
 LEFT_OUT = (
-    *("__pycache__", "*.pyc", "*.egg-info", "build", "dist", "node_modules"),
-    *(".git", ".hg", ".venv", "venv", ".nox", ".tox", ".*_cache"),
+    "__pycache__",
+    "*.pyc",
+    "*.egg-info",
+    "build",
+    "dist",
+    "node_modules",
+    ".git",
+    ".hg",
+    ".venv",
+    "venv",
+    ".nox",
+    ".tox",
+    ".*_cache",
     "images/locks",
 )
 _EPOCH_SECONDS = 315532800  # 1980, the first year that a wheel's zip can say

@@ -142,8 +142,12 @@ class PatchTool:
         """git without anybody's settings, and without a repository around the tree."""
         command = Command(
             argv=(
-                *("git", "apply", "--whitespace=nowarn", f"-p{self.strip}"),
-                *(*options, str(self.patch.resolve())),
+                "git",
+                "apply",
+                "--whitespace=nowarn",
+                f"-p{self.strip}",
+                *options,
+                str(self.patch.resolve()),
             ),
             cwd=self.tree,
             environment={

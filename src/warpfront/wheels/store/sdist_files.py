@@ -13,8 +13,13 @@ LONGEST_ARCHIVE_BYTES = 32 * 2**20
 _LONGEST_FILE_BYTES = 2**20
 _LONGEST_UNPACKED_BYTES = 512 * 2**20
 _UNREADABLE = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error),
-    *(RuntimeError, OSError, EOFError, ValueError),
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    RuntimeError,
+    OSError,
+    EOFError,
+    ValueError,
 )
 # At its top: metadata, the files of a project; and lists of requirements, two folders deep at most.
 _WANTED = re.compile(

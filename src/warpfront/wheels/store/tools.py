@@ -42,10 +42,19 @@ def install_tools(
             with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
                 command = uv_command(
                     (
-                        *("pip", "install", "--target", str(aside), *wanted),
-                        *("--python", sys.executable, "--python-version", python),
-                        *("--python-platform", f"{machine}-manylinux_2_28"),
-                        *("--only-binary", ":all:"),
+                        "pip",
+                        "install",
+                        "--target",
+                        str(aside),
+                        *wanted,
+                        "--python",
+                        sys.executable,
+                        "--python-version",
+                        python,
+                        "--python-platform",
+                        f"{machine}-manylinux_2_28",
+                        "--only-binary",
+                        ":all:",
                         *option_file(Path(name), "constraints", NO_TORCH),
                     ),
                     site=site,

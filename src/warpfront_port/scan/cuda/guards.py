@@ -12,8 +12,12 @@ from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 
 _VERSIONS = {
-    *("CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"),
-    *("__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"),
+    "CUDA_VERSION",
+    "CUDART_VERSION",
+    "__NVCC__",
+    "__CUDACC__",
+    "__CUDACC_VER_MAJOR__",
+    "__CUDACC_VER_MINOR__",
 }
 
 _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}

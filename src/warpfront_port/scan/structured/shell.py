@@ -65,8 +65,12 @@ _WHOLE_ARGUMENT = re.compile(
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _HOLDING = (
-    *("--no-deps", "--no-dependencies", "-c", "--constraint"),
-    *("--no-install-project", "--no-root"),
+    "--no-deps",
+    "--no-dependencies",
+    "-c",
+    "--constraint",
+    "--no-install-project",
+    "--no-root",
 )
 
 
