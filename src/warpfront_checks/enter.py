@@ -30,7 +30,7 @@ def main(arguments: list[str], *, root: Path = ROOT, results: Path = RESULTS) ->
         entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent
     ]
     sys.path += [str(root / "src"), str(root / "toolbox")]
-    os.environ.setdefault("HOME", "/tmp")
+    os.environ.setdefault("HOME", "/tmp")  # noqa: S108 - a container's tmpfs; nox asks for a home
     sys.argv = [
         "nox",
         "--noxfile",
