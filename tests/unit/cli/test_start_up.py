@@ -31,7 +31,7 @@ NEVER = (
 EXTRAS = ("matplotlib", "numpy")
 OTHER_FAMILIES = ("warpfront.cli.tasks.speed", "warpfront_port.tasks.porting")
 NETWORK = ("requests", "urllib3", "docker", "warpfront.wheels.transport")
-PIPELINE = ("warpfront.pipeline", "warpfront.matrix", "pydantic", "jinja2", "rich")
+PIPELINE = ("warpfront.pipeline", "warpfront.matrix.reading", "pydantic", "jinja2", "rich")
 # An engine of this machine is out of sight: a socket is looked for elsewhere, no variable is set.
 # A start of Python for both runs of a test: the second has what the first had loaded, and more.
 CHILD = """
