@@ -41,7 +41,9 @@ def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
     """What operations reach, over how much they compute with a byte; the roofs are the device's
     peaks, a roof a dtype. Nothing, where no operation counts both.
     """
-    counted = [one for one in bench.results if one.flops and one.bytes and flop_rate(one)]
+    counted = [
+        result for result in bench.results if result.flops and result.bytes and flop_rate(result)
+    ]
     return {name: _drawn(lambda axes: _roofline(axes, bench, counted))} if counted else {}
 
 
@@ -73,7 +75,7 @@ def _plain(axis: Any) -> None:
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
-    drawn: list[float] = []
+    plotted: list[float] = []
     for letter, side, colour, runs in (
         ("A", comparison.a, _A, sides[0]),
         ("B", comparison.b, _B, sides[1]),
@@ -82,7 +84,7 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):
                 points = [(s.step, v) for s in steps if (v := value_of(s, metric)) is not None]
-                drawn += [value for _, value in points]
+                plotted += [value for _, value in points]
                 axes.plot(
                     *zip(*points, strict=True) if points else ((), ()),
                     ".-",
@@ -92,10 +94,10 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
                     linewidth=0.8,
                     label=_label(letter, side.name) if alpha == 1.0 and not number else None,
                 )
-    if drawn and max(drawn) > _WIDE * min(drawn):
+    if plotted and max(plotted) > _WIDE * min(plotted):
         axes.set_yscale("log")
-        low, high = min(drawn), max(drawn)
-        axes.set_yticks([low * (high / low) ** (at / 4) for at in range(5)])
+        low, high = min(plotted), max(plotted)
+        axes.set_yticks([low * (high / low) ** (tick / 4) for tick in range(5)])
     _plain(axes.yaxis)
     _plain(axes.xaxis)
     axes.set_xlabel("step")
@@ -111,9 +113,9 @@ def _ratios(axes: Any, comparison: Comparison) -> None:
         ("all", comparison.times),
         *((case.id, case.ratio) for case in comparison.cases[:_MOST_CASES]),
     ]
-    for at, (_, ratio) in enumerate(rows):
-        axes.plot([ratio.low, ratio.high], [at, at], color=_B, linewidth=2)
-        axes.plot([ratio.value], [at], "o", color=_B)
+    for row_index, (_, ratio) in enumerate(rows):
+        axes.plot([ratio.low, ratio.high], [row_index, row_index], color=_B, linewidth=2)
+        axes.plot([ratio.value], [row_index], "o", color=_B)
     axes.axvspan(1 - comparison.noise, 1 + comparison.noise, color="#dddddd", zorder=0)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
@@ -123,7 +125,7 @@ def _ratios(axes: Any, comparison: Comparison) -> None:
 
 def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
     """Losses at equal tokens, over a band of the neighbouring losses."""
-    tokens = [at for at, _, _ in comparison.losses]
+    tokens = [count for count, _, _ in comparison.losses]
     for index, letter, side, colour in ((1, "A", comparison.a, _A), (2, "B", comparison.b, _B)):
         label = _label(letter, side.name)
         axes.plot(tokens, [loss[index] for loss in comparison.losses], color=colour, label=label)
@@ -157,7 +159,10 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second
             corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})
-            roof = [min(peak.flop_per_second, at * peak.bytes_per_second) for at in corners]
+            roof = [
+                min(peak.flop_per_second, intensity * peak.bytes_per_second)
+                for intensity in corners
+            ]
             axes.plot(corners, roof, color=colour, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -64,19 +64,19 @@ def differences(
     """What refuses first, then what is only shown."""
     names = set(allowed)
     refused = {**_model(a, b, metric), **_work(a, b, metric)}
-    shown = (_difference(name, a, b) for name in _SHOWN if name not in refused)
-    found = [
-        Difference(name=name, a=one, b=other, refused=True, allowed=name in names)
-        for name, (one, other) in refused.items()
+    optional = (_difference(name, a, b) for name in _SHOWN if name not in refused)
+    refusals = [
+        Difference(name=name, a=difference, b=other, refused=True, allowed=name in names)
+        for name, (difference, other) in refused.items()
     ]
     open_by_the_rules = _ruled_by_benchmark(a, b, metric, refused)
-    found = [
-        Difference(name=one.name, a=one.a, b=one.b)
-        if one.name in open_by_the_rules and UNKNOWN in {one.a, one.b}
-        else one
-        for one in found
+    refusals = [
+        Difference(name=difference.name, a=difference.a, b=difference.b)
+        if difference.name in open_by_the_rules and UNKNOWN in {difference.a, difference.b}
+        else difference
+        for difference in refusals
     ]
-    return (*found, *(one for one in shown if one.a != one.b))
+    return (*refusals, *(difference for difference in optional if difference.a != difference.b))
 
 
 def _ruled_by_benchmark(
@@ -95,7 +95,7 @@ def said(name: str, runs: Sequence[Run]) -> str:
     """What the runs of a side say of it, in a few words."""
     values = {getattr(run, name) for run in runs}
     if name == "parallel":
-        return "; ".join(sorted({str(one) or UNKNOWN for one in values}))
+        return "; ".join(sorted({str(value) or UNKNOWN for value in values}))
     words = sorted(
         UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
         for value in values

@@ -75,8 +75,8 @@ def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
     order = [Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND, Metric.STEP_SECONDS]
     if alike:
         order.insert(0, Metric.STEP_SECONDS)
-    found = (one for one in order if all(times_of(run, one) for run in runs))
-    return next(found, Metric.STEP_SECONDS)
+    usable = (metric for metric in order if all(times_of(run, metric) for run in runs))
+    return next(usable, Metric.STEP_SECONDS)
 
 
 def compare_runs(
@@ -98,7 +98,7 @@ def compare_runs(
         noise=terms.noise_or(NOISE),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(one.name for one in unlike if one.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         losses=losses,
         findings=(
             *training_findings(a[1], b[1], losses),
@@ -133,7 +133,7 @@ def _compare_serving(
         noise=terms.noise_or(NOISE_OF_OPERATIONS),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(one.name for one in unlike if one.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         findings=tuple(
             Remark(level="warning", message=f"the model of {letter} is unknown")
             for letter, (_, runs) in (("A", a), ("B", b))
@@ -153,7 +153,7 @@ def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
         return dataclasses.replace(
             comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
         )
-    ratios = [median(other) / median(one) for one, other in zip(a, b, strict=True)]
+    ratios = [median(b_values) / median(a_values) for a_values, b_values in zip(a, b, strict=True)]
     times = statistics.median_interval_of_runs(ratios)
     return dataclasses.replace(
         comparison,
@@ -180,15 +180,15 @@ def _values(run: Run, metric: Metric) -> list[float]:
 
 
 def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Side:
-    known = [group for group in groups if group]
-    middle = statistics.median_of(known) if known else None
+    measured_groups = [group for group in groups if group]
+    middle = statistics.median_of(measured_groups) if measured_groups else None
     if middle and metric.is_rate:
         middle = 1 / middle
     return Side(
         name=name,
         sources=tuple(run.source.path for run in runs),
         runs=len(runs),
-        samples=sum(map(len, known)),
+        samples=sum(map(len, measured_groups)),
         median=middle,
         summaries=tuple(map(summary_of, runs)),
     )
@@ -200,23 +200,25 @@ def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
         return dataclasses.replace(
             comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
         )
-    one, other = _units(a), _units(b)
-    times = statistics.ratio_interval(one, other)
-    resampled = f"{_drawn(one)} against {_drawn(other)}"
+    a_units, b_units = _units(a), _units(b)
+    times = statistics.ratio_interval(a_units, b_units)
+    resampled = f"{_drawn(a_units)} against {_drawn(b_units)}"
     return dataclasses.replace(
         comparison, verdict=verdict_of(times, comparison.noise), times=times, resampled=resampled
     )
 
 
 def _too_short(name: str, groups: Groups, metric: str) -> str:
-    known = [group for group in groups if group]
-    if len(known) < len(groups):
-        return f"{len(groups) - len(known)} runs of {name} have nothing that is settled"
+    measured_groups = [group for group in groups if group]
+    if len(measured_groups) < len(groups):
+        return f"{len(groups) - len(measured_groups)} runs of {name} have nothing that is settled"
     if metric is Metric.TIME_TO_TRAIN:
-        short = len(known) < FEWEST_RUNS
-        return f"{name} has {len(known)} runs, {FEWEST_RUNS} are needed" if short else ""
-    if len(known) < FEWEST_RUNS and sum(map(len, known)) < FEWEST_STEPS:
-        return f"{name} has {sum(map(len, known))} settled steps, {FEWEST_STEPS} are needed"
+        short = len(measured_groups) < FEWEST_RUNS
+        return f"{name} has {len(measured_groups)} runs, {FEWEST_RUNS} are needed" if short else ""
+    if len(measured_groups) < FEWEST_RUNS and sum(map(len, measured_groups)) < FEWEST_STEPS:
+        return (
+            f"{name} has {sum(map(len, measured_groups))} settled steps, {FEWEST_STEPS} are needed"
+        )
     return ""
 
 
@@ -247,9 +249,9 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
             finding for finding in (*run.findings, *summary.findings) if finding.level != "note"
         ]
         if len(runs) > 1:  # then runs are resampled, not steps
-            every = [one for one in every if "too short" not in one.message]
+            every = [remark for remark in every if "too short" not in remark.message]
         counts.update(
-            {one.message if len(runs) == 1 else one.message.split(":")[0] for one in every}
+            {remark.message if len(runs) == 1 else remark.message.split(":")[0] for remark in every}
         )
     for message, count in counts.items():
         several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
@@ -262,8 +264,8 @@ def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[
         scores = (
             fmean(sorted(run.run_seconds or 0.0 for run in runs)[1:-1]) / 60 for runs in (a, b)
         )
-        one, other = scores
-        message = f"by MLPerf's own scoring, A {one:.2f} and B {other:.2f} minutes"
+        a_score, b_score = scores
+        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
         yield Remark(level="note", message=message)
 
 
@@ -273,26 +275,26 @@ def compare_benches(
     """Operation by operation, those that both have; together, the geometric mean of their ratios.
     Which changed is said after Holm's correction for their number.
     """
-    one, other = (_cases(bench) for _, bench in (a, b))
-    common = [name for name in one if name in other]
+    a_cases, b_cases = (_cases(bench) for _, bench in (a, b))
+    common = [name for name in a_cases if name in b_cases]
     unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
     comparison = Comparison(
         metric="seconds_per_operation",
-        a=_bench_side(*a, one),
-        b=_bench_side(*b, other),
+        a=_bench_side(*a, a_cases),
+        b=_bench_side(*b, b_cases),
         verdict=ComparisonOutcome.NOT_COMPARABLE,
         noise=terms.noise_or(NOISE_OF_OPERATIONS),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(found.name for found in unlike if found.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         findings=(*a[1].findings, *b[1].findings),
-        only_in_a=tuple(name for name in one if name not in other),
-        only_in_b=tuple(name for name in other if name not in one),
+        only_in_a=tuple(name for name in a_cases if name not in b_cases),
+        only_in_b=tuple(name for name in b_cases if name not in a_cases),
     )
     refused = _refusals(unlike)
     if refused or not common:
         return dataclasses.replace(comparison, reasons=refused or ("no operation that both have",))
-    return _measured_cases(comparison, {name: (one[name], other[name]) for name in common})
+    return _measured_cases(comparison, {name: (a_cases[name], b_cases[name]) for name in common})
 
 
 def _measured_cases(
@@ -309,8 +311,8 @@ def _measured_cases(
     }
     stands = statistics.holm(list(p_values.values()))
     ratios = []
-    for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
-        ratio = statistics.geometric_mean([drawn], [values[name]])
+    for (name, sampled), stand in zip(resampled.items(), stands, strict=True):
+        ratio = statistics.geometric_mean([sampled], [values[name]])
         changed = stand and verdict_of(ratio, comparison.noise) is ComparisonOutcome.DIFFERENCE
         ratios.append(CaseRatio(id=name, ratio=ratio, p_value=p_values[name], changed=changed))
     times = statistics.geometric_mean(list(resampled.values()), list(values.values()))
@@ -327,15 +329,17 @@ def _measured_cases(
 def _cases(bench: Bench) -> dict[str, Groups]:
     """Times by operation, in their blocks; those that were not timed are none."""
     timed = {
-        one.id: [list(block) for block in one.samples_seconds if block]
-        for one in bench.results
-        if any(one.samples_seconds)
+        result.id: [list(block) for block in result.samples_seconds if block]
+        for result in bench.results
+        if any(result.samples_seconds)
     }
     size = statistics.BLOCK
     for training in bench.training:
         steps = list(training.step_seconds)
         if steps:
-            timed[training.id] = [steps[at : at + size] for at in range(0, len(steps), size)]
+            timed[training.id] = [
+                steps[start : start + size] for start in range(0, len(steps), size)
+            ]
     return timed
 
 
@@ -364,16 +368,16 @@ def _bench_differences(a: Bench, b: Bench, allowed: Iterable[str]) -> Iterable[D
     """How operations were timed has to be the same; what they ran on is what is compared."""
     names = set(allowed)
     for key in sorted({*a.settings, *b.settings}):
-        one, other = a.settings.get(key), b.settings.get(key)
-        if one != other:
+        a_value, b_value = a.settings.get(key), b.settings.get(key)
+        if a_value != b_value:
             unlike = key in {"cold", "precision", "tf32"}
             yield Difference(
-                name=key, a=str(one), b=str(other), refused=unlike, allowed=key in names
+                name=key, a=str(a_value), b=str(b_value), refused=unlike, allowed=key in names
             )
     for key in ("target", "image_digest"):
         if getattr(a, key) != getattr(b, key):
             yield Difference(name=key, a=getattr(a, key), b=getattr(b, key))
     for key in ("device_name", "torch", "power_limit_watts"):
         if a.environment.get(key) != b.environment.get(key):
-            one, other = str(a.environment.get(key)), str(b.environment.get(key))
-            yield Difference(name=key, a=one, b=other)
+            a_value, b_value = str(a.environment.get(key)), str(b.environment.get(key))
+            yield Difference(name=key, a=a_value, b=b_value)

@@ -36,12 +36,12 @@ class NightStanding:
     def wrong(self) -> str:
         """What speaks against the image; "" for nothing."""
         on = f" on a busy machine ({self.noise})" if self.noise else ""
-        said = [
+        reasons = [
             f"slower than the last release{on}: {_listed(self.slower)}" if self.slower else "",
             f"done by the last release alone: {_listed(self.gone)}" if self.gone else "",
             f"not held against the last release: {self.reason}" if self.reason else "",
         ]
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, reasons))
 
     @property
     def text(self) -> str:
@@ -82,9 +82,20 @@ def standing_of(
     Where one looks slower on a machine that did something else, that is said.
     """
     every = list(comparisons)
-    refused = next((one for one in every if one.verdict is ComparisonOutcome.NOT_COMPARABLE), None)
-    first, *more = [slower_in(one) for one in every]
-    slower = {name: ratio for name, ratio in first.items() if all(name in one for one in more)}
+    refused = next(
+        (
+            comparison
+            for comparison in every
+            if comparison.verdict is ComparisonOutcome.NOT_COMPARABLE
+        ),
+        None,
+    )
+    first, *more = [slower_in(comparison) for comparison in every]
+    slower = {
+        name: ratio
+        for name, ratio in first.items()
+        if all(name in comparison for comparison in more)
+    }
     return NightStanding(
         cell_id=cell_id,
         target=target,

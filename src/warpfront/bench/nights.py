@@ -77,11 +77,13 @@ class Shift:
 def night_of(bench: Bench, *, runner: str = "") -> Night:
     """`runner` tells machines apart whose devices have one name."""
     seconds = {
-        one.id: median(value for block in one.samples_seconds for value in block)
-        for one in bench.results
-        if any(one.samples_seconds)
+        result.id: median(value for block in result.samples_seconds for value in block)
+        for result in bench.results
+        if any(result.samples_seconds)
     }
-    seconds |= {one.id: median(one.step_seconds) for one in bench.training if one.step_seconds}
+    seconds |= {
+        result.id: median(result.step_seconds) for result in bench.training if result.step_seconds
+    }
     return Night(
         at=bench.at,
         cell_id=bench.cell_id,
@@ -127,10 +129,10 @@ def _read_night(line: Mapping[str, Any]) -> Night:
 
 def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
     """The newest nights of each place, oldest first."""
-    found: dict[Place, list[Night]] = {}
+    nights_by_place: dict[Place, list[Night]] = {}
     for night in nights:
-        found.setdefault(night.place, []).append(night)
-    return {place: each[-MOST_NIGHTS:] for place, each in found.items()}
+        nights_by_place.setdefault(night.place, []).append(night)
+    return {place: each[-MOST_NIGHTS:] for place, each in nights_by_place.items()}
 
 
 def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
@@ -140,23 +142,23 @@ def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
         for place, each in places_of(nights).items()
         for case in dict.fromkeys(case for night in each for case in night.seconds)
     ]
-    long_enough = [one for one in series if len(one[2]) >= 2 * FEWEST]
-    asked = [_asked(*one, cases=len(long_enough)) for one in long_enough]
-    stands = holm([shift.p_value for shift in asked], FALSE_ALARMS)
-    found = (shift for shift, stand in zip(asked, stands, strict=True) if stand)
-    return tuple(shift for shift in found if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
+    long_enough = [case_series for case_series in series if len(case_series[2]) >= 2 * FEWEST]
+    shifts = [_asked(*case_series, cases=len(long_enough)) for case_series in long_enough]
+    stands = holm([shift.p_value for shift in shifts], FALSE_ALARMS)
+    significant = (shift for shift, stand in zip(shifts, stands, strict=True) if stand)
+    return tuple(shift for shift in significant if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
 
 
 def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> Shift:
     values = [night.seconds[case] for night in nights]
-    strength, at = _strongest(ranks(values))
+    strength, index = _strongest(ranks(values))
     return Shift(
         place=place,
         case=case,
-        at=nights[at].at,
-        image_digest=nights[at].image_digest,
-        before_seconds=median(values[:at]),
-        after_seconds=median(values[at:]),
+        at=nights[index].at,
+        image_digest=nights[index].image_digest,
+        before_seconds=median(values[:index]),
+        after_seconds=median(values[index:]),
         p_value=_chance(values, strength, most=math.ceil(2 * cases / FALSE_ALARMS)),
     )
 
@@ -166,8 +168,8 @@ def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
     count = len(ordered)
     sums = list(accumulate(ordered))
     return max(
-        (abs(sums[at - 1]) / math.sqrt(at * (count - at)), at)
-        for at in range(FEWEST, count - FEWEST + 1)
+        (abs(sums[index - 1]) / math.sqrt(index * (count - index)), index)
+        for index in range(FEWEST, count - FEWEST + 1)
     )
 
 
@@ -178,11 +180,11 @@ def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
     random = Random(_SEED)  # noqa: S311 - permutations
     shuffled = ranks(values)
     reached = 0
-    for asked in range(1, most + 1):
+    for shuffles in range(1, most + 1):
         random.shuffle(shuffled)
         reached += _strongest(shuffled)[0] >= strength * (1 - 1e-12)
         if reached == _ENOUGH:
-            return reached / asked
+            return reached / shuffles
     return (reached + 1) / (most + 1)
 
 
@@ -225,8 +227,8 @@ def _together(place: Place, nights: Sequence[Night]) -> Trend:
         for night in timed
     ]
     last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
-    said = f"{len(by_case)} operations of {len(timed)} nights{last}"
-    return _trend(place, timed, times, name="all operations", change=None, said=said)
+    summary = f"{len(by_case)} operations of {len(timed)} nights{last}"
+    return _trend(place, timed, times, name="all operations", change=None, said=summary)
 
 
 def _trend(

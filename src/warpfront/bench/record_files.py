@@ -36,8 +36,8 @@ def run_document(run: Run, summary: Summary) -> dict[str, Any]:
 def bench_document(bench: Bench) -> dict[str, Any]:
     """A bench with the median of each operation, which is worked out again when it is read."""
     document = _document(bench)
-    for one, result in zip(bench.results, document["results"], strict=True):
-        times = [value for block in one.samples_seconds for value in block]
+    for result_record, result in zip(bench.results, document["results"], strict=True):
+        times = [value for block in result_record.samples_seconds for value in block]
         result["median_seconds"] = median(times) if times else None
     for training in document["training"]:
         steps = training["step_seconds"]
@@ -83,9 +83,9 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+        return {_cleaned(key): _cleaned(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_cleaned(one) for one in value]
+        return [_cleaned(entry) for entry in value]
     if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
         raise NoRecordError("a whole number of more than 64 bits")
     return value
@@ -127,6 +127,11 @@ def _has_sound_times(record: Run | Bench) -> bool:
         ]
         times += [record.run_seconds] if record.run_seconds is not None else []
     else:
-        times = [one for case in record.results for block in case.samples_seconds for one in block]
+        times = [
+            seconds
+            for case in record.results
+            for block in case.samples_seconds
+            for seconds in block
+        ]
         times += [second for case in record.training for second in case.step_seconds]
     return all(math.isfinite(time) and time > 0 for time in times)

@@ -29,11 +29,11 @@ def settled_from(values: Sequence[float]) -> int:
     if not values:
         return 0
     level = median(values[len(values) // 2 :])
-    for at in range(len(values) - WINDOW + 1):
-        window = median(values[at : at + WINDOW])
-        is_near = abs(window / level - 1) <= NEAR and abs(values[at] / level - 1) <= NEAR_ONE
-        if is_near and (not at or values[at - 1] <= SLOW * level):
-            return at
+    for start in range(len(values) - WINDOW + 1):
+        window = median(values[start : start + WINDOW])
+        is_near = abs(window / level - 1) <= NEAR and abs(values[start] / level - 1) <= NEAR_ONE
+        if is_near and (not start or values[start - 1] <= SLOW * level):
+            return start
     return len(values)
 
 
@@ -105,10 +105,10 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
     levels: list[Level] = []
     for steps in segments_of(run, metric):
         values = _values(steps, metric)
-        begun = _begun(values)
+        first = _begun(values)
         marks = [
-            begun,
-            *(begun + at for at in change_points(values[begun:], fewest=WINDOW)),
+            first,
+            *(first + index for index in change_points(values[first:], fewest=WINDOW)),
             len(steps),
         ]
         for start, stop in pairwise(marks):
@@ -122,7 +122,9 @@ def _begun(values: Sequence[float]) -> int:
     if len(values) < 2 * FEWEST_STEPS:
         return settled_from(values)
     usual = median(values)
-    last = max((at for at in range(len(values) // 2) if values[at] > SLOW * usual), default=-1)
+    last = max(
+        (index for index in range(len(values) // 2) if values[index] > SLOW * usual), default=-1
+    )
     leading = 0
     while leading <= last and values[leading] > (1 + NEAR_ONE) * usual:
         leading += 1
@@ -179,8 +181,8 @@ def _rate(steps: Sequence[Step], metric: Metric) -> float | None:
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 def _slow(values: Sequence[float]) -> int:

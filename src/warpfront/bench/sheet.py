@@ -63,8 +63,8 @@ def model_flops_utilization(training: Training) -> float | None:
 
 
 def bench_text(bench: Bench) -> str:
-    rows = [_HEAD, *(_row(one) for one in bench.results)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    rows = [_HEAD, *(_row(result) for result in bench.results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     padded = ([text.ljust(size) for text, size in zip(row, widths, strict=True)] for row in rows)
     lines = ["  ".join(row).rstrip() for row in padded]
     lines += _reference_lines(bench)
@@ -79,7 +79,7 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
     times = times_of(measurement)
     if not times:
         return (measurement.id, measurement.outcome, measurement.note, "", "", "", "")
-    low, high = (1000 * quantile(sorted(times), at) for at in (0.05, 0.95))
+    low, high = (1000 * quantile(sorted(times), share) for share in (0.05, 0.95))
     share = share_of_peak(measurement)
     return (
         measurement.id,
@@ -95,10 +95,10 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
 def _reference_lines(bench: Bench) -> list[str]:
     """The medians by `torch.utils.benchmark`, where they were asked for."""
     return [
-        f"{one.id}: {1000 * one.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
-        f"{one.torch_benchmark_seconds / median(times):.3f} times"
-        for one in bench.results
-        if one.torch_benchmark_seconds and (times := times_of(one))
+        f"{result.id}: {1000 * result.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
+        f"{result.torch_benchmark_seconds / median(times):.3f} times"
+        for result in bench.results
+        if result.torch_benchmark_seconds and (times := times_of(result))
     ]
 
 

@@ -39,10 +39,10 @@ _TICK = 0.001
 
 def quantile(ordered: Sequence[float], share: float) -> float:
     """Of sorted values, with a line between neighbours."""
-    at = share * (len(ordered) - 1)
-    below = math.floor(at)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def variation(values: Sequence[float]) -> float | None:
@@ -66,11 +66,11 @@ def block_medians(
     blocks = -(-count // block)
     medians = []
     for _ in range(times):
-        drawn: list[float] = []
+        sample: list[float] = []
         for _ in range(blocks):
             start = int(random.random() * count)
-            drawn += circle[start : start + block]
-        medians.append(median(drawn[:count]))
+            sample += circle[start : start + block]
+        medians.append(median(sample[:count]))
     return medians
 
 
@@ -90,8 +90,8 @@ def median_of(groups: Sequence[Sequence[float]]) -> float:
 def median_interval(values: Sequence[float]) -> Interval:
     random = Random(_SEED)  # noqa: S311 - resampling
     times = resamplings_for(len(values))
-    found = _interval(median(values), block_medians(values, random, block=BLOCK, times=times))
-    return _widened(found, [values])
+    interval = _interval(median(values), block_medians(values, random, block=BLOCK, times=times))
+    return _widened(interval, [values])
 
 
 def median_interval_of_runs(values: Sequence[float]) -> Interval:
@@ -104,8 +104,8 @@ def median_interval_of_runs(values: Sequence[float]) -> Interval:
 
 def ratio_interval(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Interval:
     """B's median over A's; each side is runs of values."""
-    found = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))
-    return _widened(found, [side[0] for side in (a, b) if len(side) == 1])
+    interval = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))
+    return _widened(interval, [side[0] for side in (a, b) if len(side) == 1])
 
 
 def resampled_ratios(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> list[float]:
@@ -153,7 +153,7 @@ def _students_t(freedom: int) -> float:
 
 def geometric_mean(ratios: Sequence[Sequence[float]], values: Sequence[float]) -> Interval:
     """Of several cases' ratios, from as many resamplings of each."""
-    joined = [math.exp(fmean(map(math.log, drawn))) for drawn in zip(*ratios, strict=True)]
+    joined = [math.exp(fmean(map(math.log, sample))) for sample in zip(*ratios, strict=True)]
     return _interval(math.exp(fmean(map(math.log, values))), joined)
 
 
@@ -208,11 +208,15 @@ def change_points(values: Sequence[float], *, fewest: int = BLOCK) -> list[int]:
 
 def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
     """The strongest change, between those of what is before it and of what is after."""
-    at = _one_change(values, fewest, random)
-    if at is None:
+    index = _one_change(values, fewest, random)
+    if index is None:
         return []
-    later = _changes(values[at:], fewest, random)
-    return [*_changes(values[:at], fewest, random), at, *(at + one for one in later)]
+    later = _changes(values[index:], fewest, random)
+    return [
+        *_changes(values[:index], fewest, random),
+        index,
+        *(index + later_index for later_index in later),
+    ]
 
 
 def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | None:
@@ -220,9 +224,11 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     if len(values) < 2 * fewest:
         return None
     width = -(-len(values) // _POINTS)
-    points = [median(values[at : at + width]) for at in range(0, len(values) - width + 1, width)]
-    strength, at = _strongest(ranks(points))
-    place = _refined(values, min((at + 1) * width, len(values) - 1))
+    points = [
+        median(values[index : index + width]) for index in range(0, len(values) - width + 1, width)
+    ]
+    strength, index = _strongest(ranks(points))
+    place = _refined(values, min((index + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:
         return None
     before, after = median(values[:place]), median(values[place:])
@@ -235,17 +241,17 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     return place if _is_no_chance(ranks(points), strength, random) else None
 
 
-def _is_plain(one: Sequence[float], other: Sequence[float]) -> bool:
+def _is_plain(before: Sequence[float], after: Sequence[float]) -> bool:
     """Whether two levels are far apart and hardly overlap: no test is needed to see it."""
-    low, high = sorted((sorted(one), sorted(other)), key=median)
+    low, high = sorted((sorted(before), sorted(after)), key=median)
     return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
 
 
 def ranks(values: Sequence[float]) -> list[float]:
     """Ranks less their mean; equal values share theirs."""
     ordered = sorted(values)
-    first = {value: at for at, value in reversed(list(enumerate(ordered)))}
-    last = {value: at for at, value in enumerate(ordered)}
+    first = {value: index for index, value in reversed(list(enumerate(ordered)))}
+    last = {value: index for index, value in enumerate(ordered)}
     middle = (len(values) - 1) / 2
     return [(first[value] + last[value]) / 2 - middle for value in values]
 
@@ -253,14 +259,14 @@ def ranks(values: Sequence[float]) -> list[float]:
 def _strongest(ranks: Sequence[float]) -> tuple[float, int]:
     """The largest sum of ranks up to a point, weighted as Pettitt's test does, and that point."""
     sums = list(accumulate(ranks))[:-1]
-    at = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
-    return (abs(sums[at]) if sums else 0.0), at
+    peak = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
+    return (abs(sums[peak]) if sums else 0.0), peak
 
 
 def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bool:
     """Whether shuffled neighbours reach such a strength too seldom to be believed."""
     size = min(_NEIGHBOURS, max(1, len(ranks) // 12))
-    blocks = [ranks[at : at + size] for at in range(0, len(ranks), size)]
+    blocks = [ranks[start : start + size] for start in range(0, len(ranks), size)]
     allowed = int(FALSE_ALARMS * (_PERMUTATIONS + 1))
     reached = 0
     for _ in range(_PERMUTATIONS):
@@ -278,6 +284,6 @@ def _refined(values: Sequence[float], place: int) -> int:
     for _ in range(_REFINEMENTS):
         before, after = median(values[:place]), median(values[place:])
         gains = accumulate(abs(value - before) - abs(value - after) for value in values)
-        left = list(gains)[:-1]
-        place = min(range(len(left)), key=left.__getitem__) + 1
+        candidates = list(gains)[:-1]
+        place = min(range(len(candidates)), key=candidates.__getitem__) + 1
     return place

@@ -133,9 +133,9 @@ def compile_tree(
             f"{request.repo}: no kernel was found",
             hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
         )
-    found = compiling.run(engine, watch)
+    compilation = compiling.run(engine, watch)
     doubt = _toolkit_doubt(place, target, matrix.cells)
-    return dataclasses.replace(found, notes=(*found.notes, *doubt))
+    return dataclasses.replace(compilation, notes=(*compilation.notes, *doubt))
 
 
 def compiler_place(
@@ -179,13 +179,15 @@ def compile_in_cell(
 
 def _toolkit_doubt(place: CompilerPlace, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
     """A compiler without torch may be of another toolkit than the images are."""
-    others = {
+    other_toolkits = {
         str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
     }
-    if place.cell is not None or not others or place.toolkit in others:
+    if place.cell is not None or not other_toolkits or place.toolkit in other_toolkits:
         return ()
-    held = ", ".join(sorted(others))
-    return (f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {held}",)
+    listing = ", ".join(sorted(other_toolkits))
+    return (
+        f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {listing}",
+    )
 
 
 def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _Compiling | None:
@@ -446,9 +448,11 @@ class _Compiling:
         messages: list[Message] = []
         for check in checks:
             if check.name in paths:
-                better, said = judged(check, files=files, texts=self.texts, renamed=renamed)
+                better, unit_messages = judged(
+                    check, files=files, texts=self.texts, renamed=renamed
+                )
                 results.append(better)
-                messages += said
+                messages += unit_messages
             else:
                 results.append(check)
         return tuple(results), tuple(messages)
@@ -479,9 +483,11 @@ class _Compiling:
 
 def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
     """What hipify made under another name -> the source of it."""
-    found = [check.details.get("renamed") for check in checks if check.name == "hipify"]
-    pairs = (pair for one in found if isinstance(one, Mapping) for pair in one.items())
-    return {made: source for source, made in pairs if isinstance(made, str)}
+    renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
+    pairs = (
+        pair for mapping in renames if isinstance(mapping, Mapping) for pair in mapping.items()
+    )
+    return {new_name: source for source, new_name in pairs if isinstance(new_name, str)}
 
 
 def _version_line(lines: list[str]) -> str:
@@ -515,11 +521,14 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
 
 def left_files(folder: Path) -> dict[str, str]:
     """What the container left and can be read, as texts by path below its folder."""
-    files, left = {}, _LEFT_LIMIT_BYTES
+    files, remaining = {}, _LEFT_LIMIT_BYTES
     for path in regular_files(folder):
         name = path.relative_to(folder).as_posix()
         if name.startswith((_KEPT, HIPIFIED)):
             with contextlib.suppress(StoreError):
-                content = read_regular(path, left)
-                files[name], left = content.decode("utf-8", "replace"), left - len(content)
+                content = read_regular(path, remaining)
+                files[name], remaining = (
+                    content.decode("utf-8", "replace"),
+                    remaining - len(content),
+                )
     return files

@@ -35,8 +35,8 @@ def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False)
     """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     context = Context(torchless=torchless_of(tree, tree.files))
-    found = (_fix_of(source, context) for source in _sources(tree))
-    return tuple(fix for fix in found if fix is not None)
+    fixes = (_fix_of(source, context) for source in _sources(tree))
+    return tuple(fix for fix in fixes if fix is not None)
 
 
 def _sources(tree: Tree) -> Iterator[SourceText]:

@@ -78,15 +78,15 @@ def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest
 def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:
     started = monotonic()
     request = ScanRequest(repo=root / tree.path, target=read_target(target))
-    found, new = scan(request, watch)
-    verdict = verdict_of(found, new)
-    errors = [one for one in new if one.severity is Severity.ERROR]
-    accepted = len(found.findings) - len(new)
+    scanned, new = scan(request, watch)
+    verdict = verdict_of(scanned, new)
+    errors = [item for item in new if item.severity is Severity.ERROR]
+    accepted = len(scanned.findings) - len(new)
     outcome, reason = Outcome.PASSED, ""
     if verdict.reaches("any"):
         outcome = Outcome.FAILED
         reason = f"{verdict.line}: {_said(errors[0])}"
-    elif not found.files:
+    elif not scanned.files:
         outcome, reason = Outcome.ERROR, f"no file of {tree.path} was scanned"
     return CheckResult(
         session=STATIC,
@@ -96,10 +96,10 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
         seconds=round(monotonic() - started, 3),
         details={
             "verdict": verdict.line,
-            "files": found.files,
+            "files": scanned.files,
             "findings": len(new),
             f"accepted by {BASELINE}": accepted,
-            "unread": [f"{one.path}: {one.reason}" for one in found.unread[:_SHOWN]],
+            "unread": [f"{item.path}: {item.reason}" for item in scanned.unread[:_SHOWN]],
             "errors": [_said(error) for error in errors[:_SHOWN]],
         },
     )

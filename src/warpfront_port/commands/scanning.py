@@ -90,11 +90,11 @@ def scan_tree(
     project = read_project(texts, context.identifiers)
     return Scan(
         target=target.name,
-        findings=tuple(finding for one in judged for finding in one.findings),
+        findings=tuple(finding for file_result in judged for finding in file_result.findings),
         unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
         lines=sum(result.lines for result in results),
-        suppressed=sum(one.suppressed for one in judged),
+        suppressed=sum(file_result.suppressed for file_result in judged),
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
@@ -151,18 +151,18 @@ def _results(
     processes: int | None,
     progress: Progress,
 ) -> Iterator[_FileResult]:
-    wanted = processes or os.cpu_count() or 1
-    done = 0
-    if wanted == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
+    process_count = processes or os.cpu_count() or 1
+    count = 0
+    if process_count == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
         for file in files:
             yield _scan_file(root, file, scope)
-            done += 1
-            progress(done, len(files))
+            count += 1
+            progress(count, len(files))
         return
-    for results in _over_processes(root, files, scope, wanted):
+    for results in _over_processes(root, files, scope, process_count):
         yield from results
-        done += len(results)
-        progress(done, len(files))
+        count += len(results)
+        progress(count, len(files))
 
 
 def _over_processes(
@@ -289,12 +289,12 @@ class ScanRequest:
 
 
 def scan(
-    request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda found: found
+    request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda result: result
 ) -> tuple[Scan, tuple[ScanFinding, ...]]:
     """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
     is written first, and nothing is left to say.
     """
-    found = scan_tree(
+    result = scan_tree(
         request.repo,
         request.target,
         exclude=request.exclude,
@@ -302,50 +302,50 @@ def scan(
         before=request.before,
         progress=_said_in_tenths(watch),
     )
-    found = compiled(found)
+    result = compiled(result)
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
     if request.write_baseline:
-        write_text(path, baseline_text(found.findings))
-        watch.say(f"wrote {path}: {len(found.findings)} findings are accepted")
+        write_text(path, baseline_text(result.findings))
+        watch.say(f"wrote {path}: {len(result.findings)} findings are accepted")
     text = read_file(path, missing_ok=not request.baseline)
     accepted = read_baseline(text, str(path)) if text is not None else {}
-    return found, beyond(found.findings, accepted)
+    return result, beyond(result.findings, accepted)
 
 
-def verdict_of(found: Scan, new: Iterable[ScanFinding]) -> Verdict:
+def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
     """Return the verdict on a scanned tree, from the findings that no baseline accepts."""
     return judge_project(
-        found.target,
+        scanned.target,
         new,
         catalogue(),
-        found.project,
-        undetermined=tuple(_undetermined(found)),
-        taken=taken_of(found.evidence),
-        compiler=found.compiler,
+        scanned.project,
+        undetermined=tuple(_undetermined(scanned)),
+        taken=taken_of(scanned.evidence),
+        compiler=scanned.compiler,
     )
 
 
-def _undetermined(found: Scan) -> Iterator[str]:
+def _undetermined(scanned: Scan) -> Iterator[str]:
     """Yield why nothing can be said of parts of a tree: sources not compiled, files not read."""
     by_reason: dict[str, list[str]] = {}
-    for unit, reason in found.uncompiled.items():
-        if unit not in found.evidence:
+    for unit, reason in scanned.uncompiled.items():
+        if unit not in scanned.evidence:
             by_reason.setdefault(reason, []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
-    for file in undetermined_files(found):
+    for file in undetermined_files(scanned):
         if not is_aside(PurePosixPath(file.partition(":")[0])):
             yield file
 
 
 def _said_in_tenths(watch: Watch) -> Progress:
-    said = [0]
+    last_tenth = [0]
 
-    def progress(done: int, total: int) -> None:
-        tenth = 10 * done // max(total, 1)
-        if total >= _WORTH_SAYING and tenth > said[0]:
-            said[0] = tenth
-            watch.step("scan", f"{done} of {total} files" if done < total else "")
+    def progress(count: int, total: int) -> None:
+        tenth = 10 * count // max(total, 1)
+        if total >= _WORTH_SAYING and tenth > last_tenth[0]:
+            last_tenth[0] = tenth
+            watch.step("scan", f"{count} of {total} files" if count < total else "")
 
     return progress

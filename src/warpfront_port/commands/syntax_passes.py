@@ -122,11 +122,11 @@ def _read(results: Path, root: str) -> dict[str, object] | None:
 def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> CompilerPlace | None:
     """Return the image of the matrix that compiles for the target; by `auto` only what is there."""
     bases = [base for base in workspace.matrix.compilers if request.target in base.targets]
-    made = any(
+    exists = any(
         (workspace.folders.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar").is_file()
         for base in bases
     )
-    if request.where == "auto" and not made:
+    if request.where == "auto" and not exists:
         return None
     try:
         return compiler_place(workspace, Selection(), request.target, watch)

@@ -142,7 +142,7 @@ def _planned_image(
     every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine, cache)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    if len(resolved) < len(bases) or not all(one.id in locks for one in every):
+    if len(resolved) < len(bases) or not all(base.id in locks for base in every):
         return ""
     images = images_by_content(matrix.repositories, engine, created=fixed_moment())
     prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
@@ -204,7 +204,7 @@ def try_in(
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
     """What the project's own files ask for; nothing where it has none, or none that can be read."""
     try:
-        return tuple(one for file in read_files(repo, ()) for one in file.asked)
+        return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
         return ()
 
@@ -236,10 +236,10 @@ class _Trying:
         while True:
             runs += 1
             result, output = self._run()
-            said = str(clean_json(output.text))  # without a terminal's own characters
-            misses = read_misses(said) if result.exit_code and not result.timed_out else ()
-            known = {one.miss.module or one.miss.distribution for one in self.found}
-            new = [miss for miss in misses if (miss.module or miss.distribution) not in known][
+            text = str(clean_json(output.text))  # without a terminal's own characters
+            misses = read_misses(text) if result.exit_code and not result.timed_out else ()
+            names = {answer.miss.module or answer.miss.distribution for answer in self.found}
+            new = [miss for miss in misses if (miss.module or miss.distribution) not in names][
                 :ROUNDS
             ]
             answers = [self._answered(miss) for miss in new]
@@ -248,12 +248,12 @@ class _Trying:
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
             if not goes_on or runs > ROUNDS:
-                return self._trial(runs, result, said)
+                return self._trial(runs, result, text)
             if self.asking.install:
                 self._install()
 
-    def _trial(self, runs: int, result: RunResult, said: str) -> Trial:
-        lines = said.rstrip().splitlines()
+    def _trial(self, runs: int, result: RunResult, text: str) -> Trial:
+        lines = text.rstrip().splitlines()
         versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
         return Trial(
             cell_id=self.cell.id,
@@ -270,7 +270,9 @@ class _Trying:
 
     def _by_hand(self) -> tuple[str, ...]:
         """What somebody types to run it in the image, with their own folder and devices."""
-        places = [f"{_REPO}/{one.folder}".removesuffix("/.") for one in self.found if one.folder]
+        places = [
+            f"{_REPO}/{answer.folder}".removesuffix("/.") for answer in self.found if answer.folder
+        ]
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
             "docker",
@@ -299,7 +301,7 @@ class _Trying:
             self.watch.step(self.cell.id, "")
 
     def _request(self) -> RunRequest:
-        places = [one.folder for one in self.found if one.folder]
+        places = [answer.folder for answer in self.found if answer.folder]
         paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
@@ -330,8 +332,8 @@ class _Trying:
         """What is to be had for what was missing."""
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
-        held = {wheel.name: wheel.version for wheel in self.lock.wheels}
-        version = held.get(canonicalize_name(miss.top or miss.distribution), "")
+        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        version = versions.get(canonicalize_name(miss.top or miss.distribution), "")
         if version and miss.module == miss.top:
             return MissAnswer(
                 miss=miss,
@@ -350,8 +352,8 @@ class _Trying:
                 "its name alone may be another's",
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
-        if provided.name in held:
-            return self._older(answer, provided.name, held[provided.name])
+        if provided.name in versions:
+            return self._older(answer, provided.name, versions[provided.name])
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
@@ -361,13 +363,13 @@ class _Trying:
         except (LockError, WheelError, BlockedError) as error:
             return self._refused(answer, name, error)
         more = difference(lock, self.lock)
-        version = next((one.version for one in more if one.name == name), "")
+        version = next((wheel.version for wheel in more if wheel.name == name), "")
         if not version:
-            said = f"a shim of the guard answers for {name}, and has no module"
-            return dataclasses.replace(answer, refusal=said)
-        before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
-        new = [one for one in more if one.name not in before]
-        size_bytes = sum(one.size_bytes for one in new)
+            refusal = f"a shim of the guard answers for {name}, and has no module"
+            return dataclasses.replace(answer, refusal=refusal)
+        before = {wheel.name for wheel in difference(self._lock_of(self.found), self.lock)}
+        new = [wheel for wheel in more if wheel.name not in before]
+        size_bytes = sum(wheel.size_bytes for wheel in new)
         return dataclasses.replace(
             answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
         )
@@ -398,14 +400,14 @@ class _Trying:
             )
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:
-            known = f"{need.text(name)}; " if need else ""
-            hint = f"{known}no release of that which an index here offers has it"
+            prefix = f"{need.text(name)}; " if need else ""
+            hint = f"{prefix}no release of that which an index here offers has it"
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
-        wanted = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
+        specifiers = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
         return dataclasses.replace(
             answer,
-            requirement=f"{name}{','.join(sorted(map(str, wanted), reverse=True))}",
+            requirement=f"{name}{','.join(sorted(map(str, specifiers), reverse=True))}",
             said_by=older_release.source,
             version=str(older_release.version),
             replaces=version,
@@ -418,12 +420,12 @@ class _Trying:
             path = Path(folder) / older_release.link.filename
             if save(older_release.link, path, transport) is not None:
                 return None
-            kept, sha256 = self.wheelhouse.keep(path)
+            wheel_path, sha256 = self.wheelhouse.keep(path)
         if older_release.link.sha256 not in {"", sha256}:
             raise WheelError(
                 f"{older_release.link.filename}: {older_release.source} has another hash for it"
             )
-        return wheel_of(kept, sha256)
+        return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
         """What the image's distributions accept of `name`, by their own metadata."""
@@ -494,8 +496,8 @@ class _Trying:
                 site = self.site()
                 links = (folder, *site.find_links)
                 lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
-            held = {wheel.name: wheel for wheel in self.lock.wheels}
-            wheels = tuple(held.get(wheel.name, wheel) for wheel in lock.wheels)
+            parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
+            wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
             return dataclasses.replace(lock, wheels=wheels)
         finally:
             self.watch.step(self.cell.id, "")
@@ -512,22 +514,27 @@ class _Trying:
 
     def _write_stand_ins(self, folder: Path) -> None:
         """Wheels of the image's distributions that hold nothing but their metadata."""
-        requires = {canonicalize_name(one.name): one.requires for one in self._inside()}
+        requires = {
+            canonicalize_name(distribution.name): distribution.requires
+            for distribution in self._inside()
+        }
         for wheel in self.lock.wheels:
-            own = requires.get(canonicalize_name(wheel.name))
-            if own is not None:
-                write_stand_in(wheel.kept_as, folder, requires=own)
+            requirements = requires.get(canonicalize_name(wheel.name))
+            if requirements is not None:
+                write_stand_in(wheel.kept_as, folder, requires=requirements)
 
     def _install(self) -> None:
         """What was found, beside the image: the wheels that it lacks, by their hashes."""
         more = difference(self._lock_of(self.found), self.lock)
-        new = [one for one in more if one.name not in self.layered]
+        new = [locked_wheel for locked_wheel in more if locked_wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
-        new += [one for name, one in self.older.items() if name not in self.layered]
+        new += [
+            locked_wheel for name, locked_wheel in self.older.items() if name not in self.layered
+        ]
         if new:
             run(self._installation(new)).check(hint="the wheels are those of the index, verified")
             _point_programs(self.layer / "bin")
-        self.layered.update(one.name for one in new)
+        self.layered.update(locked_wheel.name for locked_wheel in new)
 
     def _installation(self, wheels: list[LockedWheel]) -> Command:
         return Command(
@@ -558,10 +565,10 @@ def _read_inside(text: str) -> tuple[Distribution, ...]:
     """The last line of a container's output as distributions. Raise `WheelError` for any other."""
     lines = text.strip().splitlines()
     try:
-        found = clean_json(json.loads(lines[-1] if lines else ""))
+        document = clean_json(json.loads(lines[-1] if lines else ""))
         return tuple(
             Distribution(name=str(name), version=str(version), requires=tuple(map(str, requires)))
-            for name, (version, requires) in dict(found).items()  # type: ignore[call-overload]
+            for name, (version, requires) in dict(document).items()  # type: ignore[call-overload]
         )
     except (ValueError, TypeError) as error:
         raise WheelError("the image did not list its distributions") from error
@@ -569,7 +576,7 @@ def _read_inside(text: str) -> tuple[Distribution, ...]:
 
 def _is_of_stack(cell: Cell, name: str) -> bool:
     vendor = VENDORS[cell.vendor]
-    return any(fnmatch(name, one) for one in (*vendor.protected, *vendor.libraries))
+    return any(fnmatch(name, pattern) for pattern in (*vendor.protected, *vendor.libraries))
 
 
 def _shortest(version: Version) -> str:
@@ -583,7 +590,7 @@ def device_flags(access: DeviceAccess) -> Iterator[str]:
         yield from ("--gpus", "all")
     if access.runtime:
         yield from ("--runtime", access.runtime)
-    yield from (word for one in (*access.cdi, *access.nodes) for word in ("--device", one))
+    yield from (word for device in (*access.cdi, *access.nodes) for word in ("--device", device))
     yield from (word for group in access.groups for word in ("--group-add", str(group)))
     for name, value in sorted(access.environment.items()):
         yield from ("--env", f"{name}={value}")
@@ -591,8 +598,8 @@ def device_flags(access: DeviceAccess) -> Iterator[str]:
 
 def _minor(cell: Cell) -> str:
     """The newest manylinux level of uv's that the base's C library can load."""
-    own = int(cell.base.glibc.partition(".")[2])
-    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= own))
+    minor = int(cell.base.glibc.partition(".")[2])
+    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= minor))
 
 
 def _own_place(repo: Path, miss: Miss) -> str:

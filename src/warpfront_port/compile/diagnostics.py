@@ -93,13 +93,13 @@ def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
 
 
 def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> Diagnostic | None:
-    said = gnu or _PTXAS.match(line) or _NVCC.match(line)
-    if said is None:
+    match = gnu or _PTXAS.match(line) or _NVCC.match(line)
+    if match is None:
         return None
     return Diagnostic(
-        severity=_severity(said["kind"]),
-        message=said["message"],
-        place=_place(said),
+        severity=_severity(match["kind"]),
+        message=match["message"],
+        place=_place(match),
         included=chain,
     )
 
@@ -126,9 +126,9 @@ def _also_via(diagnostic: Diagnostic, place: Place) -> Diagnostic:
     return replace(diagnostic, via=(*diagnostic.via, place))
 
 
-def _place(said: re.Match[str]) -> Place:
-    column = said.groupdict().get("column")
-    return Place(path=said["path"].strip(), line=int(said["line"]), column=int(column or 0))
+def _place(match: re.Match[str]) -> Place:
+    column = match.groupdict().get("column")
+    return Place(path=match["path"].strip(), line=int(match["line"]), column=int(column or 0))
 
 
 def _severity(kind: str) -> Severity:
@@ -137,10 +137,12 @@ def _severity(kind: str) -> Severity:
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Once each: HIP compiles for host and device and says most things twice."""
-    kept: dict[tuple[object, ...], Diagnostic] = {}
+    distinct: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
-        kept.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)
-    telling = [one for one in kept.values() if not _ECHO.search(one.message)]
-    if not any(one.severity == "error" for one in telling):
-        telling = list(kept.values())
-    return tuple(sorted(telling, key=lambda one: one.severity != "error")[:MOST])
+        distinct.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)
+    telling = [
+        diagnostic for diagnostic in distinct.values() if not _ECHO.search(diagnostic.message)
+    ]
+    if not any(diagnostic.severity == "error" for diagnostic in telling):
+        telling = list(distinct.values())
+    return tuple(sorted(telling, key=lambda diagnostic: diagnostic.severity != "error")[:MOST])

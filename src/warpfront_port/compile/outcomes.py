@@ -66,8 +66,8 @@ def judged(
     output = check.details.get("output")
     if not isinstance(output, str):
         return check, ()
-    kept = _strings(check.details.get("kept"))
-    ptx = [files[name] for name in kept if name in files]
+    names = _strings(check.details.get("kept"))
+    ptx = [files[name] for name in names if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
     messages = tuple(
         _message(_with_source(diagnostic, ptx), tree) for diagnostic in read_diagnostics(output)
@@ -96,13 +96,13 @@ def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
     if place is not None and not place.path.endswith(".ptx"):
         return diagnostic
     for text in ptx:
-        found = (
+        position = (
             place_of_function(text, diagnostic.message)
             if place is None
             else place_of_line(text, place.line)
         )
-        if found is not None:
-            return dataclasses.replace(diagnostic, place=found)
+        if position is not None:
+            return dataclasses.replace(diagnostic, place=position)
     return diagnostic
 
 
@@ -124,10 +124,10 @@ class _Tree:
         """Both hipify tools add lines at the top of a file, and none elsewhere."""
         if place is None:
             return 0
-        made, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
-        if made is None or written is None:
+        translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
+        if translated is None or written is None:
             return place.line
-        added = len(made.splitlines()) - len(written.splitlines())
+        added = len(translated.splitlines()) - len(written.splitlines())
         return max(1, place.line - max(0, added))
 
 
@@ -135,7 +135,7 @@ def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
     """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
     places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
     inside = [(tree.path_of(place.path), place) for place in places if place is not None]
-    path, place = next(((path, one) for path, one in inside if path), (tree.unit, None))
+    path, place = next(((path, position) for path, position in inside if path), (tree.unit, None))
     text = diagnostic.message
     if diagnostic.place is not None and place is not diagnostic.place:
         text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
@@ -156,8 +156,8 @@ def tree_path(path: str, unit: str = "") -> str | None:
     for root in (COPY, SOURCE):
         if path.startswith(f"{root}/"):
             return path[len(root) + 1 :]
-    _, found, rest = path.partition("/tree/")
-    if found and path.startswith(str(PurePosixPath(COPY).parent)):
+    _, separator, rest = path.partition("/tree/")
+    if separator and path.startswith(str(PurePosixPath(COPY).parent)):
         return rest
     if unit.endswith(".py") and not path.startswith(("/", "<")):
         # A setup.py is run in its own folder, and names its sources from there.
@@ -166,4 +166,4 @@ def tree_path(path: str, unit: str = "") -> str | None:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

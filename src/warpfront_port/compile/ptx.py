@@ -29,17 +29,19 @@ def place_of_function(ptx: str, message: str) -> Place | None:
         return None
     begin = re.compile(rf"\.(?:entry|func)\b.*\b{re.escape(named[1])}\b")
     lines = ptx.splitlines()
-    start = next((at for at, line in enumerate(lines) if begin.search(line)), len(lines))
+    start = next((index for index, line in enumerate(lines) if begin.search(line)), len(lines))
     first = next((line for line in lines[start:] if _LOC.match(line)), None)
     return None if first is None else _last_place(ptx, [first])
 
 
 def _last_place(ptx: str, lines: list[str]) -> Place | None:
-    found = next((said for said in map(_LOC.match, reversed(lines)) if said is not None), None)
-    if found is None:
+    location = next(
+        (match for match in map(_LOC.match, reversed(lines)) if match is not None), None
+    )
+    if location is None:
         return None
     files = dict(_FILE.findall(ptx))
-    path = files.get(found[1])
+    path = files.get(location[1])
     if path is None:
         return None
-    return Place(path=path, line=int(found[2]), column=int(found[3]))
+    return Place(path=path, line=int(location[2]), column=int(location[3]))

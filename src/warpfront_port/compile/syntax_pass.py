@@ -43,14 +43,14 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     listed = document.get("units")
-    for one in listed if isinstance(listed, list) else ():
-        unit, errors, lacking = str(one["unit"]), list[ScanFinding](), list[str]()
-        for diagnostic in read_diagnostics(str(one["output"])):
+    for entry in listed if isinstance(listed, list) else ():
+        unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
+        for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
                 _sort(diagnostic, root, names, errors, lacking)
-        if 124 in one["codes"]:
+        if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
-        if any(one["codes"]) and not errors and not lacking:
+        if any(entry["codes"]) and not errors and not lacking:
             lacking.append("the compiler ended without a diagnostic of this source")
         findings.update({(f.path, f.line, f.message): f for f in errors})
         if lacking and not errors:

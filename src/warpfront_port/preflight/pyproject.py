@@ -68,9 +68,9 @@ class _PyprojectReader:
         for group, texts in self._tables(self._document.values, "dependency-groups"):
             plain = [text for text in _items(texts) if isinstance(text, str)]
             self._list(plain, "dependency-groups", group=group, part=Part.GROUP)
-            for one in _items(texts):
-                if isinstance(one, Mapping) and isinstance(one.get("include-group"), str):
-                    self._nested.append((Part.GROUP, group, Part.GROUP, one["include-group"]))
+            for item in _items(texts):
+                if isinstance(item, Mapping) and isinstance(item.get("include-group"), str):
+                    self._nested.append((Part.GROUP, group, Part.GROUP, item["include-group"]))
         build = self._table("build-system")
         self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
         self._read_poetry()
@@ -81,8 +81,8 @@ class _PyprojectReader:
         self._read_files_of_dynamic()
         if not _TABLES & self._document.values.keys():
             self._unknown.append(f"{self._document.path}: no table in which installers read")
-        own = project.get("name") or poetry.get("name")
-        name = canonicalize_name(own) if isinstance(own, str) else ""
+        project_name = project.get("name") or poetry.get("name")
+        name = canonicalize_name(project_name) if isinstance(project_name, str) else ""
         return FileRequirements(
             path=self._document.path,
             asked=self._without_itself(name),
@@ -97,15 +97,17 @@ class _PyprojectReader:
 
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
         """Without the lines by which an extra of the project includes its other extras."""
-        kept = []
-        for one in self._asked:
-            wanted = None if one.kind is Kind.INDEX else Requirement(one.text)
-            if wanted is None or not name or canonicalize_name(wanted.name) != name:
-                kept.append(one)
+        remaining = []
+        for declared in self._asked:
+            requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)
+            if requirement is None or not name or canonicalize_name(requirement.name) != name:
+                remaining.append(declared)
             else:
-                extras = sorted(wanted.extras)
-                self._nested += [(one.part, one.group, Part.EXTRA, extra) for extra in extras]
-        return tuple(kept)
+                extras = sorted(requirement.extras)
+                self._nested += [
+                    (declared.part, declared.group, Part.EXTRA, extra) for extra in extras
+                ]
+        return tuple(remaining)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")
@@ -120,13 +122,17 @@ class _PyprojectReader:
             for url in _items(uv.get(option)):
                 self._index({"url": url}, "tool.uv")
         for name, source in self._tables(uv, "sources"):
-            for one in _items(source):
-                if isinstance(one, Mapping):
-                    self._uv_source(name, one)
+            for entry in _items(source):
+                if isinstance(entry, Mapping):
+                    self._uv_source(name, entry)
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
         """A source of `name`, for whatever group of the project demands it."""
-        requirers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
+        requirers = {
+            (declared.part, declared.group): None
+            for declared in self._asked
+            if _names(declared, name)
+        }
         for part, group in _narrowed(requirers, source):
             place = self._document.key(name, table="tool.uv.sources")
             if isinstance(source.get("path"), str):
@@ -169,8 +175,8 @@ class _PyprojectReader:
             if name == "python":
                 continue
             place = self._document.key(name, table=table)
-            for one in _items(value):
-                self._poetry_one(name, one, place, group)
+            for entry in _items(value):
+                self._poetry_one(name, entry, place, group)
 
     def _poetry_one(self, name: str, value: object, place: TomlPlace, group: str) -> None:
         form = {"version": value} if isinstance(value, str) else value
@@ -193,12 +199,12 @@ class _PyprojectReader:
                 )
             return
         try:
-            wanted = f" @ {url}" if url else _from_poetry(version)
+            suffix = f" @ {url}" if url else _from_poetry(version)
         except InvalidVersion as error:
             raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         markers = f" ; {form['markers']}" if form.get("markers") else ""
-        self._add(f"{name}{extras}{wanted}{markers}", place, group=group, part=part)
+        self._add(f"{name}{extras}{suffix}{markers}", place, group=group, part=part)
 
     def _read_pipfile(self) -> None:
         self._poetry_table(self._table("packages"), "packages", "")
@@ -226,7 +232,7 @@ class _PyprojectReader:
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")
         for group, texts in self._tables(pdm, "dev-dependencies"):
-            plain = [one for one in _items(texts) if isinstance(one, str) and one[:2] != "-e"]
+            plain = [item for item in _items(texts) if isinstance(item, str) and item[:2] != "-e"]
             self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
         for source in _items(pdm.get("source")):
             self._index(source, "tool.pdm.source")
@@ -377,7 +383,7 @@ def _from_clause(clause: str) -> Iterator[str]:
 def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
     """The first version that a caret or tilde no longer accepts."""
     if caret:
-        first = next((at for at, part in enumerate(release) if part), len(release) - 1)
+        first = next((index for index, part in enumerate(release) if part), len(release) - 1)
     else:
         first = min(1, len(release) - 1)
     parts = [*release[:first], release[first] + 1]

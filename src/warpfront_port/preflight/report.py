@@ -78,12 +78,12 @@ def _summary(preflight: Preflight) -> str:
     counts = dict.fromkeys(("error", "warning", "note"), 0)
     for finding in preflight.findings:
         counts[finding.level] += 1
-    said = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
+    totals = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
     cells = sum(len(cells) for cells in preflight.stacks.values())
     unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
     return (
         f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
-        f"{len(preflight.stacks)} torch stacks: {said or 'nothing found'}{unknown}"
+        f"{len(preflight.stacks)} torch stacks: {totals or 'nothing found'}{unknown}"
     )
 
 
@@ -102,9 +102,9 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
 def _source_finding(finding: LineBreach) -> SourceFinding:
     fix = None
     if finding.write is not None and finding.end_line:
-        what = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
+        action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
         fix = Replacement(
-            description=what, start=finding.line, end=finding.end_line, text=finding.write
+            description=action, start=finding.line, end=finding.end_line, text=finding.write
         )
     return SourceFinding(
         rule_id=finding.rule,

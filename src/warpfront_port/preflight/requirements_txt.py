@@ -106,7 +106,7 @@ def _read_path(
         url = f"{name} @ file:///{folder.rpartition('/')[2]}"
         return _asked(line, url, path=path) if name else "not a wheel's name"
     extras = (match[2] or "").strip("[]") if match else ""
-    names = tuple(canonicalize_name(one.strip()) for one in extras.split(",") if one.strip())
+    names = tuple(canonicalize_name(extra.strip()) for extra in extras.split(",") if extra.strip())
     return Include(path=folder, line=line.start, project=True, extras=names)
 
 

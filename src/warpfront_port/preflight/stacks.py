@@ -52,9 +52,9 @@ class CellStack:
     @property
     def installed(self) -> tuple[Distribution, ...]:
         """The distributions of the stack, with their metadata as far as it is known."""
-        known = {one.name: one for one in self.own or ()}
+        by_name = {distribution.name: distribution for distribution in self.own or ()}
         return tuple(
-            known.get(name) or Distribution(name=name, version=version, requires=())
+            by_name.get(name) or Distribution(name=name, version=version, requires=())
             for name, version in self.stack.held.items()
         )
 
@@ -95,9 +95,9 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
         pins |= {wheel.name: wheel.version for wheel in locks[cell.id].wheels}
     stack = stack_of(inputs, pins)
     if not cell.stack:
-        held = {"torch": f"{cell.torch}{_FORKED}"}
+        versions = {"torch": f"{cell.torch}{_FORKED}"}
         foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
-        stack = Stack(held=held, answered={}, foreign=foreign)
+        stack = Stack(held=versions, answered={}, foreign=foreign)
     title = " ".join(
         (
             cell.vendor,

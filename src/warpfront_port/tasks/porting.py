@@ -97,7 +97,7 @@ def preflight(
         preflight_text,
     )
 
-    found = examine_project(
+    result = examine_project(
         workspace_here(),
         cells,
         display,
@@ -107,12 +107,12 @@ def preflight(
         offline=offline,
     )
     if sarif and not dry_run:
-        write_text(Path(sarif), preflight_sarif(found, version=__version__))
-    print_result(found, preflight_text(found), json=json)
-    if found.count:
-        raise FindingsError(counted_breaches(found.count))
+        write_text(Path(sarif), preflight_sarif(result, version=__version__))
+    print_result(result, preflight_text(result), json=json)
+    if result.count:
+        raise FindingsError(counted_breaches(result.count))
     require_determined(
-        found.unknown,
+        result.unknown,
         allow_undetermined=allow_undetermined,
         hint="--allow-undetermined accepts this; the reasons are printed above",
     )
@@ -150,7 +150,7 @@ def try_program(
     *,
     json: Json = False,
     dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
-    tried: TrialOptions,
+    options: TrialOptions,
 ) -> None:
     """Run a program of a project in an image, and say what it lacks there.
 
@@ -161,18 +161,18 @@ def try_program(
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import only_cell, try_project
 
-    workspace, asking = workspace_here(), _trial_request(tried)
+    workspace, asking = workspace_here(), _trial_request(options)
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
         print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
         return
-    found = try_project(workspace, source, display, asking)
-    if isinstance(found, Blocked | Failed):
-        print_unfinished(() if json else [found])
-        raise_failure([found])
+    trial = try_project(workspace, source, display, asking)
+    if isinstance(trial, Blocked | Failed):
+        print_unfinished(() if json else [trial])
+        raise_failure([trial])
         return
-    _show_trial(found, tried, json=json)
-    _raise_untried(found)
+    _show_trial(trial, options, json=json)
+    _raise_untried(trial)
 
 
 def _trial_request(trial_options: TrialOptions) -> TrialRequest:
@@ -225,9 +225,9 @@ def _raise_untried(trial: Trial) -> None:
         return
     if trial.lacking:
         raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
-    ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
+    outcome = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
-        f"{trial.said} {ended}, and no missing module is why", hint=trial.way_out
+        f"{trial.said} {outcome}, and no missing module is why", hint=trial.way_out
     )
 
 
@@ -301,16 +301,18 @@ def scan(
     if fail_on not in _GATES:
         raise NothingSelectedError(f"no verdict {fail_on!r}", hint=f"one of {', '.join(_GATES)}")
     scan_request = _scan_request(source, scanned, dry_run=forms.dry_run)
-    found, new = scanning.scan(scan_request, display, _compiled_by(scan_request, compiler, display))
-    if not found.files and all(one.left_out for one in found.unread):
+    result, new = scanning.scan(
+        scan_request, display, _compiled_by(scan_request, compiler, display)
+    )
+    if not result.files and all(file.left_out for file in result.unread):
         raise InputError(
             f"{scan_request.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree with --repo; --vendored reads third parties too",
         )
-    verdict = scanning.verdict_of(found, new)
-    _show_verdict(verdict, found, new, forms, everything=everything)
+    verdict = scanning.verdict_of(result, new)
+    _show_verdict(verdict, result, new, forms, everything=everything)
     if phases:
-        _print_phases(scan_request, found)
+        _print_phases(scan_request, result)
     if fix or apply:
         patch = "" if forms.dry_run else fix
         display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
@@ -325,7 +327,7 @@ def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Cal
         raise NothingSelectedError(f"no compiler {where!r}", hint=f"one of {', '.join(PLACES)}")
     workspace = _workspace_for(where)
     request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
-    return lambda found: with_compiler(found, request, workspace, display)
+    return lambda scanned: with_compiler(scanned, request, workspace, display)
 
 
 def _workspace_for(compiler: str) -> Workspace | None:
@@ -427,7 +429,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 def _show_verdict(
     verdict: Verdict,
-    found: Scan,
+    scanned: Scan,
     new: tuple[ScanFinding, ...],
     forms: Forms,
     *,
@@ -439,18 +441,18 @@ def _show_verdict(
     from warpfront_port.scan.catalogue import catalogue
 
     rules = catalogue()
-    unread = [f"{item.path}: {item.reason}" for item in found.unread]
+    unread = [f"{item.path}: {item.reason}" for item in scanned.unread]
     if forms.sarif and not forms.dry_run:
         text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
         write_text(Path(forms.sarif), text)
     if forms.markdown and not forms.dry_run:
         write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
     if forms.json:
-        facts = {"files": found.files, "lines": found.lines, "suppressed": found.suppressed}
+        facts = {"files": scanned.files, "lines": scanned.lines, "suppressed": scanned.suppressed}
         facts |= finding_forms.totals(new)
         print_json(
             {
-                "target": found.target,
+                "target": scanned.target,
                 "verdict": finding_forms.verdict_json(verdict),
                 "totals": facts,
                 "unread": unread,
@@ -459,19 +461,19 @@ def _show_verdict(
             }
         )
     else:
-        print(finding_forms.verdict_text(verdict, found, everything=everything), end="")
-        print(finding_forms.scan_summary(found, new), end="")
+        print(finding_forms.verdict_text(verdict, scanned, everything=everything), end="")
+        print(finding_forms.scan_summary(scanned, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _print_phases(scan_request: ScanRequest, found: Scan) -> None:
+def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
     from warpfront_port.commands import port_work
     from warpfront_port.scan.phases import phases_text
 
     order = port_work.phases_of(
         scan_request.repo,
-        found.findings,
+        scanned.findings,
         exclude=scan_request.exclude,
         vendored=scan_request.vendored,
     )
@@ -558,11 +560,11 @@ def compile_sources(
             print(f"would compile {unit.path} for {compile_request.target}")
         return
     workspace = workspace_here()
-    found = compiling.compile_sources(
+    compilation = compiling.compile_sources(
         workspace.matrix, workspace.folders, source, display, compile_request
     )
-    _show_compilation(found, sarif, json=json)
-    _raise_uncompiled(found)
+    _show_compilation(compilation, sarif, json=json)
+    _raise_uncompiled(compilation)
 
 
 def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:

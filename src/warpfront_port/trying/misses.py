@@ -30,14 +30,14 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 def read_misses(output: str) -> tuple[Miss, ...]:
     """What the last traceback of `output` says was not found, each once."""
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
-    found: dict[str, Miss] = {}
+    misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}
     for line in _last_chain(lines):
-        if at := _FRAME.match(line):
-            frame = at.groupdict()
+        if match := _FRAME.match(line):
+            frame = match.groupdict()
         elif miss := _miss(line, frame):
-            found.setdefault(miss.top or miss.distribution, miss)
-    return tuple(found.values())
+            misses.setdefault(miss.top or miss.distribution, miss)
+    return tuple(misses.values())
 
 
 def _last_chain(lines: list[str]) -> list[str]:
@@ -54,9 +54,9 @@ def _last_chain(lines: list[str]) -> list[str]:
 
 
 def _miss(line: str, frame: Mapping[str, str]) -> Miss | None:
-    at = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
+    place = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
     if match := _MISSING.match(line.strip()):
-        return Miss(module=match["module"], **at)  # type: ignore[arg-type]
+        return Miss(module=match["module"], **place)  # type: ignore[arg-type]
     if match := _NO_METADATA.match(line.strip()):
-        return Miss(module="", distribution=canonicalize_name(match["name"]), **at)  # type: ignore[arg-type]
+        return Miss(module="", distribution=canonicalize_name(match["name"]), **place)  # type: ignore[arg-type]
     return None

@@ -41,14 +41,14 @@ def provider(
     """Who brings what was missed. A line of the project's files says which versions; where two say
     something, the first.
     """
-    own = _by_name(declared_requirements)
-    given = (provides or {}).get(miss.asked)
-    if given:
-        return Provided(requirement=given, said_by="--provides")
+    declared = _by_name(declared_requirements)
+    requirement = (provides or {}).get(miss.asked)
+    if requirement:
+        return Provided(requirement=requirement, said_by="--provides")
     # What a program prints is no word of anybody's: a distribution has to be known, too.
     named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
-        if line := own.get(name):
+        if line := declared.get(name):
             return Provided(requirement=line.text, said_by=line.where)
     return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
 
@@ -68,11 +68,11 @@ def _by_name(
     declared_requirements: Iterable[DeclaredRequirement],
 ) -> dict[str, DeclaredRequirement]:
     name: dict[str, DeclaredRequirement] = {}
-    for one in declared_requirements:
-        if one.kind is Kind.REQUIREMENT:
-            requirement = Requirement(one.text)
+    for declared in declared_requirements:
+        if declared.kind is Kind.REQUIREMENT:
+            requirement = Requirement(declared.text)
             if requirement.url is None:
-                name.setdefault(canonicalize_name(requirement.name), one)
+                name.setdefault(canonicalize_name(requirement.name), declared)
     return name
 
 
@@ -86,8 +86,8 @@ def _known(module: str) -> str:
 
 def _known_distribution(name: str) -> str:
     table = _table()
-    known = {*table["same_name"]["names"], *table["another_name"].values()}
-    return name if name in known else ""
+    names = {*table["same_name"]["names"], *table["another_name"].values()}
+    return name if name in names else ""
 
 
 @cache

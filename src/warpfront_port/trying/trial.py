@@ -109,16 +109,16 @@ class Trial:
     def lacking(self) -> tuple[str, ...]:
         """What it was without in the last run."""
         return tuple(
-            one.miss.module or one.miss.distribution
-            for one in self.found
-            if not one.folder and not (one.version and self.installed)
+            answer.miss.module or answer.miss.distribution
+            for answer in self.found
+            if not answer.folder and not (answer.version and self.installed)
         )
 
     @property
     def requirements(self) -> tuple[str, ...]:
         """What the image needs more, at the versions that were found."""
-        return tuple(sorted(one.line for one in self.wanted))
+        return tuple(sorted(answer.line for answer in self.wanted))
 
     @property
     def wanted(self) -> tuple[MissAnswer, ...]:
-        return tuple(one for one in self.found if one.version)
+        return tuple(answer for answer in self.found if answer.version)

@@ -127,14 +127,14 @@ class RunAssembler:
         """Set a field once; what a step's line has replaces what a table of arguments has."""
         if isinstance(value, str) and not isinstance(value, MemoryKind):
             value = cleaned(value)[:_LONGEST]
-        known = self._settings.get(name)
-        if known is None or (firm and name not in self._firm):
+        current = self._settings.get(name)
+        if current is None or (firm and name not in self._firm):
             self._settings[name] = value
-            known = value
+            current = value
         if firm:
             self._firm.add(name)
-        if known != value and name == "global_batch":
-            self._once(f"the global batch changes from {known} to {value}", line)
+        if current != value and name == "global_batch":
+            self._once(f"the global batch changes from {current} to {value}", line)
 
     def _once(self, message: str, line: int) -> None:
         if not any(finding.message == message for finding in self._findings):
@@ -146,16 +146,18 @@ class RunAssembler:
 
     def _see(self, new: _PlacedStep, *, redrawn: bool) -> None:
         step = new.step
-        known = self._recent.get(step.step)
-        if known and redrawn and step.step == self._last:
-            latest = _merged(step, known.step, strict=False) or step
-            self._recent[step.step] = known._replace(step=latest, total=latest.seconds or 0.0)
+        earlier = self._recent.get(step.step)
+        if earlier and redrawn and step.step == self._last:
+            latest = _merged(step, earlier.step, strict=False) or step
+            self._recent[step.step] = earlier._replace(step=latest, total=latest.seconds or 0.0)
             return
-        if known and step.step == self._last and (merged := _merged(known.step, step)):
-            self._recent[step.step] = known._replace(step=merged, total=known.total or new.total)
+        if earlier and step.step == self._last and (merged := _merged(earlier.step, step)):
+            self._recent[step.step] = earlier._replace(
+                step=merged, total=earlier.total or new.total
+            )
             return
         self._counts["lines"] += 1
-        if known and self._is_known(known, new):
+        if earlier and self._is_known(earlier, new):
             return
         if self._last is not None and step.step <= self._last:
             self._counts["restarts"] += 1
@@ -208,11 +210,11 @@ class RunAssembler:
         """The latest step is complete: no further line of it is merged."""
         if self._last is None or self._last not in self._recent:
             return
-        done = self._recent[self._last]
-        self._parts[done.parts] += 1
-        if self._pending and self._pending[-1].segment != done.segment:
+        closed_step = self._recent[self._last]
+        self._parts[closed_step.parts] += 1
+        if self._pending and self._pending[-1].segment != closed_step.segment:
             self._flush()
-        self._pending.append(done)
+        self._pending.append(closed_step)
         if len(self._pending) >= self._width:
             self._flush()
 
@@ -237,15 +239,19 @@ class RunAssembler:
         """Keep what is pending; once there is too much, twice as many lines are one."""
         if self._pending:
             several = len(self._pending) > 1
-            pending = [self._whole(one) for one in self._pending] if several else self._pending
+            pending = (
+                [self._whole(placed_step) for placed_step in self._pending]
+                if several
+                else self._pending
+            )
             self._kept.append(_mean(pending))
             self._pending = []
         if len(self._kept) >= MOST_STEPS:
             self._width *= 2
             self._kept = [
-                _mean([self._whole(one) for one in pair])
+                _mean([self._whole(placed_step) for placed_step in pair])
                 for segment in _by_segment(self._kept)
-                for pair in (segment[at : at + 2] for at in range(0, len(segment), 2))
+                for pair in (segment[start : start + 2] for start in range(0, len(segment), 2))
             ]
 
     def run(self, source: RecordSource, *, lines: int, given: Mapping[str, Any]) -> Run:
@@ -258,33 +264,35 @@ class RunAssembler:
         if mixed:
             self._once("two lines of one step differ: the first counts", 0)
         steps = [
-            dataclasses.replace(one.step, segment=one.segment, line=one.line)
-            for one in map(self._whole, self._kept)
+            dataclasses.replace(
+                placed_step.step, segment=placed_step.segment, line=placed_step.line
+            )
+            for placed_step in map(self._whole, self._kept)
         ]
         steps = _from_zero(_with_intervals(steps) if self._averages else steps)
-        said = {**self._settings, **given}
+        facts = {**self._settings, **given}
         fields = {field.name for field in dataclasses.fields(Run)}
         run = Run(
             source=source,
             steps=tuple(steps),
             evaluations=tuple(self._evaluations),
-            parallel=_parallel(said),
+            parallel=_parallel(facts),
             serving={
                 name.removeprefix(SERVING): value
-                for name, value in said.items()
+                for name, value in facts.items()
                 if name.startswith(SERVING)
             },
             lines=lines,
             given=tuple(sorted(given)),
             findings=(*self._findings, *self._counted()),
-            **{name: value for name, value in said.items() if name in fields},
+            **{name: value for name, value in facts.items() if name in fields},
         )
-        return completed(run, said, self._firm)
+        return completed(run, facts, self._firm)
 
     def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
-        for what, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
-            if count := self._counts[what]:
+        for kind, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
+            if count := self._counts[kind]:
                 message = f"{count} of {lines} lines {words} a step that is known"
                 yield Remark(level="note", message=message)
         if self._accumulates():
@@ -315,12 +323,12 @@ def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
     """
     added: dict[str, Any] = {}
     for name in _MERGED:
-        known, new = getattr(step, name), getattr(other, name)
+        earlier, new = getattr(step, name), getattr(other, name)
         if name == "steps":
-            added[name] = max(known, new)
-        elif known is None:
+            added[name] = max(earlier, new)
+        elif earlier is None:
             added[name] = new
-        elif strict and new is not None and new != known:
+        elif strict and new is not None and new != earlier:
             return None
     fresh = any(value is not None for name, value in added.items() if name != "steps")
     return dataclasses.replace(step, **added) if fresh or not strict else None
@@ -329,7 +337,7 @@ def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
 def _repeats(step: Step, other: Step) -> bool:
     """Whether the second line, which may be cut, has no other figure than the first."""
     pairs = ((getattr(step, name), getattr(other, name)) for name in _FIGURES)
-    return all(new is None or new == known for known, new in pairs)
+    return all(new is None or new == earlier for earlier, new in pairs)
 
 
 def _alike(step: Step, other: Step) -> bool:
@@ -351,15 +359,15 @@ def _mean(placed_steps: list[_PlacedStep]) -> _PlacedStep:
     if len(placed_steps) == 1:
         return last
     steps = [step.step for step in placed_steps]
-    known = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
-    weight = sum(each for _, each in known)
-    seconds = sum(seconds * each for seconds, each in known) / weight if known else None
+    timed = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
+    weight = sum(each for _, each in timed)
+    seconds = sum(seconds * each for seconds, each in timed) / weight if timed else None
     count = sum(step.steps for step in steps)
     return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
 def _by_segment(placed_steps: list[_PlacedStep]) -> list[list[_PlacedStep]]:
-    return [list(one) for _, one in groupby(placed_steps, key=attrgetter("segment"))]
+    return [list(group) for _, group in groupby(placed_steps, key=attrgetter("segment"))]
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:
@@ -385,25 +393,25 @@ def _from_zero(steps: list[Step]) -> list[Step]:
     return steps
 
 
-def _parallel(said: dict[str, Any]) -> Parallel:
-    ways = {name: said.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
-    replicas, shards = (said.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
+def _parallel(facts: dict[str, Any]) -> Parallel:
+    ways = {name: facts.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
+    replicas, shards = (facts.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
     if replicas and shards:
         ways["data"] = replicas * shards
-        known = [count for name in _MESH if (count := ways[name])]
-        if len(known) == len(_MESH):
-            said.setdefault("devices", math.prod(known))
+        sizes = [count for name in _MESH if (count := ways[name])]
+        if len(sizes) == len(_MESH):
+            facts.setdefault("devices", math.prod(sizes))
     return Parallel(**ways)
 
 
-def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> Run:
+def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> Run:
     """Return a run with the fields that follow from others, and the names of unknown ones.
 
     `firm` are fields that the lines of its steps print themselves.
     """
-    vendor = run.vendor or vendor_of(run.device_name) or said.get("organisation")
-    model = run.model or said.get("tokenizer")
-    flags = (name for name in _PRECISIONS if said.get(f"is_{name}"))
+    vendor = run.vendor or vendor_of(run.device_name) or facts.get("organisation")
+    model = run.model or facts.get("tokenizer")
+    flags = (name for name in _PRECISIONS if facts.get(f"is_{name}"))
     precision = run.precision or next(flags, None)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
     solved: dict[str, Any] = {}
@@ -419,17 +427,17 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
     if not run.devices and (devices := _devices_by_rates(run.steps)):
         solved["devices"] = devices
         run = dataclasses.replace(run, devices=devices)
-    for name, value in () if said.get("rounded") else _checked(run, firm):
-        known = getattr(run, name)
-        if known is None or name in firm or name == "devices":
+    for name, value in () if facts.get("rounded") else _checked(run, firm):
+        current = getattr(run, name)
+        if current is None or name in firm or name == "devices":
             solved[name] = value
-        if known is not None:
-            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {known}"
+        if current is not None:
+            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {current}"
             findings.append(Remark(level="warning", message=message))
     run = dataclasses.replace(run, **solved)
     steps = tuple(_filled(step, run) for step in run.steps)
-    wanted = WANTED_OF_SERVING if run.serving else WANTED
-    missing = tuple(name for name in wanted if getattr(run, name) is None)
+    expected = WANTED_OF_SERVING if run.serving else WANTED
+    missing = tuple(name for name in expected if getattr(run, name) is None)
     return dataclasses.replace(
         run, steps=steps, solved=tuple(solved), findings=tuple(findings), missing=missing
     )
@@ -472,10 +480,10 @@ def _work_of(run: Run) -> int | None:
 
 def _tokens_per_step(steps: Sequence[Step]) -> int | None:
     """The tokens of a step by the printed counts of tokens, where it is always the same."""
-    known = [(step.step, step.tokens) for step in steps if step.tokens]
-    gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(known))
+    counted = [(step.step, step.tokens) for step in steps if step.tokens]
+    gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counted))
     rates = [tokens / count for count, tokens in gaps if count > 0]
-    is_rounded = all(tokens % 1000 == 0 for _, tokens in known)
+    is_rounded = all(tokens % 1000 == 0 for _, tokens in counted)
     if not rates or is_rounded or min(rates) <= 0 or max(rates) / min(rates) > 1 + _WHOLE:
         return None
     return round(median(rates))
@@ -494,8 +502,8 @@ def solved_sequence(run: Run) -> int | None:
 
 def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None:
     """The median, where it is nearly a whole number."""
-    found = list(values)
-    middle = median(found) if found else 0.0
+    numbers = list(values)
+    middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
 

@@ -145,11 +145,13 @@ class LineRule:
             yield line, self._pairs(line)
             return
         beginnings = list(self.begin.finditer(line))
-        ends = [*(begun.start() for begun in beginnings[1:]), len(line)]
-        for begun, end in zip(beginnings, ends, strict=False):
-            groups = {name: text for name, text in begun.groupdict().items() if text is not None}
-            body = groups.pop("fields", line[begun.end() : end])
-            yield line[: begun.start()], {**self._pairs(body), **groups}
+        ends = [*(beginning.start() for beginning in beginnings[1:]), len(line)]
+        for beginning, end in zip(beginnings, ends, strict=False):
+            groups = {
+                name: text for name, text in beginning.groupdict().items() if text is not None
+            }
+            body = groups.pop("fields", line[beginning.end() : end])
+            yield line[: beginning.start()], {**self._pairs(body), **groups}
 
     def _pairs(self, body: str) -> dict[str, str]:
         if self.pairs is not None:
@@ -284,10 +286,10 @@ class DeclaredReader:
             return
         for rule in self._format.steps:
             if rule.applies(text):
-                begun = list(rule.named(text))
-                for before, named in begun:
+                beginnings = list(rule.named(text))
+                for before, named in beginnings:
                     yield from self._line(rule, named, rank_of(before))
-                if begun:
+                if beginnings:
                     break
                 if not rule.quiet:
                     yield Unused(f"lines with {rule.has[0]!r} in another form")

@@ -87,8 +87,8 @@ def number(text: str) -> float | None:
 def scaled(text: str) -> float | None:
     """As `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
     value, digits = number(text), _NUMBER.match(text)
-    found = _SUFFIX.match(text, digits.end()) if digits else None
-    return value * _SUFFIXES[found[1]] if found and value is not None else value
+    suffix = _SUFFIX.match(text, digits.end()) if digits else None
+    return value * _SUFFIXES[suffix[1]] if suffix and value is not None else value
 
 
 def positive(text: str) -> float | None:

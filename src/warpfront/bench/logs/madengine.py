@@ -78,8 +78,8 @@ class MadengineReader:
                 continue
             if row is None:
                 return
-            kept = {str(k): v for k, v in row.items() if isinstance(v, str)}
-            yield from _row(kept, number)
+            cells = {str(k): v for k, v in row.items() if isinstance(v, str)}
+            yield from _row(cells, number)
 
 
 def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
@@ -87,8 +87,8 @@ def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
     if row.get("status", "SUCCESS").strip().upper() not in {"SUCCESS", "PASSED", ""}:
         yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
     elif step is None:
-        said = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
-        yield Remark(level="note", message=f"no figure that is known: {said}", line=line)
+        shown_value = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
+        yield Remark(level="note", message=f"no figure that is known: {shown_value}", line=line)
     else:
         yield NextRun()
         yield Setting("model", row.get("model", "").strip()[:200] or "unknown")

@@ -110,7 +110,7 @@ class MllogReader:
             yield Setting("target_quality", quality)
 
     def _tracked(
-        self, value: Mapping[str, Any], metadata: Mapping[str, Any], at: float | None
+        self, value: Mapping[str, Any], metadata: Mapping[str, Any], time: float | None
     ) -> Iterator[Fact]:
         rate, took = amount(value.get("throughput")), amount(value.get("train_step_time"))
         loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
@@ -129,9 +129,9 @@ class MllogReader:
         if rate or took:
             seconds = took or self._batch / (rate or 1)
             self._lines += 1
-            step = self._step_at(name, place, seconds, at)
+            step = self._step_at(name, place, seconds, time)
         else:
-            seconds, step = self._by_loss(name, place, at)
+            seconds, step = self._by_loss(name, place, time)
         if seconds and seconds < 0:
             yield Remark(level="warning", message="the clock goes back between two lines")
         elif step < 0:
@@ -154,7 +154,7 @@ class MllogReader:
             )
         )
 
-    def _step_at(self, name: str, place: float, seconds: float, at: float | None) -> int:
+    def _step_at(self, name: str, place: float, seconds: float, time: float | None) -> int:
         """The optimizer step of a line with a speed, by what its place counts: decided once, by
         the steps that fit between two lines; -1 for one that goes back.
         """
@@ -162,8 +162,8 @@ class MllogReader:
         if passed < 0 or (passed == 0 and self._lines > 1):
             return -1
         if not self._counts and passed > 0:
-            self._counts = self._counted_by(name, place, passed, seconds, at)
-        self._place, self._clock = place, at if at is not None else self._clock
+            self._counts = self._counted_by(name, place, passed, seconds, time)
+        self._place, self._clock = place, time if time is not None else self._clock
         match self._counts:
             case "samples":
                 return int(place) // self._batch
@@ -173,11 +173,11 @@ class MllogReader:
                 return self._lines
 
     def _counted_by(
-        self, name: str, place: float, passed: float, seconds: float, at: float | None
+        self, name: str, place: float, passed: float, seconds: float, time: float | None
     ) -> str:
         if name == "samples_count":
             return "samples"
-        took = at - self._clock if at is not None and self._clock is not None else 0.0
+        took = time - self._clock if time is not None and self._clock is not None else 0.0
         if took > 0:
             fitting = {"samples": passed / self._batch, "steps": passed}
             away = {kind: abs(math.log(steps * seconds / took)) for kind, steps in fitting.items()}
@@ -189,12 +189,12 @@ class MllogReader:
         is_samples = name == "epoch_num" or (name == "step" and not place % self._batch)
         return "samples" if is_samples else "steps"
 
-    def _by_loss(self, name: str, place: float, at: float | None) -> tuple[float | None, int]:
+    def _by_loss(self, name: str, place: float, time: float | None) -> tuple[float | None, int]:
         """Seconds and step of a line with a loss alone, by the clock since the line before."""
         is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
         samples = int(place if is_samples else place * self._batch)
-        took = None if at is None else self._by_the_clock(at, samples)
-        self._at = self._at if at is None else (at, samples)
+        took = None if time is None else self._by_the_clock(time, samples)
+        self._at = self._at if time is None else (time, samples)
         return took, samples // self._batch
 
     def _begun(self, metadata: Mapping[str, Any]) -> int:
@@ -206,13 +206,13 @@ class MllogReader:
             return step * self._batch
         return _whole(metadata.get("samples_count")) or self._samples
 
-    def _by_the_clock(self, at: float, samples: int) -> float | None:
+    def _by_the_clock(self, time: float, samples: int) -> float | None:
         """Seconds of a step, from the line before, or the block's start. A block may begin
         between two lines.
         """
         if self._at is None or samples <= self._at[1]:
             return None
-        return (at - self._at[0]) * self._batch / (samples - self._at[1])
+        return (time - self._at[0]) * self._batch / (samples - self._at[1])
 
 
 def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
@@ -222,8 +222,8 @@ def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _gigabytes(value: object) -> int | None:
-    found = amount(value)
-    return round(found * 10**9) if found else None
+    number = amount(value)
+    return round(number * 10**9) if number else None
 
 
 def _platform(text: str) -> Iterator[Fact]:
@@ -255,8 +255,8 @@ def _entry(text: str) -> Mapping[str, Any]:
 
 
 def _whole(value: object) -> int | None:
-    found = amount(value)
-    return int(found) if found is not None and found == int(found) else None
+    number = amount(value)
+    return int(number) if number is not None and number == int(number) else None
 
 
 def marks(line: str) -> bool:

@@ -65,8 +65,8 @@ class TensorprimatReader:
 
 def _settings(document: Mapping[str, Any]) -> Iterator[Fact]:
     device, config = _part(document, "gpu_info"), _part(document, "training_config")
-    said = (device.get("software_stack"), document.get("platform"), device.get("device_name"))
-    if vendor := vendor_of(*(text for text in said if isinstance(text, str))):
+    names = (device.get("software_stack"), document.get("platform"), device.get("device_name"))
+    if vendor := vendor_of(*(text for text in names if isinstance(text, str))):
         yield Setting("vendor", vendor)
     for name, key in (("device_name", "device_name"), ("torch", "pytorch_version")):
         if isinstance(value := device.get(key), str) and value:
@@ -148,17 +148,17 @@ def _performance(run: Run, times: list[float]) -> dict[str, Any]:
 
 
 def _memory(run: Run) -> dict[str, Any]:
-    known = [step.memory_bytes for step in run.steps if step.memory_bytes]
-    if run.memory_kind is not MemoryKind.ALLOCATED or not known:
+    sizes = [step.memory_bytes for step in run.steps if step.memory_bytes]
+    if run.memory_kind is not MemoryKind.ALLOCATED or not sizes:
         return {}
     return {
-        "avg_memory_allocated_gb": fmean(known) / _GB,
-        "peak_memory_allocated_gb": max(known) / _GB,
+        "avg_memory_allocated_gb": fmean(sizes) / _GB,
+        "peak_memory_allocated_gb": max(sizes) / _GB,
     }
 
 
 def _known(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: _known(one) for key, one in value.items() if one is not None}
-        return {key: one for key, one in kept.items() if one not in ({}, [])}
+        entries = {key: _known(entry) for key, entry in value.items() if entry is not None}
+        return {key: entry for key, entry in entries.items() if entry not in ({}, [])}
     return value
