@@ -1,4 +1,4 @@
-"""What compilers said of a source tree, for people, code hosts and programs. Pure."""
+"""The results of compilers on a source tree, for people, code hosts and programs. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Ou
 
 
 def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
-    """One line a source, the messages below it; what hipify left; a count of outcomes."""
+    """Return one line per source with its messages below it, hipify's findings, and counts of
+    outcomes.
+    """
     verification = compiled.verification
     lines = [f"compile for {verification.target} in {compiled.place}"]
     lines += [f"  {note}" for note in compiled.notes]
@@ -64,8 +66,10 @@ def _counted(verification: Verification) -> str:
 def compilation_sarif(
     compilations: Iterable[Compilation], rules: Mapping[str, Rule], *, version: str
 ) -> str:
-    """SARIF 2.1.0: messages as instances of `error` and `warning` of the compiler's target, what
-    hipify left as instances of the scanner's rules. Sources that no compiler saw are notifications.
+    """Return SARIF 2.1.0.
+
+    Messages are instances of `error` and `warning` of the compiler's target; the findings after
+    hipify are instances of the scanner's rules. Sources that no compiler saw are notifications.
     """
     compilations = tuple(compilations)
     messages = [

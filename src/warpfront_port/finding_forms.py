@@ -21,11 +21,11 @@ UNPARSED = "SC003"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a scan of a tree came to.
+    """The result of a scan of a tree.
 
     `findings` are in the order of path and line; `unread` are the files and folders that were not
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
-    compiler for the target took or refused, `uncompiled` maps the others to the reason.
+    compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     """
 
     target: str
@@ -185,7 +185,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 
 
 def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
-    """Return how many files each place of evidence stands for, the most first."""
+    """Return the number of files behind each place of evidence, largest first."""
     places = Counter((item.place, item.reason) for item in evidence.values() if item.kind == "amd")
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
@@ -208,7 +208,7 @@ def files_of(count: int) -> str:
 
 
 def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
-    """What was scanned and what came of it, in a line or two."""
+    """Return a summary of the scan and its result in a line or two."""
     accepted = len(scan.findings) - len(fresh)
     unknown = len(undetermined_files(scan))
     left_out = sum(item.left_out for item in scan.unread)
@@ -296,7 +296,7 @@ def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
 def findings_json(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
 ) -> list[dict[str, object]]:
-    """One object a finding, in their order."""
+    """Return one object per finding, in their order."""
     return [
         {
             "rule": finding.rule,

@@ -1,4 +1,5 @@
-"""What torch itself maps from CUDA to HIP, read from the tables of an installed torch. Edge.
+"""The mapping of CUDA to HIP names by torch itself, read from the tables of an installed torch.
+Edge.
 
 torch is not imported: the file is read as text, and only its literal tables are used.
 """
@@ -33,7 +34,7 @@ def _installed_tables() -> Path | None:
 
 
 def _pairs(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Every `"cuda...": ("hip...", ...)` and `("cuda...", ("hip...", ...))` of the tables."""
+    """Yield every `"cuda...": ("hip...", ...)` and `("cuda...", ("hip...", ...))` of the tables."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):

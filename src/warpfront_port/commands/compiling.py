@@ -70,8 +70,10 @@ _LEFT_LIMIT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """What somebody wants compiled: files of the tree at `repo` for `target`. `sources` are globs
-    (none = the kernels there are), `include` folders of the tree, `flags` options of the compiler.
+    """A request to compile files of the tree at `repo` for `target`.
+
+    `sources` are globs (none = the kernels in the tree), `include` folders of the tree, `flags`
+    options of the compiler.
     """
 
     repo: Path
@@ -211,7 +213,7 @@ def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _
 
 
 def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
-    """What would be compiled; reads the tree only."""
+    """Return the units that would be compiled. Only read the tree."""
     return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
 
 
@@ -227,7 +229,7 @@ def read_compile_target(name: str) -> tuple[str, Vendor]:
 
 
 def _texts(tree: Tree) -> dict[str, str]:
-    """What can be read of the files that compilers and `units_of` look at."""
+    """Return the readable texts of the files that compilers and `units_of` read, by path."""
     texts = {}
     for file in tree.files:
         path = PurePosixPath(file.path)
@@ -254,7 +256,7 @@ def _place(
             return _of_base(base, folders.cache, engine=engine, site=site, watch=watch)
     chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
-    # Somebody who names cells with a compiler wants those, and no other in their place.
+    # A selection that names cells with a compiler means those: no other may replace them.
     named = bool(cells and (selection.only or selection.image))
     cells = cells or _with_compiler(matrix.cells, target)
     built = [(cell, built_image(folders.store, cell, engine)) for cell in cells]
@@ -320,7 +322,7 @@ def _of_base(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiling:
-    """One tree for one target in one place."""
+    """A compilation of one tree for one target in one place."""
 
     store: Store
     request: CompileRequest
@@ -345,7 +347,9 @@ class _Compiling:
 
     @property
     def limit_seconds(self) -> float:
-        """For the container: every source, and every file of hipify's, at its own limit."""
+        """Return the time limit of the container: every source and every hipified file at its
+        own limit.
+        """
         bounds = self.request.bounds
         rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
         return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
@@ -458,7 +462,9 @@ class _Compiling:
         return tuple(results), tuple(messages)
 
     def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
-        """What the scanner finds in the files that hipify read, beyond what hipify translates."""
+        """Return the scanner's findings in the files that hipify read, beyond what hipify
+        translates.
+        """
         if not self.hipified:
             return ()
         scan = scan_tree(
@@ -472,7 +478,7 @@ class _Compiling:
         )
 
     def _notes(self, verification: Verification) -> Iterable[str]:
-        """What to know before one believes the results: which compiler, and which torch."""
+        """Yield the versions that the results depend on: of the compiler and of torch."""
         environment = verification.environment
         compiler = str(environment.get("compiler", "")).splitlines()
         yield f"compiler: {_version_line(compiler)}"
@@ -482,7 +488,7 @@ class _Compiling:
 
 
 def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
-    """What hipify made under another name -> the source of it."""
+    """Return the source of each file that hipify wrote under another name."""
     renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
     pairs = (
         pair for mapping in renames if isinstance(mapping, Mapping) for pair in mapping.items()
@@ -520,7 +526,7 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
 
 
 def left_files(folder: Path) -> dict[str, str]:
-    """What the container left and can be read, as texts by path below its folder."""
+    """Return the readable files of a container's results, as texts by path below `folder`."""
     files, remaining = {}, _LEFT_LIMIT_BYTES
     for path in regular_files(folder):
         name = path.relative_to(folder).as_posix()

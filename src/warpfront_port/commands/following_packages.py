@@ -1,8 +1,8 @@
-"""preflight: the effect of the packages behind a project's lines on each torch stack, by uv's own
-dry run on the metadata of that stack.
+"""preflight: the effect of the packages behind a project's lines on each torch stack, by uv's
+own dry run on the metadata of that stack.
 
-Where the lines cannot be met together, those that keep the rest from being met are left out, each
-with its reason, and the rest is followed.
+Lines that contradict each other are reduced: those that keep the rest from being met are left out,
+each with its reason.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Following:
     def _followed(self) -> StackBreaches:
         lines = rehearsed_lines(self.asked, self.stack, self.local)
         offered, unknown = self._with_candidates(lines)
-        # No installer keeps a vendor's pre-release in a base: the stack is left out at once.
+        # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
         is_in_base = any(Version(item).is_prerelease for item in self.stack.stack.held.values())
         outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
@@ -113,8 +113,10 @@ class Following:
         return StackBreaches(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
 
     def _tried(self, lines: Lines, *, with_stack: bool = True) -> Installations | Contradiction:
-        """Return the installations of uv for these lines: with the stack as it is installed, or
-        without it and without what must not be installed beside it.
+        """Return the installations of uv for these lines.
+
+        `with_stack` keeps the stack as it is installed; False resolves without it, and without the
+        packages that conflict with it.
         """
         stack_names = () if with_stack else tuple(self.stack.stack.held)
         installed_names = {*stack_names, *self.stack.stack.excluded}

@@ -1,4 +1,4 @@
-"""From a scan to a port: the order of the work, and patches for what is mechanical."""
+"""The steps from a scan to a port: the order of the work, and patches for mechanical changes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def phases_of(
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
-    """What can be put behind gates in the Python, C++, CUDA, scripts and Dockerfiles below `root`,
-    in order of paths.
+    """Return the fixes that put code below `root` behind gates, in order of paths: Python, C++,
+    CUDA, scripts and Dockerfiles.
     """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     context = Context(torchless=torchless_of(tree, tree.files))

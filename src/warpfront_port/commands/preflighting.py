@@ -1,7 +1,7 @@
 """preflight: the effect of a user's project on the torch of each cell, without building anything.
 
-Read the files and what they include, judge each line on each torch stack, then try what is left on
-each stack as it is, and name the lines whose packages do not accept it.
+Read the files and their includes, judge each line on each torch stack, then try the remaining lines
+on each stack unchanged. Name the lines whose packages do not accept it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def preflight(
     parts: Parts = _WHOLE,
     offline: bool = False,
 ) -> Preflight:
-    """Return the requirements in `files` of `repo` (all files found there by default), with the
-    extras and groups of `parts`, that do not hold on some of the selected cells.
+    """Return the requirements in `files` of `repo` that some of the selected cells do not meet.
 
+    `files` are by default all that are found there; `parts` are the extras and groups to include.
     Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
-    error: what could not be judged is `unknown`.
+    error: lines that could not be judged are `unknown`.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     read = chosen(read_files(repo, files), parts)
@@ -95,8 +95,9 @@ def examine(
     offline: bool = False,
     index: MetadataIndex | None = None,
 ) -> Preflight:
-    """Return the requirements in the files that do not hold on some of `stacks`. `index` is that
-    of an examination of several projects, to be asked once for what they share.
+    """Return the requirements in the files that some of `stacks` do not meet.
+
+    `index` is shared by an examination of several projects, so that each package is requested once.
     """
     gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]

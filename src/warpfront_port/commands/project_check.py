@@ -22,7 +22,7 @@ from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """What is checked: the project at `repo` for `target`.
+    """A request to check the project at `repo` for `target`.
 
     `cells` are the cells of preflight and try; `argv` is a program to try, if any.
     """
@@ -38,7 +38,7 @@ class CheckRequest:
 class CheckPart:
     """One part of the report: `line` is its answer in words, `text` its details.
 
-    `Answer.NOTHING` is a part that did not run because there was nothing for it to look at.
+    `Answer.NOTHING` is a part that did not run because it had no input.
     """
 
     name: str
@@ -66,7 +66,9 @@ class ProjectCheck:
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
-    """Return the report on a project; a part that cannot run says why, and is not determined."""
+    """Return the report on a project. A part that cannot run is not determined, and has the
+    reason.
+    """
     scan_request = ScanRequest(repo=request.repo, target=request.target)
     syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
     scanned, new = scan(

@@ -225,10 +225,11 @@ def read_file(
     kind: Kind = Kind.REQUIREMENT,
     beside: Callable[[Path], str | None] = lambda _: None,
 ) -> FileRequirements:
-    """Return what a file demands, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML,
-    else requirements. `beside` returns the text of another file of the project, for setup.py.
+    """Return the requirements of a file, by its name: pyproject.toml, setup.cfg, setup.py,
+    conda's YAML, else requirements.
 
-    Raise `InputError` for a file that cannot be read.
+    `beside` returns the text of another file of the project, for setup.py. Raise `InputError` for a
+    file that cannot be read.
     """
     text = _read_text(path, shown)
     if path.name in _LOCKS:
@@ -269,7 +270,7 @@ def _read_text(path: Path, label: str) -> str:
 
 
 def _decoded(data: bytes, suffix: str) -> str:
-    """As pip and Python read a file: by its byte order mark, or by a comment that names the
+    """Decode a file like pip and Python: by its byte order mark, or by a comment that names the
     encoding, in formats that may have one.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -34,8 +34,9 @@ def with_project_checked(
     engine: Engine,
     watch: Watch,
 ) -> Verification:
-    """With the sessions `static` and `compile` of the cell's own project, as far as they apply:
-    rules exist for devices other than NVIDIA's, and compilers are in `devel` images.
+    """Add the sessions `static` and `compile` of the cell's own project, where they apply.
+
+    Rules exist for devices other than NVIDIA's, and compilers are in `devel` images.
     """
     if cell.tree is None:
         return verification
@@ -65,7 +66,7 @@ def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
 
 
 def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest:
-    """What matrix.yaml says of a tree, as a request."""
+    """Return the compile request of a tree, from its settings in matrix.yaml."""
     return CompileRequest(
         repo=root / tree.path,
         target=target,

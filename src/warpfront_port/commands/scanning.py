@@ -68,9 +68,11 @@ def scan_tree(
     processes: int | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> Scan:
-    """Every finding for `target` in the tree below `root`; with `before`, the tree that it is an
-    edit of, what the edit changed for NVIDIA too. Same tree, same result, however many processes.
-    Raises `StoreError` if there is no such folder.
+    """Return every finding for `target` in the tree below `root`.
+
+    `before` is the tree that this one is an edit of: findings then include what the edit changed
+    for NVIDIA. The result does not depend on the number of processes. Raise `StoreError` if there
+    is no such folder.
     """
     if before is not None and not before.is_dir():
         raise StoreError(f"{before} is no folder", hint="--before names the tree before an edit")
@@ -259,8 +261,9 @@ def _unread_result(unread: UnreadFile) -> _FileResult:
 
 
 def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
-    """What `act` gives, or `_TookTooLongError`. Python looks for signals inside long matches too,
-    so that no expression can hold a scan up.
+    """Return the result of `act`, or raise `_TookTooLongError`.
+
+    Python checks for signals inside long matches too, so that no expression can block a scan.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -277,7 +280,7 @@ def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What somebody wants scanned: the tree at `repo` for `target`, accepted findings left out."""
+    """A request to scan the tree at `repo` for `target`, without accepted findings."""
 
     repo: Path
     target: ScanTarget
@@ -291,8 +294,9 @@ class ScanRequest:
 def scan(
     request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda result: result
 ) -> tuple[Scan, tuple[ScanFinding, ...]]:
-    """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
-    is written first, and nothing is left to say.
+    """Return the scan, and those of its findings that no baseline covers.
+
+    `write_baseline` writes the file first, so that it covers every finding.
     """
     result = scan_tree(
         request.repo,
@@ -326,7 +330,9 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
 
 
 def _undetermined(scanned: Scan) -> Iterator[str]:
-    """Yield why nothing can be said of parts of a tree: sources not compiled, files not read."""
+    """Yield the reasons for parts of a tree without a verdict: sources not compiled, files not
+    read.
+    """
     by_reason: dict[str, list[str]] = {}
     for unit, reason in scanned.uncompiled.items():
         if unit not in scanned.evidence:

@@ -1,7 +1,7 @@
-"""try: a program of somebody's project in an image, as it is; and what it lacks there, found one by
-one, at versions that leave the image's torch as it is.
+"""try: a program of a user's project in an unchanged image, and the modules it lacks there,
+found one by one at versions that keep the image's torch.
 
-What is installed goes beside the image, into a folder that is thrown away. The project is mounted
+Missing packages are installed outside the image, into a temporary folder. The project is mounted
 read-only, and nothing in the container reaches a network.
 """
 
@@ -88,8 +88,10 @@ _PLACES = ("src", ".", "python", "lib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRequest:
-    """What is to be tried. `provides` maps modules to requirements; with `install`, what is missing
-    is installed beside the image and the program runs again.
+    """A request to try the program `argv` of the project at `repo`, for at most `seconds`.
+
+    `provides` maps modules to requirements. With `install`, missing packages are added to a layer
+    over the image and the program runs again.
     """
 
     repo: Path
@@ -109,7 +111,7 @@ class TrialRequest:
 def try_project(
     workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
 ) -> Trial | Blocked | Failed:
-    """What came of it in the one selected image."""
+    """Run the program in the one selected image and return the trial."""
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     engine = connect(environment())
@@ -138,7 +140,7 @@ def _planned_image(
     engine: Engine,
     cache: Path,
 ) -> str:
-    """The image that `plan` would reuse for this cell; "" where it would build one."""
+    """Return the image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine, cache)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
@@ -151,7 +153,9 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Raises `NothingSelectedError` where the options name several images."""
+    """Return the selected cell. Raise `NothingSelectedError` where the options name several
+    images.
+    """
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
@@ -173,8 +177,9 @@ def try_in(
     watch: Watch,
     image_id: str = "",
 ) -> Trial | Blocked | Failed:
-    """The same for a cell whose image is in the engine: `image_id` where `plan` would reuse one,
-    else the one that the last build left.
+    """Run the program in the engine's image of one cell and return the trial.
+
+    The image is `image_id` where `plan` would reuse one, else that of the last build.
     """
     built = built_image(folders.store, cell, engine)
     if isinstance(built, Blocked | Failed) and not image_id:
@@ -202,7 +207,9 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """What the project's own files ask for; nothing where it has none, or none that can be read."""
+    """Return the requirements of the project's own files; none if it has no file that can be
+    read.
+    """
     try:
         return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
@@ -211,7 +218,7 @@ def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trying:
-    """One program in one image, with what was found for it so far."""
+    """A trial of one program in one image, with its answers so far."""
 
     cell: Cell
     lock: WheelLock
@@ -269,7 +276,9 @@ class _Trying:
         )
 
     def _by_hand(self) -> tuple[str, ...]:
-        """What somebody types to run it in the image, with their own folder and devices."""
+        """Return the command that runs the program in the image, with the user's own folder and
+        devices.
+        """
         places = [
             f"{_REPO}/{answer.folder}".removesuffix("/.") for answer in self.found if answer.folder
         ]
@@ -309,7 +318,7 @@ class _Trying:
             command=("sh", "-c", 'exec "$@" 2>&1', "sh", *self.asking.argv),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
-                # Threads that spin while they wait hold up a machine with other work.
+                # Threads that spin while they wait slow down a machine with other work.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
@@ -329,7 +338,7 @@ class _Trying:
         )
 
     def _answered(self, miss: Miss) -> MissAnswer:
-        """What is to be had for what was missing."""
+        """Return the answer to one miss: a folder, a version to install, or a refusal."""
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
         versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
@@ -357,7 +366,9 @@ class _Trying:
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """What the image lacks, from an index, at a version that leaves its torch as it is."""
+        """Return the version in an index of a package that the image lacks, which keeps its
+        torch.
+        """
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:
@@ -375,8 +386,9 @@ class _Trying:
         )
 
     def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
-        """The newest release of a distribution of the image that has a module which the image's
-        lacks, within what the image's other distributions accept.
+        """Return the newest release that has a module which the image's own version of it lacks.
+
+        The image's other distributions have to accept that release.
         """
         miss = answer.miss
         refused = dataclasses.replace(
@@ -415,7 +427,7 @@ class _Trying:
         )
 
     def _kept(self, older_release: OlderRelease, transport: Transport) -> LockedWheel | None:
-        """The release's wheel in the wheelhouse; None where it cannot be fetched."""
+        """Return the release's wheel in the wheelhouse; None where it cannot be fetched."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path = Path(folder) / older_release.link.filename
             if save(older_release.link, path, transport) is not None:
@@ -428,14 +440,16 @@ class _Trying:
         return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
-        """What the image's distributions accept of `name`, by their own metadata."""
+        """Return the versions of `name` that the image's distributions accept, by their own
+        metadata.
+        """
         inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})
         needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
         return needs.get(name)
 
     def _inside(self) -> tuple[Distribution, ...]:
-        """The distributions in the image with their metadata, which the image itself has."""
+        """Return the distributions in the image with their metadata, which the image itself has."""
         if "image" not in self.facts:
             request = dataclasses.replace(
                 self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
@@ -447,8 +461,9 @@ class _Trying:
     def _refused(
         self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
     ) -> MissAnswer:
-        """Why nothing is to be had. What has no wheel is built against the image's torch, or has
-        nothing for its device at all.
+        """Return the answer with the reason why nothing fits.
+
+        A package without a wheel is built against the image's torch, or has nothing for its device.
         """
         message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
         hint = error.hint
@@ -461,7 +476,9 @@ class _Trying:
         return f"{self.cell.id}-try"
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
-        """The lock of an image on this one that asks for what was found: what `lock` would make."""
+        """Return the lock that `lock` would make of a child image with the requirements of
+        these answers.
+        """
         texts = tuple(
             answer.requirement
             for answer in miss_answers
@@ -513,7 +530,7 @@ class _Trying:
         )
 
     def _write_stand_ins(self, folder: Path) -> None:
-        """Wheels of the image's distributions that hold nothing but their metadata."""
+        """Write wheels of the image's distributions that contain only their metadata."""
         requires = {
             canonicalize_name(distribution.name): distribution.requires
             for distribution in self._inside()
@@ -524,7 +541,7 @@ class _Trying:
                 write_stand_in(wheel.kept_as, folder, requires=requirements)
 
     def _install(self) -> None:
-        """What was found, beside the image: the wheels that it lacks, by their hashes."""
+        """Install the wheels that the image lacks into the layer, by their hashes."""
         more = difference(self._lock_of(self.found), self.lock)
         new = [locked_wheel for locked_wheel in more if locked_wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
@@ -562,7 +579,9 @@ class _Trying:
 
 
 def _read_inside(text: str) -> tuple[Distribution, ...]:
-    """The last line of a container's output as distributions. Raise `WheelError` for any other."""
+    """Return the last line of a container's output as distributions. Raise `WheelError` for any
+    other.
+    """
     lines = text.strip().splitlines()
     try:
         document = clean_json(json.loads(lines[-1] if lines else ""))
@@ -613,7 +632,7 @@ def _own_place(repo: Path, miss: Miss) -> str:
 
 
 def _point_programs(folder: Path) -> None:
-    """Programs of the layer are run by the image's Python."""
+    """Make the programs of the layer run with the image's Python."""
     for path in sorted(path for path in folder.glob("*") if path.is_file()):
         data = path.read_bytes()
         if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:

@@ -1,6 +1,6 @@
 """The messages of compilers: clang's and GCC's, nvcc's and its parts', linkers'. Pure.
 
-Recorded output of each is in tests/compile/said. Forms:
+Recorded output is in the test data of `compile`. Forms:
 https://gcc.gnu.org/onlinedocs/gcc/Diagnostic-Message-Formatting-Options.html,
 https://clang.llvm.org/docs/UsersManual.html#formatting-of-diagnostics.
 """
@@ -39,7 +39,7 @@ _INCLUDED = re.compile(
 )
 _INSTANTIATED = re.compile(r".{0,8000}\bat line (?P<line>\d{1,8}) of (?P<path>[^\n]{1,1000})")
 _REQUESTED = re.compile(r"in instantiation of|in call to|expanded from|required from")
-# What only repeats that something was wrong; kept where nothing else was said.
+# Messages that only repeat that something failed; reported if there are no others.
 _ECHO = re.compile(
     r"aborted due to errors|command failed|linker command failed|ld returned|"
     r"compilation terminated|\d+ errors? (?:generated|detected)"
@@ -57,8 +57,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One message. `place` is None where the compiler named none. `via` are the places that asked
-    for what is there (instantiations), `included` those that include its file; the nearest first.
+    """One message of a compiler. `place` is None where the compiler named none.
+
+    `via` are the places that instantiate the code in question, `included` those that include its
+    file; the nearest first.
     """
 
     severity: Severity
@@ -69,7 +71,7 @@ class Diagnostic:
 
 
 def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
-    """The errors and warnings of one source, each once, errors first."""
+    """Return the errors and warnings of one source, each once, errors first."""
     diagnostics: list[Diagnostic] = []
     chain: list[Place] = []
     for raw in output.splitlines():
@@ -105,7 +107,7 @@ def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> 
 
 
 def _unplaced(line: str) -> Diagnostic | None:
-    """What a program says without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
+    """Return a program's message without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
     match = _PROGRAM.fullmatch(line)
     if match is not None:
         return Diagnostic(severity=_severity(match["kind"]), message=match["message"], place=None)
@@ -116,7 +118,7 @@ def _unplaced(line: str) -> Diagnostic | None:
 
 
 def _requested(diagnostic: Diagnostic, note: re.Match[str]) -> Diagnostic:
-    """With a place that asked for what is wrong, where the note says so."""
+    """Add the place that requested the faulty code, where the note names it."""
     if not _REQUESTED.search(note["message"]):
         return diagnostic
     return _also_via(diagnostic, _place(note))
@@ -136,7 +138,7 @@ def _severity(kind: str) -> Severity:
 
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Once each: HIP compiles for host and device and says most things twice."""
+    """Return each message once: HIP compiles for host and device and repeats most of them."""
     distinct: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
         distinct.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)

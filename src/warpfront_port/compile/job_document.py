@@ -1,4 +1,4 @@
-"""What a container is told to do: the job that `checks.compiling` writes and reads. Pure."""
+"""The job of a container, which `checks.compiling` writes and reads. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STANDARD = "-std=c++17"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much one source may take: seconds, and bytes of address space of its compiler."""
+    """Limits of one source: seconds, and bytes of address space of its compiler."""
 
     seconds: float = 300.0
     memory_bytes: int = 4 * 2**30

@@ -1,4 +1,4 @@
-"""From what a container left to checks whose reasons name a line of the tree. Pure."""
+"""Checks from a container's results, whose reasons name a line of the tree. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HIPIFIED = "hipified/"
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Message:
-    """One message of a compiler about the tree. `path` is relative to the tree's root; `line` 0 =
-    the file as a whole. `unit` is the file that was being compiled.
+    """One message of a compiler about the tree. `path` is relative to the tree's root; `line` 0
+    = the file as a whole. `unit` is the file that was being compiled.
     """
 
     path: str
@@ -39,8 +39,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What became of a tree for one target. `place` says where it was compiled, `notes` what to
-    know of the compiler there; `left` is what hipify leaves, where that was asked for.
+    """The result of compiling a tree for one target.
+
+    `place` names the image that compiled it, `notes` the compiler there. `left` are the findings
+    that hipify does not solve, where it was requested.
     """
 
     verification: Verification
@@ -57,11 +59,11 @@ def judged(
     texts: Mapping[str, str],
     renamed: Mapping[str, str] | None = None,
 ) -> tuple[CheckResult, tuple[Message, ...]]:
-    """The check of one unit, which is called as the unit is, with its compiler's messages,
-    and those messages.
+    """Return the check of one unit with its compiler's messages, and those messages.
 
-    `files` are the texts that the container left, by path below its results; `texts` the sources
-    by path in the tree; `renamed` maps what hipify made under another name to the source of it.
+    The check is called as the unit is. `files` are the texts of the container's results by path;
+    `texts` the sources by path in the tree. `renamed` maps the files that hipify wrote under
+    another name to their sources.
     """
     output = check.details.get("output")
     if not isinstance(output, str):
@@ -91,7 +93,9 @@ def _with_messages(check: CheckResult, messages: tuple[Message, ...]) -> CheckRe
 
 
 def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
-    """With the place in the source, where ptxas named one in its own input, or a function."""
+    """Return a diagnostic with its place in the source, where ptxas named a function or a line
+    of its own input.
+    """
     place = diagnostic.place
     if place is not None and not place.path.endswith(".ptx"):
         return diagnostic
@@ -116,12 +120,12 @@ class _Tree:
     renamed: Mapping[str, str]
 
     def path_of(self, path: str) -> str | None:
-        """A path in the container as one of the tree; None for what lies elsewhere."""
+        """Return a path in the container as one of the tree; None for one outside it."""
         inside = tree_path(path, self.unit)
         return None if inside is None else self.renamed.get(inside, inside)
 
     def line_of(self, place: Place | None, path: str) -> int:
-        """Both hipify tools add lines at the top of a file, and none elsewhere."""
+        """Return the source's line. Both hipify tools add lines at the top of a file only."""
         if place is None:
             return 0
         translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
@@ -132,7 +136,7 @@ class _Tree:
 
 
 def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
-    """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
+    """Return the message at its first place in the tree; else at the unit as a whole."""
     places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
     inside = [(tree.path_of(place.path), place) for place in places if place is not None]
     path, place = next(((path, position) for path, position in inside if path), (tree.unit, None))
@@ -150,8 +154,9 @@ def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
 
 
 def tree_path(path: str, unit: str = "") -> str | None:
-    """A path in the container as one of the tree; None for what lies elsewhere. The copy of a
-    setup.py's own has a folder for every unit.
+    """Return a path in the container as one of the tree; None for one outside it.
+
+    The copy of a setup.py's own has a folder for every unit.
     """
     for root in (COPY, SOURCE):
         if path.startswith(f"{root}/"):

@@ -1,7 +1,7 @@
-"""From a line of ptxas' input to the line of the source that it was made from. Pure.
+"""The line of the source that a line of ptxas' input was made from. Pure.
 
-PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions
-(`.loc 1 7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1 7 5`):
+https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 def place_of_line(ptx: str, line: int) -> Place | None:
-    """Where line `line` (1-based) of `ptx` comes from: the last position named before it."""
+    """Return the source position of line `line` (1-based) of `ptx`: the last one named before
+    it.
+    """
     return _last_place(ptx, ptx.splitlines()[:line])
 
 

@@ -1,6 +1,4 @@
-"""Which files of a tree are compiled: those that were declared, or the kernels that
-are there. Pure.
-"""
+"""The files of a tree to compile: the declared ones, or else its kernels. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _TORCH = re.compile(r"(?:torch|ATen|c10|caffe2|pybind11)/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUnit:
-    """One file to compile, relative to the tree's root. `torch` says whether it includes torch's
+    """One file to compile, relative to the tree's root. `torch` is whether it includes torch's
     headers, itself or through headers of the tree.
     """
 
@@ -55,8 +53,8 @@ def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[So
 
 
 def include_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """Folders of the tree that a build would most likely give to `-I`: the root, `include`,
-    `csrc`, `src` where they hold something, shallow ones first.
+    """Return the folders of the tree that a build would most likely give to `-I`, shallow ones
+    first: the root, `include`, `csrc` and `src` where they have files.
     """
     folders = {
         str(PurePosixPath(*parts[: depth + 1]))

@@ -1,4 +1,4 @@
-"""What one thing asked for does to one torch stack, from the file alone. Pure."""
+"""The effect of one requirement on one torch stack, from the file alone. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0"
 
 
 def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Breach | None:
-    """None for what holds on this stack, and for what does not apply there (its marker)."""
+    """Return the breach of a requirement on this stack; None if it is met, or its marker
+    excludes it.
+    """
     if declared_requirement.kind is Kind.INDEX:
         return _of_index(declared_requirement.text, stack)
     if declared_requirement.kind is Kind.CONDA:
@@ -46,7 +48,7 @@ def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Br
 
 
 def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool:
-    """Whether its marker holds on this stack's Python, on Linux."""
+    """Return whether the requirement's marker is true for this stack's Python, on Linux."""
     if requirement.marker is None:
         return True
     environment = {**marker_environment(stack.python, stack.inputs.machine), "extra": group}
@@ -57,7 +59,7 @@ def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool
 
 
 def holds(requirement: Requirement, stack: CellStack) -> bool:
-    """Whether the stack's own distribution meets it."""
+    """Return whether the stack's own distribution meets the requirement."""
     return not requirement.url and _of_requirement(requirement, stack) is None
 
 
@@ -213,7 +215,9 @@ def _of_index(url: str, stack: CellStack) -> Breach | None:
 
 
 def torch_index(url: str) -> str | None:
-    """How an index that serves torch is called (`cu128`, `rocm6.4`); None for any other index."""
+    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for any other
+    index.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     if host not in {*TORCH_HOSTS, _NIGHTLIES}:
@@ -233,8 +237,10 @@ def _of_conda(name: str) -> Breach | None:
 def line_to_write(
     declared_requirement: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]
 ) -> str | None:
-    """What to write in the place of `asked`, so that it holds on all `stacks`: its own clauses that
-    hold, an exact pin as the floor that it meant. "" = drop it, None = nothing to write there.
+    """Return the line to write instead of `asked`, so that all `stacks` meet it.
+
+    It has those of its clauses that they meet, and an exact pin as the floor that it meant. "" =
+    drop it, None = no line would help.
     """
     if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""

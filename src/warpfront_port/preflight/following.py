@@ -1,5 +1,5 @@
-"""From a line to the packages behind it: which lines to resolve, and whose demands lead back to
-which line. Pure.
+"""The packages behind a line: which lines to resolve, and whose demands lead back to which
+line. Pure.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def wanted_lines(
     stack: CellStack,
     local: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return those of these lines that are not about the stack itself, without markers that hold:
-    a resolver may know no extra of the project.
+    """Return those of these lines that are not about the stack itself, without their markers: a
+    resolver may know no extra of the project.
     """
     stack_names = {*stack.stack.held, *stack.stack.excluded}
     lines = [
@@ -96,8 +96,10 @@ def rehearsed_lines(
     stack: CellStack,
     local: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return the lines to try on the stack as it is installed. What is a finding already is left
-    out, or no version is asked for, so that it hides nothing else.
+    """Return the lines to try on the stack as it is installed.
+
+    Lines that are findings already are skipped or lose their versions, so that they hide no other
+    finding.
     """
     lines: list[str] = []
     for declared_requirement in followed_lines(declared_requirements, stack, local):
@@ -121,21 +123,17 @@ def _bare(requirement: Requirement) -> str:
 def unfollowed(
     declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
 ) -> Iterator[str]:
-    """The lines whose packages are at a URL: reading what they demand could mean to build them."""
-    for declared in declared_requirements:
-        if (
-            declared.kind is Kind.REQUIREMENT
-            and declared.is_installed
-            and Requirement(declared.text).url
-        ):
-            requirement = Requirement(declared.text)
+    """Yield the lines whose packages are at a URL: reading their demands could require a build."""
+    for line in declared_requirements:
+        if line.kind is Kind.REQUIREMENT and line.is_installed and Requirement(line.text).url:
+            requirement = Requirement(line.text)
             name = canonicalize_name(requirement.name)
-            if applies(requirement, stack, declared.group) and name not in stack.stack.held:
-                yield f"{declared.where}: {requirement.name} is at a URL; what it demands is not known"
+            if applies(requirement, stack, line.group) and name not in stack.stack.held:
+                yield f"{line.where}: {requirement.name} is at a URL; what it demands is not known"
 
 
 def chain_of(demand: UnmetDemand) -> str:
-    """From the line's own package to what is demanded: `vllm 0.11.0 -> torch==2.8.0`."""
+    """Return the chain from the line's own package to the demand: `vllm 0.11.0 -> torch==2.8.0`."""
     return " -> ".join((*demand.chain, demand.wanted))
 
 
@@ -154,7 +152,7 @@ def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
 
 
 def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
-    """The guard's own sentences about a demand: what this image holds, and what to do."""
+    """Return the guard's own sentences about a demand: the image's version, and the next step."""
     shims = {name: version.partition("+")[0] for name, version in stack.stack.answered.items()}
     reasons = dict.fromkeys(shims, "this torch has another build of it")
     policy = Policy(
@@ -176,7 +174,7 @@ def unmet(
     distributions: Iterable[Distribution],
     stack: CellStack,
 ) -> Iterator[tuple[DeclaredRequirement, UnmetDemand]]:
-    """Each unmet demand of a package with the line that brought the package."""
+    """Yield each unmet demand of a package with the line that brought the package."""
     demands = unmet_demands(
         distributions,
         lines,

@@ -53,8 +53,8 @@ it; None where only running it would tell.
 
 
 class Offer(NamedTuple):
-    """One file of a release, and the source that offers it; `tags` are those of a wheel's name, ()
-    for a source archive.
+    """One file of a release, and the source that offers it; `tags` are those of a wheel's name,
+    () for a source archive.
     """
 
     version: Version
@@ -64,7 +64,7 @@ class Offer(NamedTuple):
 
     @property
     def is_universal(self) -> bool:
-        """Whether it is a wheel for every Python 3."""
+        """Return whether it is a wheel for every Python 3."""
         return bool(self.tags) and self.tags[1:] == ("none", "any") and "py3" in self.tags[0]
 
 
@@ -92,11 +92,11 @@ class _Memo:
 
 
 class MetadataIndex:
-    """The index, served for as long as the `with` block lasts.
+    """The index, served while the `with` block runs.
 
-    `silent` maps a source that did not answer to the reason, `unread` holds the (name, version) of
-    releases whose demands only a build would tell; they are served without any. `conditional` maps
-    a release ("name version") to the names that it demands under a condition.
+    `silent` maps a source that did not answer to the reason. `unread` are the (name, version) of
+    releases whose demands are known only after a build; they are served without any. `conditional`
+    maps a release ("name version") to the names that it demands under a condition.
     """
 
     def __init__(self, site: Site, read_source: ReadSource) -> None:
@@ -151,7 +151,7 @@ class MetadataIndex:
         return {without_secrets(source): versions for source, versions in by_source.items()}
 
     def requires(self, name: str, version: str) -> tuple[str, ...]:
-        """Return Requires-Dist of a release, of the file that was asked for first."""
+        """Return Requires-Dist of a release, of the file that was requested first."""
         release = Version(version)
         files = [offer for offer in self.offers(name) if offer.version == release]
         fetched = [file for file in files if ("metadata", file.link.filename) in self._memo]
@@ -229,7 +229,7 @@ class MetadataIndex:
         )
 
     def _of_wheel(self, link: Link) -> str:
-        """Return METADATA: beside the wheel (PEP 658), by ranges, or of the wheel itself."""
+        """Return METADATA from its own file (PEP 658), by ranges, or of the wheel itself."""
         source = local_path(link.url) or link.url
         with self._places:
             if isinstance(source, str):

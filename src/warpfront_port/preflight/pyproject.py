@@ -35,7 +35,7 @@ _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
 def read_pyproject(text: str, *, path: str) -> FileRequirements:
-    """What the project asks for, in whatever table. Raises `InputError` with file:line."""
+    """Return the project's requirements, from any table. Raise `InputError` with file:line."""
     check_text(text, path=path)
     return _PyprojectReader(TomlText(text, path=path)).read()
 
@@ -96,7 +96,9 @@ class _PyprojectReader:
         )
 
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
-        """Without the lines by which an extra of the project includes its other extras."""
+        """Return the lines except those by which an extra of the project includes its other
+        extras.
+        """
         remaining = []
         for declared in self._asked:
             requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)
@@ -340,7 +342,7 @@ def _optional(name: str) -> str:
 
 
 def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
-    """Whether a requirement is about the distribution `name`."""
+    """Return whether a requirement is about the distribution `name`."""
     if declared_requirement.kind is not Kind.REQUIREMENT:
         return False
     return canonicalize_name(Requirement(declared_requirement.text).name) == canonicalize_name(name)

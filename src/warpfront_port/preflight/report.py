@@ -12,8 +12,8 @@ _SOURCE_CHARACTERS = 120
 
 
 def preflight_text(preflight: Preflight) -> str:
-    """Return the answer, then each finding with its place, its line, the cells, why, and the line
-    to write instead; what decides nothing stands last.
+    """Return the answer, then each finding with its place, line, cells, reason and the line to
+    write instead. Findings that decide nothing come last.
     """
     lines = [_answer(preflight), ""]
     for finding in preflight.findings:

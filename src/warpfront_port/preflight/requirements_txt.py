@@ -1,4 +1,4 @@
-"""What a project's requirements files ask for. Pure."""
+"""The requirements of a project's requirements files. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 
 
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
-    """What the file asks for. Raises `InputError` with file:line for what pip would refuse too."""
+    """Return the requirements of the file. Raise `InputError` with file:line where pip would
+    refuse too.
+    """
     check_text(text, path=path)
     declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
@@ -113,7 +115,7 @@ def _read_path(
 def _read_url(
     text: str, line: RequirementLine, *, path: str, kind: Kind
 ) -> DeclaredRequirement | str:
-    """A bare URL: a wheel says its name, others may (`#egg=`)."""
+    """Read a bare URL: a wheel's file name has the name, others may have `#egg=`."""
     bare = text.partition(";")[0].strip()
     parts = urlsplit(bare)
     egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)

@@ -145,7 +145,7 @@ def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> 
 
 
 def _is_wanted(text: object) -> bool:
-    """Whether a literal is a requirement: file names may end up in the same list."""
+    """Return whether a literal is a requirement: file names may end up in the same list."""
     try:
         read_requirement(str(text), where="")
     except InputError:

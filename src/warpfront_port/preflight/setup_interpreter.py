@@ -177,9 +177,11 @@ Values = Mapping[str, Any]
 
 
 class SetupInterpreter:
-    """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with the
-    line of each; "**" stands for arguments whose names are unknown. Variables of the environment
-    are unset; `reads_environment` tells whether any was read.
+    """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with
+    its line.
+
+    The key "**" is for arguments whose names are unknown. Variables of the environment are unset;
+    `reads_environment` is whether any was read.
     """
 
     def __init__(self, tree: ast.Module, lines: list[str], read: ReadFile) -> None:
@@ -565,8 +567,10 @@ class SetupInterpreter:
         return _placed(value, arguments[-1]) if is_pattern else _plain(value)
 
     def _of_container(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
-        """Call a method of a list, dictionary or set. What a list gets under a condition is kept
-        with it; any other change under one leaves nothing known.
+        """Call a method of a list, dictionary or set.
+
+        Values that a list gets under a condition carry it; any other change under one makes the
+        whole value unknown.
         """
         if isinstance(of, dict) and UNKNOWN in of:
             return UNKNOWN
@@ -645,7 +649,7 @@ class SetupInterpreter:
 
 
 def _may_fail(node: ast.stmt) -> bool:
-    """Whether a statement imports what may not be there when setup.py runs."""
+    """Return whether a statement imports a module that may be missing when setup.py runs."""
     names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
     names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
     return any(name.partition(".")[0] not in _THERE for name in names)
@@ -683,7 +687,7 @@ def _lines(text: Placed, *, keepends: bool) -> list[Any]:
 
 
 def _longest(of: Any, method: str, arguments: list[Any]) -> int:
-    """At most how many characters come of a method that multiplies them."""
+    """Return the largest number of characters that a method which multiplies them can return."""
     if method == "replace":
         return (len(of) + 1) * (len(arguments[1]) + 1)
     if method == "join":

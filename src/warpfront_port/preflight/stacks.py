@@ -1,4 +1,4 @@
-"""The torch stacks of a matrix: cells whose images hold the same torch are judged once. Pure."""
+"""The torch stacks of a matrix: cells whose images have the same torch are judged once. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORKED = "a0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStack:
-    """What the images of some cells have in common: the torch stack, the Python, the index.
+    """The torch stack, the Python and the index that the images of some cells share.
 
     `index` is the name of the index that torch comes from (`cpu`, `rocm6.4`, `pypi`), "" where it
     comes with the base. `paired` are the companions of this torch that the images lack, by bare
-    version. `inputs` are those of one of the cells, with nothing of its own asked for. `variants`
-    are the labels of those of its locked wheels that are one of several builds of their version.
-    `wheels` are the locked wheels of the stack, `own` the distributions with the metadata that
-    were found of it, None where nothing was looked for.
+    version. `inputs` are those of one of the cells, without its own requirements. `variants` are
+    the labels of those of its locked wheels that are one of several builds of their version.
+    `wheels` are the locked wheels of the stack. `own` are its distributions with the metadata that
+    was read, None where none was looked for.
     """
 
     title: str
@@ -76,9 +76,10 @@ class CellStack:
 def stacks_of(
     cells: Iterable[Cell], locks: Mapping[str, WheelLock], compat: Compat
 ) -> tuple[CellStack, ...]:
-    """One stack for all cells with the same vendor, toolkit, Python and torch, in matrix order.
+    """Return one stack for all cells with the same vendor, toolkit, Python and torch, in matrix
+    order.
 
-    Where no cell has a lock, the libraries that torch brings are not known and not judged.
+    Without a lock of any cell, the libraries that torch brings are not known and not judged.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""Where in a TOML text a value stands: `tomllib` reads values and forgets their lines. Pure."""
+"""The place of a value in a TOML text: `tomllib` reads values and drops their lines. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class TomlText:
         self._used: set[int] = set()
 
     def string(self, value: str, *, table: str) -> TomlPlace:
-        """The next string `value` at or below `[table]`; the whole file where it cannot be told."""
+        """Return the next string `value` at or below `[table]`; the whole file where it is
+        unclear.
+        """
         begin = self._begin(table)
         for start, end, text in self._strings:
             if start >= begin and start not in self._used and text == value:
@@ -75,7 +77,7 @@ class TomlText:
         return self._place(match.start(), match.end())
 
     def _begin(self, table: str) -> int:
-        """Where `[table]` or the nearest table above it begins."""
+        """Return the beginning of `[table]` or of the nearest table above it."""
         bare_name = _bare(table)
         while bare_name:
             for start, name in self._headers:

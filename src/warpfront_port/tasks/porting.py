@@ -1,4 +1,4 @@
-"""The tasks about somebody's own source: preflight, scan, compile."""
+"""The tasks about the user's own source: preflight, scan, compile."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def preflight(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
-    """What is tried, and what is made of it."""
+    """Options of a trial: its program, and the files made of its result."""
 
     repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
     install: Annotated[
@@ -233,7 +233,7 @@ def _raise_untried(trial: Trial) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """How findings are shown, and which files are written."""
+    """The forms of the findings on the screen, and the files to write."""
 
     json: Json = False
     dry_run: Annotated[bool, Option("scan and print, and write no file")] = False
@@ -244,7 +244,7 @@ class Forms:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What is read, and what of it is known already."""
+    """The files to scan, and the findings that are known already."""
 
     repo: Repo = ""
     baseline: Annotated[
@@ -331,8 +331,9 @@ def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Cal
 
 
 def _workspace_for(compiler: str) -> Workspace | None:
-    """Return the project here, for its compilers; a matrix that cannot be read is no reason for a
-    scan to stop, unless its compiler is asked for by name.
+    """Return the project here, for its compilers.
+
+    A matrix that cannot be read does not stop a scan, unless its compiler is named.
     """
     if compiler in ("none", "host") or not Path("matrix.yaml").is_file():
         return None
@@ -510,7 +511,7 @@ def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What is compiled, and how."""
+    """The sources to compile, and their options."""
 
     repo: Repo = ""
     sources: Annotated[
@@ -585,7 +586,7 @@ def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
 
 
 def _show_compilation(compilation: Compilation, sarif: str, *, json: bool) -> None:
-    """The compilation on the screen or as JSON, and in the file that was asked for."""
+    """Print the compilation on the screen or as JSON, and write the requested file."""
     from warpfront.system.store import write_text
     from warpfront_port import compilation_forms as forms
     from warpfront_port.scan.catalogue import catalogue
@@ -620,7 +621,7 @@ def _declared_tree(source: Selection) -> SourceTree | None:
 
     if not (source.image or source.only):
         return None
-    # The target is what the source is asked about, not what the image serves.
+    # The target is that of the source's check, not of the image.
     chosen = dataclasses.replace(source, target="")
     trees = project_trees(select(workspace_here().matrix.cells, chosen))
     if len(trees) > 1:

@@ -1,8 +1,8 @@
 """The modules that a program did not find, from the traceback that it ended with. Pure.
 
-Only what ended it counts: an import that a library tries and does without is nobody's need. Python
-prints a chain of exceptions in one piece, the first above, so that "install einops" after a failed
-import is still that import.
+Only the last exception counts: a library may try an import and do without it. Python prints a chain
+of exceptions in one piece, the first above, so that "install einops" after a failed import is still
+that import.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 
 
 def read_misses(output: str) -> tuple[Miss, ...]:
-    """What the last traceback of `output` says was not found, each once."""
+    """Return the modules that the last traceback of `output` reports as missing, each once."""
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
     misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}

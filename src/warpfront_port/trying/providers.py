@@ -1,5 +1,5 @@
-"""Which distribution brings a module: what somebody says, what the project's own files name, what
-the table knows. Nobody guesses, for the name of a module is free to take on an index. Pure.
+"""The distribution that brings a module: by an option, by the project's own files, or by the
+table. No name is guessed, because an index may give a module's name to another project. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warpfront_port.trying.trial import Miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provided:
-    """The requirement that brings a module, and who says so; "" where nobody does."""
+    """The requirement that brings a module, and its source; "" for an unknown module."""
 
     requirement: str
     said_by: str
@@ -38,8 +38,9 @@ def provider(
     declared_requirements: Iterable[DeclaredRequirement],
     provides: Mapping[str, str] | None = None,
 ) -> Provided:
-    """Who brings what was missed. A line of the project's files says which versions; where two say
-    something, the first.
+    """Return the provider of a missing module.
+
+    Versions come from a line of the project's files; the first line wins where two name it.
     """
     declared = _by_name(declared_requirements)
     requirement = (provides or {}).get(miss.asked)
@@ -54,7 +55,7 @@ def provider(
 
 
 def read_provides(texts: Iterable[str]) -> dict[str, str]:
-    """`module=requirement`, as somebody types it. Raises `InputError`."""
+    """Read options of the form `module=requirement`. Raise `InputError` for any other."""
     provides = {}
     for text in texts:
         module, _, requirement = text.partition("=")
@@ -67,13 +68,13 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
 def _by_name(
     declared_requirements: Iterable[DeclaredRequirement],
 ) -> dict[str, DeclaredRequirement]:
-    name: dict[str, DeclaredRequirement] = {}
+    by_name: dict[str, DeclaredRequirement] = {}
     for declared in declared_requirements:
         if declared.kind is Kind.REQUIREMENT:
             requirement = Requirement(declared.text)
             if requirement.url is None:
-                name.setdefault(canonicalize_name(requirement.name), declared)
-    return name
+                by_name.setdefault(canonicalize_name(requirement.name), declared)
+    return by_name
 
 
 def _known(module: str) -> str:

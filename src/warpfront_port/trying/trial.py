@@ -1,4 +1,4 @@
-"""What came of running a program of a project in an image. Words."""
+"""The result of running a program of a project in an image. Words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LONGEST = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """A module that was not found, or a distribution of which only the name is known (`module`
-    ""), and the line that asked for it.
+    """A missing module, or a distribution of which only the name is known (`module` ""), and
+    the line that required it.
     """
 
     module: str
@@ -30,15 +30,17 @@ class Miss:
 
     @property
     def asked(self) -> str:
-        """What `--provides` calls it: an identifier, also for a distribution."""
+        """Return the name for `--provides`: an identifier, also for a distribution."""
         return self.top or self.distribution.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissAnswer:
-    """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
-    the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
-    where the project itself has it. `replaces` is the newer version that lacks the module.
+    """An answer to a miss: a requirement that brings it, or the refusal with its reason.
+
+    `requirement` at its `version` keeps the image's torch, and adds `brings` more wheels. `folder`
+    is the project's own folder with the module. `replaces` is the newer version that lacks the
+    module.
     """
 
     miss: Miss
@@ -59,14 +61,16 @@ class MissAnswer:
 
     @property
     def requirement_name(self) -> str:
-        """With its extras, without its versions: these are what was found."""
+        """Return the requirement with its extras, without its versions."""
         return re.split(r"[\s<>=!~;]", self.requirement, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One program in one image. `exit_code` and `tail` are those of the last of `runs`, None where
-    it was stopped at its time. `torch` is the image's; `by_hand` runs it there without us.
+    """A trial of one program in one image.
+
+    `exit_code` and `tail` are those of the last of `runs`, None where the time limit stopped it.
+    `torch` is the image's; `by_hand` runs the program there without warpfront.
     """
 
     cell_id: str
@@ -92,7 +96,7 @@ class Trial:
 
     @property
     def way_out(self) -> str:
-        """What to do about a program that no missing module ended."""
+        """Return the next step for a program that failed without a missing module."""
         if "Read-only file system" in self.tail:
             inside = f"cp -r . /tmp/app && cd /tmp/app && exec {shlex.join(self.argv)}"
             return (
@@ -107,7 +111,7 @@ class Trial:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """What it was without in the last run."""
+        """Return the modules that the program lacked in the last run."""
         return tuple(
             answer.miss.module or answer.miss.distribution
             for answer in self.found
@@ -116,7 +120,7 @@ class Trial:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What the image needs more, at the versions that were found."""
+        """Return the requirements to add to the image, at the versions of the answers."""
         return tuple(sorted(answer.line for answer in self.wanted))
 
     @property

@@ -1,5 +1,5 @@
-"""What came of a trial, for people: what was missing, the requirements that worked, and the image
-to make of them. Pure.
+"""The text of a trial for people: the missing modules, the requirements that worked, and the
+image to make of them. Pure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ FROM {{ from_reference }}
 
 
 def trial_text(trial: Trial, *, name: str) -> str:
-    """All of it; `name` is what the image would be called."""
+    """Return the whole text; `name` is the name of the image to make."""
     return "\n".join((*_lines(trial, name), ""))
 
 
 def requirements_file(trial: Trial) -> str:
-    """The requirements that the image has more, with who asked."""
+    """Return the requirements to add to the image, each with its source."""
     head = f"# What `{trial.said}` needs beside {trial.image} with torch {trial.torch}."
     return "\n".join((head, *trial.requirements, ""))
 
