@@ -38,8 +38,10 @@ def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) ->
 
 
 def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
-    """What operations reach, over how much they compute with a byte; the roofs are the device's
-    peaks, a roof a dtype. Nothing, where no operation counts both.
+    """Return the reached rates of operations over their arithmetic intensity (operations per byte).
+
+    The roofs are the device's peaks, one per dtype. The result is empty where no operation counts
+    both.
     """
     counted = [
         result for result in bench.results if result.flops and result.bytes and flop_rate(result)
@@ -74,7 +76,9 @@ def _plain(axis: Any) -> None:
 
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
+    """Draw every step pale and the settled ones strong; the axis is logarithmic only for wide
+    ranges.
+    """
     plotted: list[float] = []
     for letter, side, colour, runs in (
         ("A", comparison.a, _A, sides[0]),

@@ -1,7 +1,7 @@
-"""Two sides by one metric: what may be compared, and the ratio with its interval. Pure.
+"""The comparison of two sides by one metric: the ratio with its interval. Pure.
 
-There is no winner: a ratio whose interval holds 1, or that lies within the declared noise, is no
-difference. B's time is held against A's: A is what was, B is what is.
+There is no winner: a ratio whose interval includes 1, or that lies within the declared noise, is no
+difference. Ratios are B's time over A's: A is the baseline, B the new side.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ComparisonTerms:
 
 
 def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
-    """What both sides can be compared by. A step is a unit only where it is the same work on
-    as many devices.
+    """Return the metric that both sides can be compared by. A step is a unit only where it is
+    the same work on as many devices.
     """
     runs = (*a, *b)
     is_benchmark = all(run.benchmark and run.run_seconds for run in runs)
@@ -242,7 +242,9 @@ def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
 
 
 def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remark]:
-    """What is worth knowing of a side's runs; of several, how many each is of."""
+    """Yield the remarks on a side's runs; of several, with the number of runs that each applies
+    to.
+    """
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
         every = [
@@ -259,7 +261,7 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
 
 
 def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
-    """MLPerf's own score beside the median: the mean without the best and the worst run."""
+    """Yield MLPerf's own score next to the median: the mean without the best and the worst run."""
     if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
         scores = (
             fmean(sorted(run.run_seconds or 0.0 for run in runs)[1:-1]) / 60 for runs in (a, b)
@@ -272,8 +274,9 @@ def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[
 def compare_benches(
     a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
 ) -> Comparison:
-    """Operation by operation, those that both have; together, the geometric mean of their ratios.
-    Which changed is said after Holm's correction for their number.
+    """Compare the operations that both sides have; together, by the geometric mean of their ratios.
+
+    An operation counts as changed after Holm's correction for their number.
     """
     a_cases, b_cases = (_cases(bench) for _, bench in (a, b))
     common = [name for name in a_cases if name in b_cases]
@@ -365,7 +368,9 @@ def _bench_side(name: str, bench: Bench, cases: Mapping[str, Groups]) -> Side:
 
 
 def _bench_differences(a: Bench, b: Bench, allowed: Iterable[str]) -> Iterable[Difference]:
-    """How operations were timed has to be the same; what they ran on is what is compared."""
+    """Yield the differences of two benches: the method of timing has to be the same, the device
+    and software are the subject of the comparison.
+    """
     names = set(allowed)
     for key in sorted({*a.settings, *b.settings}):
         a_value, b_value = a.settings.get(key), b.settings.get(key)

@@ -37,7 +37,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def run_text(run: Run, summary: Summary) -> str:
-    """One run, a fact a line; what is missing is listed, not guessed at."""
+    """Return one run, a fact a line; missing facts are listed, not guessed at."""
     facts = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
     parallel = str(run.parallel)
     lines = [
@@ -161,7 +161,7 @@ def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """What a comparison came to, in one line; never a winner."""
+    """Return the result of a comparison in one line; never a winner."""
     names = f"A ({comparison.a.name}) and B ({comparison.b.name})"
     if (
         comparison.verdict
@@ -319,8 +319,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 def comparison_html(
     comparison: Comparison, charts: Mapping[str, str], template: str, style: str
 ) -> str:
-    """One page that needs nothing else; `charts` are SVGs of ours by name. What logs say is escaped
-    by Jinja2, the charts' texts by matplotlib.
+    """Return one self-contained page; `charts` are SVGs of ours by name.
+
+    Jinja2 escapes the text of logs, matplotlib that of the charts.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(template).render(

@@ -51,8 +51,9 @@ def evaluations_of(run: Run) -> Curve:
 
 
 def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
-    """Of the first run of each side: (tokens, A's, B's), smoothed. The steps' own losses; of
-    evaluations, where not both have those.
+    """Return (tokens, A's, B's) smoothed losses of the first run of each side.
+
+    They are the steps' own losses; those of evaluations, where one side lacks them.
     """
     for curve in (curve_of, evaluations_of):
         a_curve, b_curve = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
@@ -77,7 +78,7 @@ def _smooth(curve: Curve, tokens: int) -> float:
 
 
 def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Remark]:
-    """Why the two were not the same training, if they were not."""
+    """Yield the reasons why the two were not the same training, if any."""
     for name, runs in (("A", a), ("B", b)):
         steps = [step for run in runs for step in run.steps]
         if any(step.nan for step in steps):
@@ -108,12 +109,12 @@ def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
 
 
 def is_of_training(finding: Remark) -> bool:
-    """Whether a finding says that the trainings differ, or cannot be compared."""
+    """Return whether a finding is about trainings that differ, or cannot be compared."""
     return finding.message.startswith(_WARNINGS)
 
 
 def bands_of(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
-    """(tokens, lowest, highest) of neighbouring losses of a side's first run with losses."""
+    """Return (tokens, lowest, highest) of neighbouring losses of a side's first run with losses."""
     curve = next((points for run in runs if (points := curve_of(run))), [])
     step = max(1, -(-len(curve) // _POINTS))
     width = max(_NEIGHBOURS, step)

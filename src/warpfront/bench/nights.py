@@ -1,11 +1,10 @@
-"""Benches of many nights, a line each in a file that only grows, and where their times changed
-for good. Pure.
+"""Nightly benches, a line each in a file that only grows, and the lasting changes of their
+times. Pure.
 
-Nights are independent of each other, so where a time changed is asked of permutations of all of
-them: ranks before and after each night, the largest difference weighted by how many stand on either
-side (Pettitt's test, without its blindness at both ends). All operations of a file are asked at
-once, and answered by Holm: of 100 files in which nothing changed, at most `FALSE_ALARMS` of them
-name an operation (a test holds it).
+Nights are independent of each other, so a change is tested by permutations of all of them. The
+statistic is the largest difference of ranks before and after a night, weighted by their numbers
+(Pettitt's test, without its blindness at both ends). Holm's correction covers all operations of a
+file: of 100 files without a change, at most `FALSE_ALARMS` name an operation (a test checks it).
 """
 
 from __future__ import annotations
@@ -51,14 +50,16 @@ class Night:
 
     @property
     def place(self) -> Place:
-        """What has to be the same for two nights to be held against each other."""
+        """Return the facts that have to be the same for two nights to be compared."""
         return self.cell_id, self.target, self.device, self.runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """An operation that took another time for good, from the night `at` on, when the image was
-    `image_digest`. Seconds are medians of the nights before and after.
+    """A lasting change of an operation's time from the night `at` on, when the image was
+    `image_digest`.
+
+    Seconds are medians of the nights before and after.
     """
 
     place: Place
@@ -75,7 +76,7 @@ class Shift:
 
 
 def night_of(bench: Bench, *, runner: str = "") -> Night:
-    """`runner` tells machines apart whose devices have one name."""
+    """Return the night of a bench. `runner` distinguishes machines whose devices have one name."""
     seconds = {
         result.id: median(value for block in result.samples_seconds for value in block)
         for result in bench.results
@@ -97,13 +98,15 @@ def night_of(bench: Bench, *, runner: str = "") -> Night:
 
 
 def night_line(night: Night) -> str:
-    """One night, as the line to append."""
+    """Return the line to append for one night."""
     return json.dumps({"schema": SCHEMA, **asdict(night)}, separators=(",", ":")) + "\n"
 
 
 def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
-    """The nights of a file in the order of their times, and how many lines were none: what a full
-    disk or another version left is passed over. A night that was written twice counts once.
+    """Return the nights of a file in the order of their times, and the number of unreadable lines.
+
+    Lines cut by a full disk or written by another version are skipped. A night that was written
+    twice counts once.
     """
     nights: dict[tuple[Place, str], Night] = {}
     unread = 0
@@ -128,7 +131,7 @@ def _read_night(line: Mapping[str, Any]) -> Night:
 
 
 def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
-    """The newest nights of each place, oldest first."""
+    """Return the newest nights of each place, oldest first."""
     nights_by_place: dict[Place, list[Night]] = {}
     for night in nights:
         nights_by_place.setdefault(night.place, []).append(night)
@@ -136,7 +139,7 @@ def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
 
 
 def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
-    """Where operations changed their time for good: by place and case, the largest change each."""
+    """Return the lasting changes of operations' times: the largest of each place and case."""
     series = [
         (place, case, [night for night in each if case in night.seconds])
         for place, each in places_of(nights).items()
@@ -174,8 +177,10 @@ def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
 
 
 def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
-    """How often shuffled nights reach a strength: asked until it is plain that they do, at most as
-    often as the smallest p-value that is needed takes (Besag and Clifford, 1991).
+    """Return the share of shuffled nights that reach a strength, its p-value.
+
+    Shuffling stops once that is clearly common, or after `most` shuffles, which the smallest
+    p-value needs (Besag and Clifford, 1991).
     """
     random = Random(_SEED)  # noqa: S311 - permutations
     shuffled = ranks(values)
@@ -189,8 +194,8 @@ def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
 
 
 def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, ...]:
-    """What a page draws: each operation that changed for good, the worst first, and for each place
-    all of its operations together.
+    """Return the curves of a page: each operation with a lasting change, the worst first, and
+    all operations together for each place.
     """
     places = places_of(nights)
     worst = sorted(shifts, key=lambda shift: -shift.ratio)
@@ -215,7 +220,7 @@ def _trend_of(shift: Shift, nights: Sequence[Night]) -> Trend:
 
 
 def _together(place: Place, nights: Sequence[Night]) -> Trend:
-    """The geometric mean of each night's times over what is usual of them."""
+    """Return the geometric mean of each night's times over their usual times."""
     by_case: dict[str, list[float]] = {}
     for night in nights:
         for case, value in night.seconds.items():
@@ -264,7 +269,7 @@ def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
 
 
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
-    """What changed, the worst first, and of how many nights that is said."""
+    """Return the changes, the worst first, and the number of nights they are from."""
     lines = [
         f"{' '.join(filter(None, place))}: {len(each)} nights, "
         f"{len({case for night in each for case in night.seconds})} operations"

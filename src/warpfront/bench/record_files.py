@@ -25,7 +25,7 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[\u202a-\u202
 
 
 class NoRecordError(ValueError):
-    """A document that says it is one of ours, and cannot be read."""
+    """A document that is marked as one of ours, and cannot be read."""
 
 
 def run_document(run: Run, summary: Summary) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
 
 
 def first_wrong(error: ValidationError) -> str:
-    """Where a foreign document is not what it should be, and how."""
+    """Return the first place where a foreign document is wrong, and the reason."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -25,7 +25,7 @@ _TIMES = tuple(
 
 
 def metric_of(runs: Iterable[Run]) -> str:
-    """Whether the figures are of serving, or of a profiler's summary of kernels."""
+    """Return whether the figures are of serving, or of a profiler's summary of kernels."""
     is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in runs)
     return KERNELS if is_kernels else SERVING
 

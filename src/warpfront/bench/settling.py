@@ -1,10 +1,10 @@
-"""Which steps of a run count: the settled ones, their levels, and a run's summary of them. Pure.
+"""The steps of a run that count: the settled ones, their levels, and a run's summary of them. Pure.
 
 "Drop the first step" is wrong: autotuning, compilation and allocators take from none to hundreds. A
-run has settled at the first step of the first window of five whose median lies within 5 % of the
-median of the last half, if that step itself lies within 15 % of it and does not follow a slow one,
-whose work may still run on in it. After a restart a run settles again. A change of level is shown,
-and never dropped unseen.
+run settles at the first step of the first window of five whose median lies within 5 % of the median
+of the last half. That step itself has to lie within 15 % of it, and not follow a slow one, whose
+work may still run on in it. After a restart a run settles again. A change of level is shown, and
+never dropped unseen.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def segments_of(run: Run, metric: Metric) -> list[list[Step]]:
 
 
 def settled_steps(run: Run, metric: Metric) -> list[Step]:
-    """What is left of every segment when it has settled. Segments too short to tell settle with
-    none, unless the run has only one.
+    """Return the steps of every segment after it has settled.
+
+    Segments that are too short to judge contribute none, unless the run has only one.
     """
     segments = segments_of(run, metric)
     settled: list[Step] = []
@@ -68,12 +69,12 @@ def settled_steps(run: Run, metric: Metric) -> list[Step]:
 
 
 def times_of(run: Run, metric: Metric) -> list[float]:
-    """Settled times, weighted."""
+    """Return the settled times, weighted."""
     return weighted(settled_steps(run, metric), metric)
 
 
 def weighted(steps: Sequence[Step], metric: Metric) -> list[float]:
-    """Times, those that are the mean of more steps than most counted more often."""
+    """Return the times; a mean of more steps than most counts more often."""
     usual = mode(step.steps for step in steps) if steps else 1
     return [
         value
@@ -88,7 +89,7 @@ def _values(steps: Iterable[Step], metric: Metric) -> list[float]:
 
 
 def metric_of(run: Run) -> Metric:
-    """What a run's steps are timed by: seconds, where its log has them."""
+    """Return the metric of a run's steps: seconds, where its log has them."""
     for metric in (Metric.STEP_SECONDS, Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND):
         if any(value_of(step, metric) is not None for step in run.steps):
             return metric
@@ -96,12 +97,12 @@ def metric_of(run: Run) -> Metric:
 
 
 def is_timed(run: Run) -> bool:
-    """Whether any line of a run has a time or a rate."""
+    """Return whether any line of a run has a time or a rate."""
     return any(value_of(step, metric_of(run)) is not None for step in run.steps)
 
 
 def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
-    """The levels of each segment, without its first few steps."""
+    """Return the levels of each segment, without its first few steps."""
     levels: list[Level] = []
     for steps in segments_of(run, metric):
         values = _values(steps, metric)
@@ -118,7 +119,9 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
 
 
 def _begun(values: Sequence[float]) -> int:
-    """Past compilation and autotuning, which are far from all that follows."""
+    """Return the first index after compilation and autotuning, which are far from all later
+    steps.
+    """
     if len(values) < 2 * FEWEST_STEPS:
         return settled_from(values)
     usual = median(values)

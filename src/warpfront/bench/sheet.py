@@ -27,8 +27,10 @@ def byte_rate(measurement: Measurement) -> float | None:
 
 
 def share_of_peak(measurement: Measurement) -> float | None:
-    """Of what bounds it by its formula: the arithmetic where it is counted, else the memory. None
-    where nobody says what the device reaches.
+    """Return the share of the peak that bounds an operation by its formula.
+
+    The bound is the arithmetic where it is counted, else the memory. None where the device's peak
+    is unknown.
     """
     flops, moved = flop_rate(measurement), byte_rate(measurement)
     if measurement.peak is None:
@@ -45,7 +47,7 @@ def share_of_peak(measurement: Measurement) -> float | None:
 
 
 def tokens_per_second(training: Training) -> float:
-    """Of each device, by the median step."""
+    """Return the rate of each device, by the median step."""
     return training.tokens_per_step / median(training.step_seconds) / training.devices
 
 
@@ -93,7 +95,7 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _reference_lines(bench: Bench) -> list[str]:
-    """The medians by `torch.utils.benchmark`, where they were asked for."""
+    """Return the medians by `torch.utils.benchmark`, where they were requested."""
     return [
         f"{result.id}: {1000 * result.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
         f"{result.torch_benchmark_seconds / median(times):.3f} times"

@@ -38,7 +38,7 @@ _TICK = 0.001
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Of sorted values, with a line between neighbours."""
+    """Return a quantile of sorted values, interpolated linearly."""
     position = share * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -95,7 +95,7 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def median_interval_of_runs(values: Sequence[float]) -> Interval:
-    """Of one figure a run: the geometric mean, and its interval by Student's t."""
+    """Return the geometric mean of one figure per run, with its interval by Student's t."""
     logs = [math.log(value) for value in values]
     reach = _students_t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     low, middle, high = (math.exp(fmean(logs) + sign * reach) for sign in (-1, 0, 1))
@@ -123,8 +123,9 @@ def _interval(value: float, resampled: Iterable[float]) -> Interval:
 
 
 def _widened(interval: Interval, runs: Sequence[Sequence[float]]) -> Interval:
-    """As far as few blocks make it too narrow, by Student's t: of two equal runs of 20 steps, one
-    pair in four would differ else.
+    """Widen an interval that few blocks make too narrow, by Student's t.
+
+    Without that, one pair in four of equal runs of 20 steps would differ.
     """
     counts = [max(2, len(run) // BLOCK) for run in runs]
     if not counts:
@@ -152,15 +153,17 @@ def _students_t(freedom: int) -> float:
 
 
 def geometric_mean(ratios: Sequence[Sequence[float]], values: Sequence[float]) -> Interval:
-    """Of several cases' ratios, from as many resamplings of each."""
+    """Return the geometric mean of several cases' ratios, from as many resamplings of each."""
     joined = [math.exp(fmean(map(math.log, sample))) for sample in zip(*ratios, strict=True)]
     return _interval(math.exp(fmean(map(math.log, values))), joined)
 
 
 def p_value(value: float, ratios: Sequence[float], *, freedom: int) -> float:
-    """How often chance alone gives such a ratio: how often resampled ratios fall on the other side
-    of 1, on both sides together; where fewer than resampling can count do, by Student's t of what
-    they vary by. Else nothing of many operations would ever be rare enough.
+    """Return the two-sided probability of such a ratio by chance.
+
+    It is the share of resampled ratios on the other side of 1. Below the least share that
+    resampling can count, it is by Student's t of their spread. Without that, no result among many
+    operations would ever be rare enough.
     """
     above = sum(ratio > 1 for ratio in ratios)
     below = sum(ratio < 1 for ratio in ratios)
@@ -171,8 +174,8 @@ def p_value(value: float, ratios: Sequence[float], *, freedom: int) -> float:
 
 
 def students_tail(t: float, freedom: int) -> float:
-    """How often a t of so many degrees of freedom lies as far from 0, on both sides together; by
-    its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """Return the two-sided tail probability of `t` at `freedom` degrees of freedom, by its
+    finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
     """
     angle = math.atan2(t, math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
@@ -187,7 +190,7 @@ def students_tail(t: float, freedom: int) -> float:
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
-    """Which of several findings stand when all of them are asked at once."""
+    """Return which of several findings remain significant when all of them are tested at once."""
     stands = [False] * len(p_values)
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if p_values[index] > level / (len(p_values) - rank):
@@ -197,17 +200,17 @@ def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
 
 
 def change_points(values: Sequence[float], *, fewest: int = BLOCK) -> list[int]:
-    """Where values change their level for good: indexes of the first value of each later level.
+    """Return the lasting changes of level: indexes of the first value of each later level.
 
     A level has at least `fewest` values, and differs by `LEAST_CHANGE` from the one before. Of 100
     series without a change and with noise of 3 %, at most 5 give one, also where neighbours
-    correlate by 0.6 (a test holds it).
+    correlate by 0.6 (a test checks it).
     """
     return _changes(values, fewest, Random(_SEED))  # noqa: S311 - resampling
 
 
 def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
-    """The strongest change, between those of what is before it and of what is after."""
+    """Return the strongest change, between those before it and those after it."""
     index = _one_change(values, fewest, random)
     if index is None:
         return []
@@ -220,7 +223,7 @@ def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
 
 
 def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | None:
-    """The strongest change of these values, if chance does not explain it."""
+    """Return the strongest change of these values, if chance does not explain it."""
     if len(values) < 2 * fewest:
         return None
     width = -(-len(values) // _POINTS)
@@ -242,13 +245,13 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
 
 
 def _is_plain(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether two levels are far apart and hardly overlap: no test is needed to see it."""
+    """Return whether two levels are far apart and hardly overlap, so that no test is needed."""
     low, high = sorted((sorted(before), sorted(after)), key=median)
     return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Ranks less their mean; equal values share theirs."""
+    """Return the ranks less their mean; equal values share theirs."""
     ordered = sorted(values)
     first = {value: index for index, value in reversed(list(enumerate(ordered)))}
     last = {value: index for index, value in enumerate(ordered)}
@@ -257,14 +260,16 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def _strongest(ranks: Sequence[float]) -> tuple[float, int]:
-    """The largest sum of ranks up to a point, weighted as Pettitt's test does, and that point."""
+    """Return the largest sum of ranks up to a point, weighted as in Pettitt's test, and that
+    point.
+    """
     sums = list(accumulate(ranks))[:-1]
     peak = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
     return (abs(sums[peak]) if sums else 0.0), peak
 
 
 def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bool:
-    """Whether shuffled neighbours reach such a strength too seldom to be believed."""
+    """Return whether shuffled neighbours reach such a strength too seldom for chance."""
     size = min(_NEIGHBOURS, max(1, len(ranks) // 12))
     blocks = [ranks[start : start + size] for start in range(0, len(ranks), size)]
     allowed = int(FALSE_ALARMS * (_PERMUTATIONS + 1))
@@ -278,8 +283,9 @@ def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bo
 
 
 def _refined(values: Sequence[float], place: int) -> int:
-    """Where the medians of both sides leave the least behind: ranks find that there is a change,
-    and place it within what the later level still has of trend.
+    """Return the place where the medians of both sides leave the smallest residuals.
+
+    Ranks detect a change, and place it within the trend that the later level still has.
     """
     for _ in range(_REFINEMENTS):
         before, after = median(values[:place]), median(values[place:])

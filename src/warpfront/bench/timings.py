@@ -1,5 +1,5 @@
-"""What a session of `bench` left, which is foreign text, as a record that belongs
-to an image. Pure.
+"""The results of a `bench` session, which are foreign text, as a record that belongs to an
+image. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KIND = "Timings"
 
 
 class NoTimingsError(ValueError):
-    """What was left cannot be used; the message says why."""
+    """Results of a session that cannot be used; the message has the reason."""
 
 
 def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:

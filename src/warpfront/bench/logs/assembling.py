@@ -49,7 +49,7 @@ WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
 _OF_LOAD = {f"{SERVING}concurrency"}
 _MESH = ("data", "tensor", "pipeline", "context")
 _OF_PARALLEL = "parallel."
-# Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
+# A model that multiplies in 8 bits is stored in 16: a run's format is its narrowest.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
 # Two lines of one step are equal in these, wherever and whenever they are printed.
@@ -219,7 +219,7 @@ class RunAssembler:
             self._flush()
 
     def _accumulates(self) -> bool:
-        """Whether one rank prints several lines of nearly every step."""
+        """Return whether one rank prints several lines of nearly every step."""
         usual, count = max(self._parts.items(), key=lambda item: item[1], default=(1, 0))
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
@@ -335,14 +335,15 @@ def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
 
 
 def _repeats(step: Step, other: Step) -> bool:
-    """Whether the second line, which may be cut, has no other figure than the first."""
+    """Return whether the second line, which may be cut, has no other figure than the first."""
     pairs = ((getattr(step, name), getattr(other, name)) for name in _FIGURES)
     return all(new is None or new == earlier for earlier, new in pairs)
 
 
 def _alike(step: Step, other: Step) -> bool:
-    """Whether two lines of a step, without ranks, are two ranks' of one run: all ranks have the
-    same loss and gradients, and wait for each other.
+    """Return whether two lines of a step, without ranks, are two ranks' of one run.
+
+    All ranks have the same loss and gradients, and wait for each other.
     """
     if step.loss is None or (step.loss, step.grad_norm) != (other.loss, other.grad_norm):
         return False
@@ -386,7 +387,9 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
 
 
 def _from_zero(steps: list[Step]) -> list[Step]:
-    """Where lines count the steps since the line before, the first counts from the start."""
+    """Count the first line from the start of the run, where lines count the steps since the
+    line before.
+    """
     first, second = (*steps, None, None)[:2]
     if first and second and first.steps == 1 < second.steps == first.step:
         return [dataclasses.replace(first, steps=first.step), *steps[1:]]

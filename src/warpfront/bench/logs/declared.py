@@ -111,10 +111,10 @@ class LineRule:
     """One kind of line: the texts that it `has`, and the pattern it begins with.
 
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
-    them. A `block` line belongs to the step of the line before. A `quiet` line alone does not tell
-    the format. A `bar` is drawn again and again, of one total; what is `redrawn` has any total, and
-    the last drawing of a step counts. `offset` is added to a line's count. A line that
-    `opens` begins another run, and tells the format as a step's line does.
+    them. A `block` line belongs to the step of the line before. A `quiet` line alone does not
+    identify the format. A `bar` is printed again and again, of one total; a `redrawn` line has any
+    total, and the last drawing of a step counts. `offset` is added to a line's count. A line that
+    `opens` begins another run, and identifies the format like a step's line.
     """
 
     has: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class Declaration:
         return target if target is None or target.field else None
 
     def is_unused(self, name: str) -> bool:
-        """Whether a name looks like a measurement that no rule reads."""
+        """Return whether a name looks like a measurement that no rule reads."""
         return (
             name not in self.names
             and _LOOKS_MEASURED.search(name) is not None
@@ -317,7 +317,9 @@ class DeclaredReader:
                 yield from self._setting(target, text)
 
     def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Fact]:
-        """What a name says of the run; an epoch count and a number of steps are remembered."""
+        """Yield the facts of the run that a name sets. Remember the epochs and the number of
+        steps.
+        """
         name, is_set = target.field, text.strip() not in _UNSET
         if name in _TEXTS or name == "vendor":
             yield from _named(name, text) if is_set else ()

@@ -59,11 +59,11 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How logs of one kind are recognised and read.
+    """A format of logs: its recognition and its reader.
 
-    `marks` tells whether only this format has a line, `averages` whether a step's figures are the
-    mean since the line before, `closes` whether a line shows by itself that it is whole. A
-    `fallback` is of a library, and is chosen where a log has no trainer's own lines.
+    `marks` is whether only this format has a line, `averages` whether a step's figures are the mean
+    since the line before, `closes` whether a line shows by itself that it is whole. A `fallback` is
+    of a library, and is chosen where a log has no trainer's own lines.
     """
 
     name: str

@@ -31,7 +31,7 @@ _LARGEST_AMOUNT = 10**15
 _UNITS = {
     "": 1,
     "B": 1,
-    # Primus says GB and divides by 1024 three times; torchtitan says GiB.
+    # Primus writes GB and divides by 1024 three times; torchtitan writes GiB.
     "KB": 2**10,
     "KIB": 2**10,
     "MB": 2**20,
@@ -60,7 +60,7 @@ _DTYPES = (
 
 
 def cleaned(line: str) -> str:
-    """Foreign text without colours, and with blanks for what no terminal should be told."""
+    """Return foreign text without colours, and with blanks for control characters of terminals."""
     if line.isprintable():
         return line
     return _CONTROL.sub(" ", _COLOUR.sub("", line))
@@ -85,20 +85,20 @@ def number(text: str) -> float | None:
 
 
 def scaled(text: str) -> float | None:
-    """As `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
+    """Return the number like `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
     value, digits = number(text), _NUMBER.match(text)
     suffix = _SUFFIX.match(text, digits.end()) if digits else None
     return value * _SUFFIXES[suffix[1]] if suffix and value is not None else value
 
 
 def positive(text: str) -> float | None:
-    """As `number`, where only more than nothing makes sense."""
+    """Return the number like `number`; None unless it is above zero."""
     value = number(text)
     return value if value is not None and value > 0 else None
 
 
 def whole(text: str) -> int | None:
-    """A whole number that is not negative."""
+    """Return an integer that is not negative."""
     value = number(text)
     if value is None or value < 0 or value != int(value) or value > _LARGEST:
         return None
@@ -106,7 +106,7 @@ def whole(text: str) -> int | None:
 
 
 def is_no_number(text: str) -> bool:
-    """`nan`, `inf`: said, and no figure."""
+    """Return whether a text is `nan` or `inf`."""
     return _NAN.match(text) is not None
 
 
@@ -139,7 +139,7 @@ def json_object(text: str) -> Mapping[str, Any]:
 
 
 def refuse_constant(_: str) -> NoReturn:
-    """What `json` is to do with `NaN` and the like."""
+    """Reject `NaN` and the like in JSON."""
     raise ValueError("no number")
 
 

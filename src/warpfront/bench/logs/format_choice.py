@@ -1,4 +1,4 @@
-"""Which format a log is of. Pure."""
+"""The choice of a log's format. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Choice:
         for name, log_format in FORMATS.items():
             if not log_format.is_document and log_format.marks(line):
                 self._count(name, number, line.strip()[:_KEPT])
-                break  # Megatron's mark asks less than Primus's, which stands before it
+                break  # Megatron's mark is less strict than Primus's, which comes first
         else:
             if not self.counts and len(self.near) < _MOST_NEAR and _NEAR.search(line):
                 self.near.append((number, line.strip()[:_KEPT]))

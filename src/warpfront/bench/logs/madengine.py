@@ -61,7 +61,7 @@ _TOKENS = {"tokens_per_second", "tokens/s", "tokens_per_sec"}
 
 
 class MadengineReader:
-    """Every row with a figure whose unit is known; the others are findings."""
+    """A reader of the rows whose figure has a known unit; the others are findings."""
 
     def __init__(self, _path: str) -> None:
         pass
@@ -134,8 +134,10 @@ MADENGINE = Format(name="madengine", marks=marks, reader=MadengineReader, is_doc
 
 
 def perf_csv(runs: Iterable[tuple[Run, Summary]]) -> str:
-    """Runs as a table that madengine's own programs read: the median of settled steps, tokens/s of
-    a device where they are known, else seconds; what no log says is empty.
+    """Return runs as a table that madengine's own programs read.
+
+    The figure is the median of settled steps: tokens/s of a device where they are known, else
+    seconds. Fields that no log has are empty.
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _ALL_COLUMNS, restval="", lineterminator="\n")

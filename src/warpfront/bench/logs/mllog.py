@@ -41,7 +41,9 @@ _VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence
 
 
 class MllogReader:
-    """From run_start to run_stop. Remembers the clock and the samples of the line before."""
+    """A reader of the lines from run_start to run_stop. It remembers the clock and the samples
+    of the line before.
+    """
 
     def __init__(self, _path: str) -> None:
         self._batch = 0

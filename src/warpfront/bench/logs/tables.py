@@ -55,7 +55,7 @@ _METRICS = (
 
 
 class TableReader:
-    """One file; of several runs in it, one after the other."""
+    """A reader of one file, with one or several runs in sequence."""
 
     def __init__(self, path: str) -> None:
         tag = _TAG.search(path)

@@ -2,10 +2,10 @@
 
     output/benchmark_{cuda,rocm}_{model}.json
 
-The older schema says `raw_step_times`, the newer `step_times` with losses; a GB is 1e9 bytes.
-`software_stack` wins over `platform`. Written are the names that its users' tools read, by its own
-definition of each (a mean without the first step), but not rounded; not written are its cores and
-`throughput_per_gpu_core`: a core is no unit of speed across vendors.
+The older schema has `raw_step_times`, the newer `step_times` with losses; a GB is 1e9 bytes.
+`software_stack` wins over `platform`. The written names are those that its users' tools read, by
+its own definition of each (a mean without the first step), but not rounded. Its cores and
+`throughput_per_gpu_core` are not written: a core is no unit of speed across vendors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONFIG = {
 
 
 class TensorprimatReader:
-    """One file is one run; its model stands in the file's name."""
+    """A reader of one file with one run, whose model is in the file's name."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -107,7 +107,7 @@ def layout_name(run: Run) -> str:
 
 
 def layout_text(run: Run) -> str:
-    """A run as TensorPrimat writes one; what the run does not know is left out."""
+    """Return a run in TensorPrimat's layout, without fields that the run does not know."""
     times = [step.seconds for step in run.steps if step.seconds is not None]
     document: dict[str, Any] = {
         "platform": _PLATFORMS.get(run.vendor or "", run.vendor),
