@@ -69,7 +69,7 @@ _TITLES: Mapping[Consequence, str] = {
 
 
 def counted(findings: Iterable[ScanFinding]) -> str:
-    """`3 errors, 1 warning`; `no findings` for none."""
+    """Return `3 errors, 1 warning`, or `no findings` for none."""
     counts = Counter(finding.severity for finding in findings)
     words = [
         f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}"
@@ -257,8 +257,7 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
-    """GitHub's workflow commands, errors first, as
-    many as it shows
+    """Return GitHub's workflow commands, errors first, as many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
     ordered = sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding))

@@ -16,7 +16,9 @@ _TABLES = Path("utils", "hipify", "cuda_to_hip_mappings.py")
 
 
 def read_identifiers() -> Mapping[str, str]:
-    """CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no torch is installed."""
+    """Return CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no torch is
+    installed.
+    """
     path = _installed_tables()
     if path is None:
         return {}

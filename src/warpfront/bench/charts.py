@@ -22,7 +22,7 @@ _WIDE = 10
 
 
 def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
-    """Name of a file -> SVG; those for which there is something to draw."""
+    """Return SVGs by file name, without those that have no data."""
     pictures: dict[str, str] = {}
     runs = [[] if isinstance(side, Bench) else side for side in sides]
     if any(run.steps for side in runs for run in side):
@@ -62,13 +62,13 @@ def _drawn(draw: Any) -> str:
 
 
 def _label(letter: str, name: str) -> str:
-    """A side's letter and the name of its file or files, short enough for a legend."""
+    """Return a side's letter and the name of its file or files, short enough for a legend."""
     short = name.rpartition("/")[2] or name
     return f"{letter}: {short if len(short) <= _NAME else '...' + short[3 - _NAME :]}"
 
 
 def _plain(axis: Any) -> None:
-    """Whole figures at the ticks, with thousands; no powers of ten."""
+    """Label the ticks with integers and thousands separators; no powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -111,7 +111,7 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
 
 
 def _ratios(axes: Any, comparison: Comparison) -> None:
-    """B's time over A's, with its interval; operations below the whole."""
+    """Draw B's time over A's, with its interval; operations below the whole."""
     assert comparison.times is not None
     rows = [
         ("all", comparison.times),
@@ -128,7 +128,7 @@ def _ratios(axes: Any, comparison: Comparison) -> None:
 
 
 def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Losses at equal tokens, over a band of the neighbouring losses."""
+    """Draw losses at equal tokens, over a band of the neighbouring losses."""
     tokens = [count for count, _, _ in comparison.losses]
     for index, letter, side, colour in ((1, "A", comparison.a, _A), (2, "B", comparison.b, _B)):
         label = _label(letter, side.name)
@@ -146,7 +146,7 @@ def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -
 
 
 def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
-    """FLOP/s over FLOP/byte, by formulas. What lies above a roof found its data in the cache."""
+    """Draw FLOP/s over FLOP/byte, by formulas. A point above a roof had its data in the cache."""
     intensities = [(measurement.flops or 0) / (measurement.bytes or 1) for measurement in counted]
     ends = min(intensities) / 2, max(intensities) * 2
     for number, dtype in enumerate(dict.fromkeys(measurement.dtype for measurement in counted)):

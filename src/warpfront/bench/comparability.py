@@ -14,7 +14,7 @@ from warpfront.bench.records import Difference, Metric, Run
 UNKNOWN = "unknown"
 _ROUNDING = 0.01
 _IDENTITY = ("benchmark", "parameters", "model")
-# What has to be equal where both sides say it.
+# Facts that have to be equal where both sides have them.
 _SHAPE = (
     "parameters",
     "active_parameters",
@@ -40,7 +40,7 @@ SERVING, KERNELS = "serving", "kernels"
 _LOAD = ("model", "scenario", "concurrency")
 _LENGTHS = ("input_length", "output_length")
 _AS_LONG = 0.02
-"""How far mean lengths of requests may be apart: sampled answers differ a little."""
+"""The largest difference of requests' mean lengths: sampled answers differ a little."""
 # Facts that have to be known and equal, in addition to the model.
 _WORK: Mapping[str, tuple[str, ...]] = {
     Metric.STEP_SECONDS: ("sequence", "precision", "global_batch", "devices"),

@@ -147,7 +147,9 @@ def _compare_serving(
 
 
 def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    """Runs in pairs, the first of A with the first of B: what differs between nights cancels."""
+    """Compare runs in pairs, the first of A with the first of B, so that changes between nights
+    cancel.
+    """
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
         reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
         return dataclasses.replace(
@@ -223,7 +225,7 @@ def _too_short(name: str, groups: Groups, metric: str) -> str:
 
 
 def _units(groups: Groups) -> Groups:
-    """Runs where there are enough to resample; else all steps as one run's."""
+    """Return the runs where there are enough to resample; else all steps as one run's."""
     if len(groups) >= FEWEST_RUNS:
         return groups
     return [[value for group in groups for value in group]]
@@ -306,7 +308,7 @@ def _measured_cases(
     resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
-        # Blocks are what is drawn, and each side's own level is known from them.
+        # Resampling draws blocks, and each side's own level is known from them.
         name: statistics.p_value(
             values[name], ratios, freedom=max(1, sum(map(len, cases[name])) - 2)
         )
@@ -330,7 +332,7 @@ def _measured_cases(
 
 
 def _cases(bench: Bench) -> dict[str, Groups]:
-    """Times by operation, in their blocks; those that were not timed are none."""
+    """Return times by operation, in their blocks, without operations that were not timed."""
     timed = {
         result.id: [list(block) for block in result.samples_seconds if block]
         for result in bench.results
@@ -347,7 +349,7 @@ def _cases(bench: Bench) -> dict[str, Groups]:
 
 
 def _block_ratios(a: Groups, b: Groups) -> list[float]:
-    """Ratios of medians of resampled blocks: what varies between blocks counts."""
+    """Return ratios of medians of resampled blocks, so that the variation between blocks counts."""
     random = Random(_SEED)  # noqa: S311 - resampling
     a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
     draws = statistics.resamplings_for(sum(map(len, (*a, *b))))

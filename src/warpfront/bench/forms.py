@@ -112,7 +112,7 @@ def _counted_steps(run: Run, summary: Summary) -> str:
 
 
 def _unit_of(name: str) -> str:
-    """The unit of a serving figure, by its name."""
+    """Return the unit of a serving figure, by its name."""
     if name.startswith((KERNEL, "ttft_", "tpot_", "itl_", "e2e_")):
         return " s"
     rates = {"request_throughput": " requests/s", "scheduled_throughput": " requests/s"}
@@ -250,7 +250,7 @@ def _level_lines(comparison: Comparison) -> Iterable[str]:
 
 
 def _memory_lines(comparison: Comparison) -> Iterable[str]:
-    """The most memory that each side used, where both say it."""
+    """Yield the most memory that each side used, where both logs have it."""
     peaks = [
         max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
         for side in (comparison.a, comparison.b)

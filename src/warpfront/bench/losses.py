@@ -23,7 +23,7 @@ _WARNINGS = ("not the same training", "losses not compared")
 
 
 def curve_of(run: Run) -> Curve:
-    """(tokens, loss of a step); samples where the sequence is unknown."""
+    """Return (tokens, loss of a step); samples where the sequence is unknown."""
     points = {
         tokens: step.loss
         for step in run.steps
@@ -33,7 +33,7 @@ def curve_of(run: Run) -> Curve:
 
 
 def _tokens_at(run: Run, step: Step) -> int | None:
-    """Tokens since the start of the run, printed or counted."""
+    """Return the tokens since the start of the run, printed or counted."""
     if step.tokens:
         return step.tokens
     if step.samples is None and run.tokens_per_step:
@@ -43,7 +43,7 @@ def _tokens_at(run: Run, step: Step) -> int | None:
 
 
 def evaluations_of(run: Run) -> Curve:
-    """(tokens, value of an evaluation), in the same way."""
+    """Return (tokens, value of an evaluation), in the same way."""
     points = {
         evaluation.samples * (run.sequence or 1): evaluation.value for evaluation in run.evaluations
     }

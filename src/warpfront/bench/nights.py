@@ -25,9 +25,9 @@ from warpfront.report.trends import Trend
 
 SCHEMA = 1
 FEWEST = 4
-"""Nights before a change and after it: of less, no permutation is rare enough for many cases."""
+"""Nights before a change and after it: with fewer, no permutation is rare enough for many cases."""
 MOST_NIGHTS = 200
-"""The newest of a place; what lies further back is history."""
+"""The newest nights of a place; older ones are not tested."""
 FALSE_ALARMS = 0.05
 _ENOUGH = 10
 _SEED = 20250103
@@ -167,7 +167,9 @@ def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> S
 
 
 def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
-    """The largest difference of mean ranks between nights before and from a point on, and it."""
+    """Return the largest difference of mean ranks between nights before and from a point on,
+    and that point.
+    """
     count = len(ordered)
     sums = list(accumulate(ordered))
     return max(

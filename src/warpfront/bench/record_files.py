@@ -29,12 +29,12 @@ class NoRecordError(ValueError):
 
 
 def run_document(run: Run, summary: Summary) -> dict[str, Any]:
-    """A run with its summary, which is worked out again when it is read."""
+    """Return a run with its summary, which is computed again when it is read."""
     return {**_document(run), _DERIVED: dataclasses.asdict(summary)}
 
 
 def bench_document(bench: Bench) -> dict[str, Any]:
-    """A bench with the median of each operation, which is worked out again when it is read."""
+    """Return a bench with the median of each operation, which is computed again when it is read."""
     document = _document(bench)
     for result_record, result in zip(bench.results, document["results"], strict=True):
         times = [value for block in result_record.samples_seconds for value in block]
@@ -46,7 +46,7 @@ def bench_document(bench: Bench) -> dict[str, Any]:
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """A comparison; `inverse` is A's time over B's."""
+    """Return a comparison; `inverse` is A's time over B's."""
     times = comparison.times
     inverse = dataclasses.asdict(times.inverse) if times else None
     return {**_document(comparison), "inverse": inverse, "is_slower": comparison.is_slower}
@@ -57,8 +57,8 @@ def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
 
 
 def read_records(text: str) -> tuple[Run | Bench, ...]:
-    """The runs and benches of a document; none where it is no document of
-    ours. Raises `NoRecordError`.
+    """Return the runs and benches of a document; none where it is no document of ours. Raise
+    `NoRecordError`.
     """
     try:
         document = _cleaned(json.loads(text, parse_constant=refuse_constant))
@@ -77,8 +77,8 @@ def _is_ours(document: object) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """Text without what a terminal would obey, and whole numbers that a float can be made of: a
-    record may come from anywhere.
+    """Return text without terminal controls, and integers that fit a float: a record may come
+    from anywhere.
     """
     if isinstance(value, str):
         return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
@@ -112,7 +112,9 @@ def first_wrong(error: ValidationError) -> str:
 
 
 def _has_sound_times(record: Run | Bench) -> bool:
-    """Written by hand, a time may be anything; divided by, it has to be one."""
+    """Return whether the times can be divided by: in a record written by hand, they may be
+    anything.
+    """
     if isinstance(record, Run):
         times = [
             value

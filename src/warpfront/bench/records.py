@@ -32,7 +32,7 @@ class Metric(StrEnum):
 
     @property
     def is_rate(self) -> bool:
-        """More of it is faster."""
+        """Return whether more of it is faster."""
         return self in {Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND}
 
 
@@ -157,17 +157,17 @@ class Run:
 
     @property
     def concurrency(self) -> float | None:
-        """The most requests at once of a serving benchmark."""
+        """Return the most requests at once of a serving benchmark."""
         return self.serving.get("concurrency")
 
     @property
     def input_length(self) -> float | None:
-        """Mean tokens of a request."""
+        """Return the mean tokens of a request."""
         return self._per_request("input_tokens")
 
     @property
     def output_length(self) -> float | None:
-        """Mean tokens of an answer."""
+        """Return the mean tokens of an answer."""
         return self._per_request("output_tokens")
 
     def _per_request(self, name: str) -> float | None:

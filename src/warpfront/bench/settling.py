@@ -25,7 +25,7 @@ _MOST_REPEATS = 100
 
 
 def settled_from(values: Sequence[float]) -> int:
-    """The index of the first settled value; their number where none is."""
+    """Return the index of the first settled value; their number where none is."""
     if not values:
         return 0
     level = median(values[len(values) // 2 :])
@@ -38,7 +38,7 @@ def settled_from(values: Sequence[float]) -> int:
 
 
 def value_of(step: Step, metric: Metric) -> float | None:
-    """The step's time by a metric; of a rate, its inverse, so that more is slower everywhere."""
+    """Return the step's time by a metric; of a rate, its inverse, so that more is always slower."""
     if metric is Metric.STEP_SECONDS:
         return step.seconds
     rate = None
@@ -50,7 +50,7 @@ def value_of(step: Step, metric: Metric) -> float | None:
 
 
 def segments_of(run: Run, metric: Metric) -> list[list[Step]]:
-    """The steps that have a time, between restarts."""
+    """Return the steps that have a time, between restarts."""
     timed = (step for step in run.steps if value_of(step, metric) is not None)
     return [list(steps) for _, steps in groupby(timed, key=lambda step: step.segment)]
 
@@ -145,7 +145,7 @@ def _level(steps: Sequence[Step], middle: float) -> Level:
 
 
 def summary_of(run: Run) -> Summary:
-    """A run in figures; those that its steps do not give are None."""
+    """Return a run in figures; those that its steps do not give are None."""
     metric = metric_of(run)
     settled = settled_steps(run, metric)
     seconds = weighted(settled, Metric.STEP_SECONDS)
@@ -173,7 +173,7 @@ def summary_of(run: Run) -> Summary:
 
 
 def _mean_seconds(run: Run) -> float | None:
-    """The time of the whole run over its last step."""
+    """Return the time of the whole run over its last step."""
     last = max((step.step for step in run.steps), default=0)
     return run.run_seconds / last if run.run_seconds and last else None
 
@@ -189,7 +189,9 @@ def _middle(values: Iterable[float | None]) -> float | None:
 
 
 def _slow(values: Sequence[float]) -> int:
-    """Steps of profilers, checkpoints and evaluations: they stay, and are no part of a median."""
+    """Count the steps of profilers, checkpoints and evaluations: they stay, and are no part of
+    a median.
+    """
     limit = SLOW * median(values) if values else 0.0
     return sum(value > limit for value in values)
 

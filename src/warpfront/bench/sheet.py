@@ -52,7 +52,7 @@ def tokens_per_second(training: Training) -> float:
 
 
 def model_flops_utilization(training: Training) -> float | None:
-    """MFU: what the model needs, of the dense peak of this very dtype."""
+    """Return MFU: the model's own FLOP/s over the dense peak of this very dtype."""
     if (
         training.peak is None
         or not training.peak.flop_per_second

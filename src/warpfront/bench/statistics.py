@@ -16,24 +16,24 @@ from statistics import fmean, median, stdev
 from warpfront.bench.records import Interval
 
 BLOCK = 10
-"""Steps that are drawn together."""
+"""Steps that are resampled together."""
 RESAMPLINGS = 2000
 _FEWEST_RESAMPLINGS = 300
 _DRAWS = 2_000_000
-"""How many values are drawn for one interval: long runs are resampled less often."""
+"""The number of values drawn for one interval: long runs are resampled less often."""
 _SEED = 20250101
 _POINTS = 200
 _PERMUTATIONS = 199
 FALSE_ALARMS = 0.01
-"""How seldom chance has to reach a change for it to count."""
+"""The largest probability of a change by chance for it to count."""
 LEAST_CHANGE = 0.02
 FEWEST_TESTED = 40
-"""Of fewer values, only a plain change is one."""
+"""The fewest values for a test; with fewer, only a plain change counts."""
 PLAIN_CHANGE = 1.15
 _NEIGHBOURS = 6
 _REFINEMENTS = 3
 _NORMAL = 1.959964
-# What a clock that ticks hides: medians that are the same do vary.
+# The tick of a clock hides variation: equal medians do vary.
 _TICK = 0.001
 
 
@@ -46,7 +46,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """The standard deviation as a share of the mean."""
+    """Return the standard deviation as a share of the mean."""
     return stdev(values) / fmean(values) if len(values) > 1 else None
 
 
@@ -57,8 +57,8 @@ def resamplings_for(count: int) -> int:
 def block_medians(
     values: Sequence[float], random: Random, *, block: int, times: int
 ) -> list[float]:
-    """Medians of `times` resamplings of blocks of neighbours, in a circle, so that each value is as
-    likely as any other.
+    """Return medians of `times` resamplings of blocks of neighbours, in a circle, so that each
+    value is as likely as any other.
     """
     count = len(values)
     block = max(1, min(block, count // 2))
@@ -75,8 +75,8 @@ def block_medians(
 
 
 def resampled_medians(groups: Sequence[Sequence[float]], random: Random, times: int) -> list[float]:
-    """Medians as they might have come out: of one run's steps, resampled in blocks; of the runs'
-    own medians, where there are several.
+    """Return medians of resamplings: of one run's steps in blocks, or of the runs' own medians
+    where there are several.
     """
     if len(groups) == 1:
         return block_medians(groups[0], random, block=BLOCK, times=times)
@@ -103,7 +103,7 @@ def median_interval_of_runs(values: Sequence[float]) -> Interval:
 
 
 def ratio_interval(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Interval:
-    """B's median over A's; each side is runs of values."""
+    """Return B's median over A's; each side is runs of values."""
     interval = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))
     return _widened(interval, [side[0] for side in (a, b) if len(side) == 1])
 
@@ -141,7 +141,7 @@ def _widened(interval: Interval, runs: Sequence[Sequence[float]]) -> Interval:
 
 
 def _students_t(freedom: int) -> float:
-    """The 97.5 % quantile, by the first terms of its expansion around the normal one."""
+    """Return the 97.5 % quantile, by the first terms of its expansion around the normal one."""
     z = _NORMAL
     terms = (
         (z**3 + z) / 4,

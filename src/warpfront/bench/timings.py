@@ -21,8 +21,10 @@ class NoTimingsError(ValueError):
 
 
 def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
-    """`whose` are the fields of a record that the session cannot know: cell, image, when, verified
-    or not. Raises `NoTimingsError`.
+    """Return the bench of a session's timings.
+
+    `whose` are the fields of a record that the session cannot know: cell, image, time, verified or
+    not. Raise `NoTimingsError`.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise NoTimingsError("no timings were left")

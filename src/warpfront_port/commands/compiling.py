@@ -118,11 +118,11 @@ def compile_tree(
     site: AskSite,
     watch: Watch,
 ) -> Compilation:
-    """The sources of the tree, compiled for the target where its compiler is: in the image of a
-    `devel` cell that was built, else in one of the matrix's compilers without torch.
+    """Compile the sources of the tree for the target, and return the result.
 
-    Raises `NothingSelectedError` where no cell and no compiler serves the target, and `InputError`
-    for a tree with nothing to compile.
+    The compiler is in the image of a `devel` cell that was built, else one of the matrix's
+    compilers without torch. Raise `NothingSelectedError` where no cell and no compiler serves the
+    target, and `InputError` for a tree with nothing to compile.
     """
     target, vendor = read_compile_target(request.target)
     if vendor.compiler_call(target) is None:
@@ -172,7 +172,7 @@ def compile_in_cell(
     engine: Engine,
     watch: Watch,
 ) -> Compilation | None:
-    """The sources of the tree, compiled in the image of one `devel` cell; None where the tree has
+    """Compile the sources of the tree in the image of one `devel` cell; None where the tree has
     nothing to compile.
     """
     compiling = _compiling(request, _of_cell(cell, built), store)
@@ -180,7 +180,7 @@ def compile_in_cell(
 
 
 def _toolkit_doubt(place: CompilerPlace, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """A compiler without torch may be of another toolkit than the images are."""
+    """Return a note where a compiler without torch is of another toolkit than the images."""
     other_toolkits = {
         str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
     }
@@ -218,7 +218,7 @@ def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
 
 
 def read_compile_target(name: str) -> tuple[str, Vendor]:
-    """The target and its vendor; `cpu` is the other name of this machine."""
+    """Return the target and its vendor; `cpu` is the other name of this machine."""
     for vendor in VENDORS.values():
         if name == vendor.name == "cpu":
             name = platform.machine()
@@ -338,7 +338,7 @@ class _Compiling:
 
     @property
     def hipified(self) -> tuple[str, ...]:
-        """Files that hipify reads: units and headers that name anything of CUDA's."""
+        """Return the files that hipify reads: units and headers that name anything of CUDA's."""
         if not self.request.hipify or not self.call.hipifies:
             return ()
         paths = {unit.path for unit in self.units if unit.kind != "extension"}
@@ -502,7 +502,10 @@ def _version_line(lines: list[str]) -> str:
 
 
 def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
-    """An error of the scanner in a file that compiles after hipify is wrong on the device."""
+    """Return the check of the findings after hipify.
+
+    An error of the scanner in a file that compiles after hipify is wrong on the device.
+    """
     errors = [finding for finding in scan_findings if finding.severity is Severity.ERROR]
     first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
     return CheckResult(

@@ -1,7 +1,7 @@
 """preflight: the effect of the packages behind a project's lines on each torch stack, by uv's
 own dry run on the metadata of that stack.
 
-Lines that contradict each other are reduced: those that keep the rest from being met are left out,
+Lines that contradict each other are reduced: those that keep the rest from being met are dropped,
 each with its reason.
 """
 
@@ -42,13 +42,13 @@ from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
 
 MOST_RESOLUTIONS = 60
-"""How often uv is called for one stack while lines are left out."""
+"""The most calls of uv for one stack while lines are dropped."""
 
 _SHOWN_CHARACTERS = 300
 
 Lines = tuple[str, ...]
 Installations = Mapping[str, str]
-"""What uv would install: name -> version."""
+"""The packages that uv would install: name -> version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

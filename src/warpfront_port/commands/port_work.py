@@ -24,7 +24,7 @@ def phases_of(
     exclude: Iterable[str] = (),
     vendored: bool = False,
 ) -> tuple[Phase, ...]:
-    """The phases of a port of the tree below `root`, whose findings these are."""
+    """Return the phases of a port of the tree below `root`, from its findings."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     return plan_port(findings, catalogue(), (PurePosixPath(file.path) for file in tree.files))
 
@@ -57,7 +57,7 @@ def _fix_of(source: SourceText, context: Context) -> Fix | None:
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:
-    """The files with their edits, in place; how many."""
+    """Write the edited files in place and return their number."""
     count = 0
     for fix in fixes:
         path = root / fix.path

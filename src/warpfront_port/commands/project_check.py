@@ -48,7 +48,7 @@ class CheckPart:
 
     @property
     def determination(self) -> Determination:
-        """The answer with its reason, to be combined with those of the other parts."""
+        """Return the answer with its reason, to be combined with those of the other parts."""
         return Determination(self.answer, (f"{self.name}: {self.line}",))
 
 
@@ -61,7 +61,7 @@ class ProjectCheck:
 
     @property
     def determination(self) -> Determination:
-        """The worst answer of all parts, with the reasons of all parts that share it."""
+        """Return the worst answer of all parts, with the reasons of all parts that share it."""
         return combine(part.determination for part in self.parts)
 
 

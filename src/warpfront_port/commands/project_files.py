@@ -22,7 +22,7 @@ from warpfront_port.preflight.setup_files import read_environment_yml, read_setu
 SIZE_LIMIT_BYTES = 4 * 2**20
 INCLUDE_DEPTH_LIMIT = 50
 _INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
-"""What an installation of a project reads, or a user installs first."""
+"""The files that an installation of a project reads, or that a user installs first."""
 
 _OPTIONAL = (
     "requirements*.txt",

@@ -128,7 +128,7 @@ def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) ->
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
-    """The files of requirements that bring no torch (`Context.torchless`)."""
+    """Return the files of requirements that bring no torch (`Context.torchless`)."""
     listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
     return structured.torchless(_texts(tree, listed))
 
@@ -139,7 +139,9 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:
-    """Folders with an `__init__.py` whose parent has none: what the tree installs or runs."""
+    """Return the folders with an `__init__.py` whose parent has none: the packages that the
+    tree installs or runs.
+    """
     packages = {
         PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
     }
@@ -170,7 +172,9 @@ def _results(
 def _over_processes(
     root: Path, files: Sequence[TreeFile], scope: Scope, processes: int
 ) -> Iterator[list[_FileResult]]:
-    """Chunk by chunk, as they are done. A file that ends its process costs that file only."""
+    """Yield results chunk by chunk, as they finish. A file that ends its process costs that
+    file only.
+    """
     tree_files: list[TreeFile] = []
     with _pool(processes, scope) as pool:
         chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
@@ -188,7 +192,9 @@ def _over_processes(
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
-    """Spawned, not forked: the display has threads, and a fork copies only one of them."""
+    """Return a pool of spawned processes, not forked ones: the display has threads, and a fork
+    copies only one of them.
+    """
     plain = (scope.target, scope.context, scope.before)
     return ProcessPoolExecutor(
         max_workers=processes,
@@ -215,7 +221,7 @@ def _result_of(future: Future[list[_FileResult]]) -> list[_FileResult] | None:
 
 
 def _chunks(files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
-    """Large files first, so that the last one to finish is a short one."""
+    """Yield chunks with large files first, so that the last one to finish is a short one."""
     chunk: list[TreeFile] = []
     size = 0
     for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
@@ -249,7 +255,9 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
 
 
 def _before(file: TreeFile, scope: Scope) -> SourceText | None:
-    """The file as it was; None for a new one, and for one that cannot be read as text."""
+    """Return the earlier text of a file; None for a new one, and for one that cannot be read as
+    text.
+    """
     if not scope.before or not (Path(scope.before) / file.path).is_file():
         return None
     text = read_text(Path(scope.before), file)

@@ -43,7 +43,7 @@ def read_source(project: Path, name: str) -> Demands | None:
 
 
 def _demands(file: FileRequirements, name: str) -> Iterator[str]:
-    """The requirements of a project's file, and those of its extras with their markers."""
+    """Yield the requirements of a project's file, and those of its extras with their markers."""
     for requirement in file.asked:
         if requirement.kind is Kind.REQUIREMENT and requirement.part is Part.EXTRA:
             yield _of_extra(requirement.text, requirement.group)

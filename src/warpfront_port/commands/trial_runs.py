@@ -1,8 +1,8 @@
-"""try: a program of a user's project in an unchanged image, and the modules it lacks there,
-found one by one at versions that keep the image's torch.
+"""try: a program of a user's project in an unchanged image, and the modules it lacks there.
 
-Missing packages are installed outside the image, into a temporary folder. The project is mounted
-read-only, and nothing in the container reaches a network.
+They are found one by one, at versions that keep the image's torch. Missing packages are installed
+outside the image, into a temporary folder. The project is mounted read-only, and nothing in the
+container reaches a network.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 ROUNDS = 24
-"""How many modules may be missing, one after the other or at once, before it is given up."""
+"""The most modules that may be missing, one after the other or at once, before the trial ends."""
 
 TIME_LIMIT_SECONDS = 600.0
 _REPO, _LAYER = "/repo", "/try"
@@ -83,7 +83,7 @@ _METADATA_PROGRAM = (
     "print(json.dumps(found))"
 )
 _PLACES = ("src", ".", "python", "lib")
-"""Where projects keep their modules."""
+"""The usual folders of projects' modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +289,7 @@ class _Trying:
             "--rm",
             "--user",
             f"{os.getuid()}:{os.getgid()}",
-            # As here: with Docker's 64 MB, worker processes of a DataLoader die.
+            # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
             "--shm-size",
             "1g",
             *path,
@@ -314,7 +314,7 @@ class _Trying:
         paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
-            # One pipe: through two, what ended it may arrive before what it had printed.
+            # One pipe: with two, the final error may arrive before earlier output.
             command=("sh", "-c", 'exec "$@" 2>&1', "sh", *self.asking.argv),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
@@ -323,7 +323,7 @@ class _Trying:
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": ":".join(dict.fromkeys(paths)),
-                # What ended it is to be its last words, and not what it had printed before.
+                # The final error has to be the last output, after all that was printed before.
                 "PYTHONUNBUFFERED": "1",
             },
             binds=(
@@ -599,12 +599,12 @@ def _is_of_stack(cell: Cell, name: str) -> bool:
 
 
 def _shortest(version: Version) -> str:
-    """A version without the zeros at its end: `82` for `82.0.0`."""
+    """Return a version without the zeros at its end: `82` for `82.0.0`."""
     return re.sub(r"(\.0)+$", "", str(version))
 
 
 def device_flags(access: DeviceAccess) -> Iterator[str]:
-    """The options of `docker run` that give a container its devices."""
+    """Yield the options of `docker run` that give a container its devices."""
     if access.gpus:
         yield from ("--gpus", "all")
     if access.runtime:
@@ -616,13 +616,13 @@ def device_flags(access: DeviceAccess) -> Iterator[str]:
 
 
 def _minor(cell: Cell) -> str:
-    """The newest manylinux level of uv's that the base's C library can load."""
+    """Return the newest manylinux level of uv's that the base's C library can load."""
     minor = int(cell.base.glibc.partition(".")[2])
     return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= minor))
 
 
 def _own_place(repo: Path, miss: Miss) -> str:
-    """The folder of the project that a module of its own lies in; "" for none."""
+    """Return the folder of the project with a module of its own; "" for none."""
     top = miss.top
     for place in _PLACES if top else ():
         folder = repo / place

@@ -14,7 +14,7 @@ from typing import Literal
 
 Severity = Literal["error", "warning"]
 MOST = 200
-"""Diagnostics kept of one source: one missing header can say thousands of things."""
+"""The most diagnostics of one source: one missing header can cause thousands."""
 
 _LONGEST = 10_000
 _GNU = re.compile(

@@ -16,7 +16,7 @@ from warpfront_port.scan.findings import ScanFinding
 
 SESSION = "compile"
 HIPIFIED = "hipified/"
-"""Where a container leaves what hipify made, below its results."""
+"""The folder of hipify's output, below a container's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -23,8 +23,8 @@ def place_of_line(ptx: str, line: int) -> Place | None:
 
 
 def place_of_function(ptx: str, message: str) -> Place | None:
-    """The first position in the function that `message` names (`Entry function '_Z1kPf' uses too
-    much shared data`).
+    """Return the first position in the function that `message` names (`Entry function '_Z1kPf'
+    uses too much shared data`).
     """
     named = _FUNCTION.search(message)
     if named is None:

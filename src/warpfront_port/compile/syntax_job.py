@@ -1,13 +1,13 @@
-"""Syntax passes of clang for HIP over untouched CUDA sources, beside a HIP toolchain. Edge.
+"""Syntax passes of clang for HIP over untouched CUDA sources, next to a HIP toolchain. Edge.
 
 `python3 syntax_job.py JOB RESULTS` needs the standard library alone: it runs in a compiler's image
-as well as on a host. A forced include maps the CUDA names that the sources use to HIP's, and
-a folder of shim headers stands for CUDA's headers: diagnostics have the project's own lines.
+as well as on a host. A forced include maps the CUDA names that the sources use to HIP's. A folder
+of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
-folders or ""), `jobs`,
-`seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON document.
+(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include` folders
+or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON
+document.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STANDARD = re.compile(
 _BASE = (
     "-fsyntax-only -Wno-everything -ferror-limit=0 -fno-caret-diagnostics -fno-color-diagnostics"
 )
-# Where hipify's tables are silent: headers whose content HIP's runtime header has.
+# Headers that hipify's tables lack: their content is in HIP's runtime header.
 _RUNTIME = "hip/hip_runtime.h"
 _HEADERS = {
     "cuda.h": _RUNTIME, "cuda_runtime.h": _RUNTIME, "cuda_runtime_api.h": "hip/hip_runtime_api.h",

@@ -35,10 +35,11 @@ class SourceUnit:
 
 
 def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[SourceUnit, ...]:
-    """The units among `texts` (path to text), in the order of paths: what `patterns` match, or
-    without any, the kernels. A .cuh counts where no file of the tree includes it.
+    """Return the units among `texts` (path to text), in the order of paths: matches of
+    `patterns`, or without any, the kernels.
 
-    Raises `InputError` for a pattern that matches nothing that could be compiled.
+    A .cuh counts where no file of the tree includes it. Raise `InputError` for a pattern that
+    matches nothing that could be compiled.
     """
     patterns = tuple(patterns)
     includes = {path: tuple(_INCLUDE.findall(text)) for path, text in texts.items()}
@@ -95,7 +96,7 @@ def _found(includes: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Files that reach a header of torch, however many headers of the tree lie between."""
+    """Return the files that reach a header of torch, through any number of headers of the tree."""
     by_name: dict[str, list[str]] = {}
     for path in includes:
         by_name.setdefault(PurePosixPath(path).name, []).append(path)
@@ -114,7 +115,9 @@ def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
 
 
 def _resolved(names: Iterable[str], by_name: Mapping[str, list[str]]) -> Iterator[str]:
-    """Files of the tree that an include may mean: those whose path ends as it does."""
+    """Yield the files of the tree that an include may mean: those whose path ends in the same
+    way.
+    """
     for name in names:
         parts = [part for part in PurePosixPath(name).parts if part not in {"..", "."}]
         for path in by_name.get(parts[-1] if parts else "", ()):

@@ -90,12 +90,13 @@ Nested = tuple[Part, str, Part, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRequirements:
-    """The requirements of one file. `unknown` are sentences about what could not be read from it,
-    `unless_included` about what could not unless one of its optional includes exists, `notes` about
-    what was assumed. `local`
-    are names that no index serves: the project's own, its workspace's. `nested` are groups that
-    include groups, `asked_for` the groups that another file of the project installs
-    (`-e .[gpu]`). `is_static` is set where installers read no other file of the project.
+    """The requirements of one file.
+
+    `unknown` are sentences about the parts that could not be read. `unless_included` are those
+    about parts that need one of its optional includes, `notes` are about assumptions. `local` are
+    names that no index serves: the project's own, its workspace's. `nested` are groups that include
+    groups, `asked_for` the groups that another file of the project installs (`-e .[gpu]`).
+    `is_static` is set where installers read no other file of the project.
     """
 
     path: str
@@ -126,7 +127,7 @@ def read_requirement(text: str, *, where: str) -> Requirement:
 
 
 def check_text(text: str, *, path: str) -> None:
-    """Raises `InputError` for text that is no list of requirements at all."""
+    """Raise `InputError` for text that is no list of requirements at all."""
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > LINE_LIMIT:
             raise InputError(f"{path}:{number}: a line of {len(line):,} characters")

@@ -23,7 +23,7 @@ from warpfront_port.preflight.stacks import CellStack
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")
 _NIGHTLIES = "rocm.nightlies.amd.com"
 _CHANNELS = frozenset({"whl", "nightly", "test", "release", "v2"})
-# How wheels say which torch they were built against: torch2.6, torch-2.0.0+cu118, pt24cu121.
+# Labels of wheels for the torch of their build: torch2.6, torch-2.0.0+cu118, pt24cu121.
 _BUILT_FOR = re.compile(r"(?:torch-?|(?<![a-z])pt)(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
 # From these on the companion no longer pins one torch (PyPI metadata).
 _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0")}
@@ -133,7 +133,9 @@ def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
 
 
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
-    """torchvision or torchaudio, which the image lacks: every other version pins another torch."""
+    """Return the breach of torchvision or torchaudio, which the image lacks: every other
+    version pins another torch.
+    """
     paired = stack.paired.get(name)
     if paired is None:
         return None
@@ -149,7 +151,10 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
 
 
 def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
-    """PyPI's build of a companion is CUDA's: right where torch is PyPI's own, without a label."""
+    """Return the breach of an absent companion.
+
+    PyPI's build of a companion is CUDA's: it is right where torch is PyPI's own, without a label.
+    """
     if Version(stack.torch).local is None:
         return None
     why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
@@ -182,7 +187,9 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
 
 
 def _build_in(url: str) -> tuple[str, str]:
-    """The version that a wheel's URL names, and the label of its variant; "" for anything else."""
+    """Return the version that a wheel's URL names, and the label of its variant; "" for
+    anything else.
+    """
     plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
     try:
         return str(parse_wheel_filename(plain)[1]), label
@@ -265,7 +272,7 @@ def line_to_write(
 
 
 def _shortest(specifier: SpecifierSet) -> SpecifierSet:
-    """The same versions without the clauses that others imply."""
+    """Return the same versions without the clauses that others imply."""
     clauses = sorted(specifier, key=str)
     for clause in tuple(clauses):
         rest = SpecifierSet(",".join(str(other) for other in clauses if other is not clause))

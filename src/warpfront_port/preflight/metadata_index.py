@@ -34,7 +34,7 @@ _KEPT_SECONDS = 3600
 MOST_REQUESTS = 16
 """At a time: the connections that a transport keeps."""
 _ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
-"""Platforms that no image is of."""
+"""Platforms of no image."""
 
 
 class Demands(NamedTuple):
@@ -128,12 +128,12 @@ class MetadataIndex:
 
     @property
     def cache(self) -> Path:
-        """A folder for uv's cache of this index."""
+        """Return a folder for uv's cache of this index."""
         return Path(self._cache.name)
 
     @property
     def sources(self) -> tuple[tuple[str, bool], ...]:
-        """(address, whether it is one page or folder of files), as an installer tries them."""
+        """Return (address, whether it is one page or folder of files), in an installer's order."""
         site = self._site
         return (*((url, True) for url in site.find_links), *((url, False) for url in site.indexes))
 
@@ -266,8 +266,9 @@ def _is_of_linux(filename: str) -> bool:
 
 
 def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
-    """The version and tags of a file of `name`; None for the version of any other file. By hand,
-    for pages have thousands of files.
+    """Return the version and tags of a file of `name`; None for the version of any other file.
+
+    It is parsed by hand, because pages have thousands of files.
     """
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")
@@ -282,7 +283,7 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
 
 
 def _file(offer: Offer, name: str) -> dict[str, Any]:
-    """An entry of a project's page: a source archive under the name of a wheel."""
+    """Return an entry of a project's page: a source archive under the name of a wheel."""
     filename = offer.link.filename
     wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
     file_name = filename if offer.tags else wheel

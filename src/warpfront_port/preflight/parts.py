@@ -48,7 +48,7 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
 
 
 def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
-    # What is always installed may demand an extra of the project itself: `name[extra]`.
+    # A line that is always installed may demand an extra of the project itself: `name[extra]`.
     keys = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
     grows = True
     while grows:

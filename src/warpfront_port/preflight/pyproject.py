@@ -30,7 +30,7 @@ _TABLES = frozenset(
     {"project", "tool", "build-system", "dependency-groups", "dependencies", "packages"}
     | {"dev-packages", "lock-version", "requires-python"}
 )
-"""Those of pyproject.toml, a script, pylock.toml and Pipfile; any other file is none of these."""
+"""The tables of pyproject.toml, a script, pylock.toml and Pipfile; any other file is none of these."""
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
@@ -129,7 +129,7 @@ class _PyprojectReader:
                     self._uv_source(name, entry)
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
-        """A source of `name`, for whatever group of the project demands it."""
+        """Add a source of `name`, for any group of the project that demands it."""
         requirers = {
             (declared.part, declared.group): None
             for declared in self._asked
@@ -240,7 +240,7 @@ class _PyprojectReader:
             self._index(source, "tool.pdm.source")
 
     def _read_files_of_dynamic(self) -> None:
-        """Requirements that setuptools and a hatch plugin read from files."""
+        """Read the requirements that setuptools and a hatch plugin take from files."""
         dynamic = self._table("tool", "setuptools", "dynamic")
         hooks = self._table("tool", "hatch", "metadata", "hooks", "requirements_txt")
         self._files(dynamic.get("dependencies"), "file")
@@ -337,7 +337,7 @@ def _items(value: object) -> tuple[Any, ...]:
 
 
 def _optional(name: str) -> str:
-    """The group of an optional dependency of poetry, which its extras name."""
+    """Return the group of an optional dependency of poetry, which its extras name."""
     return f"optional {canonicalize_name(name)}"
 
 
@@ -351,8 +351,8 @@ def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
 def _narrowed(
     requirers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
 ) -> list[tuple[Part, str]]:
-    """The groups that a source is for: of its own `extra` or `group`, or else one of those that
-    demand the name, the default installation first.
+    """Return the groups that a source is for: of its own `extra` or `group`, or else one of
+    those that demand the name, the default installation first.
     """
     for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
         if isinstance(source.get(key), str):
@@ -361,9 +361,8 @@ def _narrowed(
 
 
 def _from_poetry(version: str) -> str:
-    """poetry's version text as PEP 440 (https://python-poetry.org/docs/dependency-specification/).
-
-    Raises `InvalidVersion`.
+    """Return poetry's version text as PEP 440
+    (https://python-poetry.org/docs/dependency-specification/). Raise `InvalidVersion`.
     """
     clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
     return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
@@ -383,7 +382,7 @@ def _from_clause(clause: str) -> Iterator[str]:
 
 
 def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
-    """The first version that a caret or tilde no longer accepts."""
+    """Return the first version that a caret or tilde no longer accepts."""
     if caret:
         first = next((index for index, part in enumerate(release) if part), len(release) - 1)
     else:

@@ -37,7 +37,9 @@ def counted_breaches(count: int) -> str:
 
 
 def _answer(preflight: Preflight) -> str:
-    """The first line: whether the installation replaces or breaks torch, as far as is known."""
+    """Return the first line: whether the installation replaces or breaks torch, as far as is
+    known.
+    """
     unknown = len(preflight.unknown)
     more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
     if preflight.count:
@@ -88,7 +90,7 @@ def _summary(preflight: Preflight) -> str:
 
 
 def preflight_sarif(preflight: Preflight, *, version: str) -> str:
-    """SARIF 2.1.0. A line to write instead is a fix of that line."""
+    """Return SARIF 2.1.0. A line to write instead is a fix of that line."""
     return sarif_text(
         (_source_finding(finding) for finding in preflight.findings),
         rules=rule_texts.RULES,

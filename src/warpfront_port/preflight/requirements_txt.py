@@ -63,7 +63,9 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
 
 
 def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
-    """An option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
+    """Read an option's line; "" for options that name nothing to install (`--pre`,
+    `--no-binary`).
+    """
     name, value = line.option
     if not name:
         raise InputError(f"{path}:{line.start}: not a requirement and not an option")
@@ -99,7 +101,7 @@ def _is_folder(text: str) -> bool:
 def _read_path(
     text: str, line: RequirementLine, *, path: str
 ) -> DeclaredRequirement | Include | str:
-    """A local project, to be read in its turn; a local wheel, as what it is."""
+    """Read a path: a local project is an include, a local wheel a requirement."""
     bare, _, _marker = text.removeprefix("file://").partition(";")
     match = _EXTRAS.match(bare.strip())
     folder = match[1] if match else bare

@@ -31,7 +31,7 @@ _SETUP_ARGUMENTS = {
 
 
 def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
-    """`[options] install_requires`, `setup_requires`, `[options.extras_require]`."""
+    """Read `[options] install_requires`, `setup_requires` and `[options.extras_require]`."""
     check_text(text, path=path)
     parser = configparser.RawConfigParser(strict=False)
     try:
@@ -118,7 +118,7 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
 
 
 def _texts(value: object) -> Iterator[tuple[str, object]]:
-    """Each requirement of an argument with its extra; `UNKNOWN` for what is not known."""
+    """Yield each requirement of an argument with its extra; `UNKNOWN` for one that is not known."""
     groups = value.items() if isinstance(value, Mapping) else [("", value)]
     for group, listed in groups:
         texts = _placed_lines(listed) if isinstance(listed, str) else listed
@@ -154,7 +154,7 @@ def _is_wanted(text: object) -> bool:
 
 
 def read_environment_yml(text: str, *, path: str) -> FileRequirements:
-    """conda's environment: its torch packages, and the requirements of its `pip:` list."""
+    """Read conda's environment: its torch packages, and the requirements of its `pip:` list."""
     check_text(text, path=path)
     try:
         document = yaml.safe_load(text)

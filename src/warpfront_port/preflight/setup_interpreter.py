@@ -365,7 +365,7 @@ class SetupInterpreter:
             self._bind(target.value if isinstance(target, ast.Starred) else target, part)
 
     def _conditioned(self, values: list[Any]) -> list[Any]:
-        """The strings of a list with the condition that they are added under, if any."""
+        """Return the strings of a list with the condition that they are added under, if any."""
         if not self._conditions:
             return values
         line = self._conditions[-1]
@@ -444,7 +444,7 @@ class SetupInterpreter:
         elif isinstance(node.op, ast.Div) and isinstance(first, _Path):
             value = first / second
         elif isinstance(node.op, ast.Mod) and isinstance(first, str) and "%" in first:
-            # A width of a billion characters is as short to write as one of two.
+            # A format's width may be a billion characters.
             if re.search(r"%[^sd%]", first):
                 return UNKNOWN
             value = first % (tuple(second) if isinstance(second, list) else second)
@@ -656,7 +656,7 @@ def _may_fail(node: ast.stmt) -> bool:
 
 
 def _poison(value: Any) -> None:
-    """Mark a container as one whose contents only running setup.py would tell."""
+    """Mark a container as one whose contents are known only by running setup.py."""
     if isinstance(value, list):
         value.append(UNKNOWN)
     elif isinstance(value, set):
@@ -671,13 +671,13 @@ def _are_equal(values: list[Any]) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Views and iterators as lists, which can be read more than once."""
+    """Return views and iterators as lists, which can be read more than once."""
     is_lazy = isinstance(value, zip | enumerate | reversed)
     return list(value) if is_lazy or type(value).__name__.startswith("dict_") else value
 
 
 def _lines(text: Placed, *, keepends: bool) -> list[Any]:
-    """The lines of a text, each with its place where that is a whole file."""
+    """Return the lines of a text, each with its place where that is a whole file."""
     if not text.path:
         return [Placed.at(line, text) for line in text.splitlines(keepends)]
     return [
@@ -698,7 +698,7 @@ def _longest(of: Any, method: str, arguments: list[Any]) -> int:
 
 
 def _placed(value: Any, of: Any) -> Any:
-    """The strings that came of a string, at its place."""
+    """Return the strings made of a string, at its place."""
     if isinstance(value, str):
         return Placed.at(value, of)
     if isinstance(value, list | tuple):

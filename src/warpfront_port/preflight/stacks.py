@@ -43,15 +43,16 @@ class CellStack:
 
     @property
     def with_needs(self) -> tuple[str, ...]:
-        """The names whose demands on others count: torch, its companions and its triton, whose
-        libraries demand one another alone.
+        """Return the names whose demands on others count: torch, its companions and its triton.
+
+        Their libraries demand only one another.
         """
         names = ("torch", *COMPANIONS)
         return tuple(n for n in self.stack.held if n in names or "triton" in n)
 
     @property
     def installed(self) -> tuple[Distribution, ...]:
-        """The distributions of the stack, with their metadata as far as it is known."""
+        """Return the distributions of the stack, with their metadata as far as it is known."""
         by_name = {distribution.name: distribution for distribution in self.own or ()}
         return tuple(
             by_name.get(name) or Distribution(name=name, version=version, requires=())
@@ -59,7 +60,7 @@ class CellStack:
         )
 
     def knowing(self, distributions: Iterable[Distribution]) -> CellStack:
-        """This stack with its distributions' metadata, and what they need."""
+        """Return this stack with its distributions' metadata, and their demands."""
         distributions = tuple(distributions)
         asking = [
             distribution for distribution in distributions if distribution.name in self.with_needs
@@ -69,7 +70,7 @@ class CellStack:
 
     @property
     def torch(self) -> str:
-        """The full version (`2.9.1+rocm6.4`)."""
+        """Return the full version (`2.9.1+rocm6.4`)."""
         return self.stack.held["torch"]
 
 

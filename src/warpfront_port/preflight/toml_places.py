@@ -65,7 +65,9 @@ class TomlText:
         return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
 
     def key(self, name: str, *, table: str) -> TomlPlace:
-        """The line on which `name` gets its value in `[table]`, or its own `[table.name]`."""
+        """Return the line on which `name` gets its value in `[table]`, or its own
+        `[table.name]`.
+        """
         begin = self._begin(table)
         quoted = re.escape(name)
         pattern = (

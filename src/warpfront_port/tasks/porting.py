@@ -193,7 +193,7 @@ def _trial_request(trial_options: TrialOptions) -> TrialRequest:
 
 
 def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> None:
-    """The trial on the screen or as JSON, and the folder of the image that it makes."""
+    """Print the trial on the screen or as JSON, and write the folder of the image that it makes."""
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
     print_result(trial, trial_text(trial, name=trial_options.name), json=json)
@@ -204,7 +204,7 @@ def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> Non
 
 
 def _words_after_dashes() -> tuple[str, ...]:
-    """The program to try, as it was typed: invoke hands it over joined by spaces."""
+    """Return the program to try, as it was typed: invoke passes it joined by spaces."""
     return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
 
 
@@ -609,13 +609,13 @@ def _raise_uncompiled(result: Compilation) -> None:
 
 
 def _asked_tree(source: Selection, repo: str) -> SourceTree:
-    """The folder that was named, else the project of the image that was, else this folder."""
+    """Return the named folder, else the project of the named image, else this folder."""
     declared = None if repo else _declared_tree(source)
     return declared or SourceTree(path=repo or ".")
 
 
 def _declared_tree(source: Selection) -> SourceTree | None:
-    """The `project:` of the images that the options name; None where they name none."""
+    """Return the `project:` of the images that the options name; None where they name none."""
     from warpfront.matrix.selection import select
     from warpfront_port.commands.projects import project_trees
 

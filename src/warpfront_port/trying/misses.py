@@ -41,7 +41,7 @@ def read_misses(output: str) -> tuple[Miss, ...]:
 
 
 def _last_chain(lines: list[str]) -> list[str]:
-    """The last traceback with those that it happened in the handling of."""
+    """Return the last traceback with those whose handling raised it."""
     starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
     if not starts:
         return []

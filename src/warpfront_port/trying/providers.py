@@ -46,7 +46,7 @@ def provider(
     requirement = (provides or {}).get(miss.asked)
     if requirement:
         return Provided(requirement=requirement, said_by="--provides")
-    # What a program prints is no word of anybody's: a distribution has to be known, too.
+    # A program's output is not trusted: a distribution has to be known, too.
     named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
         if line := declared.get(name):

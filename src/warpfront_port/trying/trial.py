@@ -56,7 +56,9 @@ class MissAnswer:
 
     @property
     def line(self) -> str:
-        """The line of a requirements file: the version found, or the releases that do."""
+        """Return the line of a requirements file: the chosen version, or the releases that have
+        the module.
+        """
         return self.requirement if self.replaces else f"{self.requirement_name}=={self.version}"
 
     @property
@@ -90,7 +92,7 @@ class Trial:
 
     @property
     def said(self) -> str:
-        """The program as one could type it, in one line."""
+        """Return the program as one could type it, in one line."""
         text = " ".join(shlex.join(self.argv).split())
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

@@ -29,7 +29,7 @@ def requirements_file(trial: Trial) -> str:
 
 
 def entry_text(trial: Trial, name: str) -> str:
-    """The entry for `images:` of matrix.yaml."""
+    """Return the entry for `images:` of matrix.yaml."""
     paths = [answer.folder for answer in trial.found if answer.folder]
     lines = [
         f"  {name}:",
@@ -49,7 +49,7 @@ def entry_text(trial: Trial, name: str) -> str:
 
 
 def unwritten_text(trial: Trial) -> str:
-    """Why no folder of an image was written."""
+    """Return the reason why no folder of an image was written."""
     if trial.works:
         return f"nothing to write: {trial.image} serves as it is, by the line above"
     return "nothing to write: no package is missing that --install could bring"

@@ -16,7 +16,7 @@ from warpfront.bench.logs.mllog import MLLOG
 from warpfront.bench.logs.tables import KERNELS, TABLES
 from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
 
-# Of two formats that both know a line, the first has it.
+# The first of two formats wins where both recognise a line.
 DECLARED = (
     "primus",
     "megatron",

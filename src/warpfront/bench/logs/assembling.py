@@ -32,7 +32,7 @@ _MOST_FINDINGS = 20
 _LONGEST = 200
 _MIXED_SHARE = 0.2
 _FEWEST_MIXED = 3
-# What a log should say of its run; what of it stays unknown is listed.
+# Fields that a log should have; unknown ones are listed.
 WANTED = (
     "vendor",
     "device_name",
@@ -196,7 +196,10 @@ class RunAssembler:
         return False
 
     def _latest(self) -> list[int]:
-        """Ranks of one run are a step apart at most; a restart goes back further."""
+        """Return the numbers of the latest two steps.
+
+        Ranks of one run are a step apart at most; a restart goes back further.
+        """
         return list(islice(reversed(self._recent), 2))
 
     def _keep(self, new: _PlacedStep) -> None:
@@ -207,7 +210,7 @@ class RunAssembler:
             self._recent.popitem(last=False)
 
     def _close(self) -> None:
-        """The latest step is complete: no further line of it is merged."""
+        """Complete the latest step: no further line of it is merged."""
         if self._last is None or self._last not in self._recent:
             return
         closed_step = self._recent[self._last]
@@ -224,7 +227,9 @@ class RunAssembler:
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
     def _whole(self, placed_step: _PlacedStep) -> _PlacedStep:
-        """A step of several parts, with the time of them all; of a single odd one, the first's."""
+        """Return a step of several parts with the time of them all; of a single odd part, with
+        the first's.
+        """
         if placed_step.parts == 1 or not self._accumulates():
             return placed_step._replace(parts=1)
         step = dataclasses.replace(
@@ -318,8 +323,10 @@ _MERGED = tuple(
 
 
 def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
-    """Two lines of one step as one, where each has figures that the other lacks; None where both
-    have one and differ, or where the second adds none. Without `strict`, the first has precedence.
+    """Merge two lines of one step, where each has figures that the other lacks.
+
+    Return None where both have a figure and differ, or where the second adds none. Without
+    `strict`, the first has precedence.
     """
     added: dict[str, Any] = {}
     for name in _MERGED:
@@ -355,7 +362,7 @@ def _alike(step: Step, other: Step) -> bool:
 
 
 def _mean(placed_steps: list[_PlacedStep]) -> _PlacedStep:
-    """Neighbours as one, under the last one's number."""
+    """Merge neighbours into one step, under the last one's number."""
     last = placed_steps[-1]
     if len(placed_steps) == 1:
         return last
@@ -372,7 +379,7 @@ def _by_segment(placed_steps: list[_PlacedStep]) -> list[list[_PlacedStep]]:
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:
-    """Lines every so many steps are each the mean of the steps since the line before."""
+    """Set the number of steps of each line, where lines are means since the line before."""
     gaps = [
         step.step - (before.step if before and before.segment == step.segment else 0)
         for before, step in zip([None, *steps], steps, strict=False)
@@ -447,8 +454,8 @@ def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> 
 
 
 def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
-    """The field that the printed tokens/s give: the sequence; the devices, where the steps' own
-    lines print the sequence.
+    """Yield the field that the printed tokens/s give: the sequence; the devices, where the
+    steps' own lines print the sequence.
     """
     sequence = solved_sequence(run)
     work = _work_of(run)
@@ -465,7 +472,7 @@ def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
 
 
 def _devices_by_rates(steps: Sequence[Step]) -> int | None:
-    """Tokens/s of all devices over those of one, where both are printed."""
+    """Return tokens/s of all devices over those of one, where both are printed."""
     ratios = [
         step.tokens_per_second / step.tokens_per_second_per_device
         for step in steps
@@ -475,14 +482,14 @@ def _devices_by_rates(steps: Sequence[Step]) -> int | None:
 
 
 def _work_of(run: Run) -> int | None:
-    """Tokens of a step on all devices."""
+    """Return the tokens of a step on all devices."""
     return run.tokens_per_step or (
         run.global_batch and run.sequence and run.global_batch * run.sequence
     )
 
 
 def _tokens_per_step(steps: Sequence[Step]) -> int | None:
-    """The tokens of a step by the printed counts of tokens, where it is always the same."""
+    """Return the tokens of a step by the printed counts of tokens, where it is always the same."""
     counted = [(step.step, step.tokens) for step in steps if step.tokens]
     gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counted))
     rates = [tokens / count for count, tokens in gaps if count > 0]
@@ -493,7 +500,7 @@ def _tokens_per_step(steps: Sequence[Step]) -> int | None:
 
 
 def solved_sequence(run: Run) -> int | None:
-    """tokens/s/device * seconds * devices / batch, where that is a whole number."""
+    """Return tokens/s/device * seconds * devices / batch, where that is an integer."""
     if not run.devices or not run.global_batch:
         return None
     return _whole_median(
@@ -504,7 +511,7 @@ def solved_sequence(run: Run) -> int | None:
 
 
 def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None:
-    """The median, where it is nearly a whole number."""
+    """Return the median, where it is nearly an integer."""
     numbers = list(values)
     middle = median(numbers) if numbers else 0.0
     near = round(middle)
@@ -512,7 +519,7 @@ def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None
 
 
 def _filled(step: Step, run: Run) -> Step:
-    """Time from rate and rate from time, where batch, sequence and devices are known."""
+    """Compute time from rate and rate from time, where batch, sequence and devices are known."""
     batch, devices = run.global_batch, run.devices
     seconds, total = step.seconds, step.tokens_per_second
     tokens = step.tokens_per_second_per_device

@@ -66,7 +66,7 @@ _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB":
 
 
 def _clock(text: str) -> float | None:
-    """Seconds of `9 days, 1:02:03` or `02:03`."""
+    """Return the seconds of `9 days, 1:02:03` or `02:03`."""
     if clock := _CLOCK.match(text.strip()):
         days, hours, minutes = (int(part or 0) for part in clock.groups()[:3])
         return ((days * 24 + hours) * 60 + minutes) * 60 + float(clock[4])
@@ -74,7 +74,7 @@ def _clock(text: str) -> float | None:
 
 
 def _per_iteration(text: str) -> float | None:
-    """Seconds of tqdm's `1.25s/it` and `3.10it/s`."""
+    """Return the seconds of tqdm's `1.25s/it` and `3.10it/s`."""
     value = scaled(text)
     return value if "s/" in text else _inverse(value)
 
@@ -140,7 +140,9 @@ class LineRule:
         return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
 
     def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """The text before each beginning, and the names with their values up to the next begun."""
+        """Yield the text before each beginning, and the names with their values up to the next
+        beginning.
+        """
         if self.begin is None:
             yield line, self._pairs(line)
             return
@@ -246,7 +248,9 @@ def _read(name: str) -> Declaration:
 
 
 def _extended(document: dict[str, Any]) -> dict[str, Any]:
-    """A variant: its own step lines before those of the format that it extends, which are quiet."""
+    """Return a variant: its own step lines before those of the format that it extends, which
+    are quiet.
+    """
     file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
     base = tomllib.loads(file.read_text("utf-8"))
     steps = [*document.get("step", ()), *({**rule, "quiet": True} for rule in base.get("step", ()))]
@@ -339,7 +343,9 @@ class DeclaredReader:
             yield Setting(name, value if is_real else round(value), firm)
 
     def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
-        """The facts of one step's line: settings, its step, and the names that are not read."""
+        """Yield the facts of one step's line: settings, its step, and the names that are not
+        read.
+        """
         figures: dict[str, float] = {}
         is_no_loss = False
         for field, value in rule.sets:
@@ -363,7 +369,9 @@ class DeclaredReader:
             yield from self._logged(rule, step, figures, rank, is_no_loss=is_no_loss)
 
     def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
-        """The step of a line: its own, the epoch's and the count's, or that of the line before."""
+        """Return the step of a line: its own, the epoch's and the count's, or that of the line
+        before.
+        """
         count, total, epoch = (figures.pop(name, None) for name in ("count", "total", "epoch"))
         step = figures.pop("step", None)
         if step is None and count is not None:
@@ -387,7 +395,7 @@ class DeclaredReader:
     def _logged(
         self, rule: LineRule, step: int, figures: dict[str, float], rank: str, *, is_no_loss: bool
     ) -> Iterator[Fact]:
-        """The step, unless its line, cut or of another kind, has no time of its own."""
+        """Yield the step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
         block = rule.block or bool(self._format.records) or elapsed is not None
         if (tokens := figures.pop("step_tokens", None)) and "seconds" in figures:
@@ -428,12 +436,12 @@ def _memory_kind(name: str) -> Iterator[Fact]:
 
 
 def _plain(document: Mapping[str, Any]) -> dict[str, str]:
-    """The figures and texts of a JSON object, as text."""
+    """Return the figures and texts of a JSON object, as text."""
     return {str(k): str(v) for k, v in document.items() if isinstance(v, int | float | str)}
 
 
 def _named(name: str, text: str) -> Iterator[Fact]:
-    """A text about the run, and the vendor that a device's name tells."""
+    """Yield a text about the run, and the vendor that a device's name implies."""
     if name == "request_rate":
         rate = scaled(text)
         yield Setting(name, "inf" if rate is None else f"{rate:g}")
@@ -444,7 +452,7 @@ def _named(name: str, text: str) -> Iterator[Fact]:
 
 
 def _precision(name: str, text: str) -> Iterator[Fact]:
-    """A named number format; a flag's format where the flag is set."""
+    """Yield a named number format; a flag's format where the flag is set."""
     if name.startswith(_FLAG):
         yield Setting(name, value=True)
     elif precision := precision_of(text):

@@ -9,9 +9,9 @@ from typing import Protocol
 from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
 SERVING = "serving."
-"""How settings begin that are figures of a serving benchmark, or of a profiler's summary."""
+"""The prefix of settings that are figures of a serving benchmark, or of a profiler's summary."""
 KERNEL = "kernel "
-"""How a kernel's mean time begins among them."""
+"""The prefix of a kernel's mean time among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Reader(Protocol):
 class Format:
     """A format of logs: its recognition and its reader.
 
-    `marks` is whether only this format has a line, `averages` whether a step's figures are the mean
-    since the line before, `closes` whether a line shows by itself that it is whole. A `fallback` is
-    of a library, and is chosen where a log has no trainer's own lines.
+    `marks` is whether only this format has a line. `averages` is whether a step's figures are the
+    mean since the line before. `closes` is whether a line shows by itself that it is whole. A
+    `fallback` is of a library, and is chosen where a log has no trainer's own lines.
     """
 
     name: str

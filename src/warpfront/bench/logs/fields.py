@@ -111,7 +111,7 @@ def is_no_number(text: str) -> bool:
 
 
 def size_bytes(text: str) -> int | None:
-    """`168.57GiB(94.52%)`, `33.81GB/254.18GB`, `115792977920`."""
+    """Return the bytes of `168.57GiB(94.52%)`, `33.81GB/254.18GB` or `115792977920`."""
     match = _SIZE.match(text)
     value = positive(match[1]) if match else None
     if match is None or value is None:
@@ -121,7 +121,7 @@ def size_bytes(text: str) -> int | None:
 
 
 def vendor_of(*texts: str | None) -> str | None:
-    """The vendor that the first telling text names, by any of the names in use."""
+    """Return the vendor of the first text that names one, by any of the names in use."""
     for text in texts:
         for vendor, names in _VENDORS:
             if text and names.search(text.replace("_", " ")):
@@ -130,7 +130,7 @@ def vendor_of(*texts: str | None) -> str | None:
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """An object as JSON has it; an empty one for anything else, and for what no JSON is."""
+    """Return a JSON text's object; an empty one for any other value or text."""
     try:
         document = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
@@ -144,12 +144,12 @@ def refuse_constant(_: str) -> NoReturn:
 
 
 def amount(value: object) -> float | None:
-    """A JSON value as a finite number that is not negative."""
+    """Return a JSON value as a finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < _LARGEST_AMOUNT else None
 
 
 def precision_of(text: str) -> str | None:
-    """torch's name of the number format that a text names."""
+    """Return torch's name of the number format that a text names."""
     return next((name for name, form in _DTYPES if form.search(text)), None)

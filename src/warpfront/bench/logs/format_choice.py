@@ -25,7 +25,7 @@ class Choice:
     near: list[tuple[int, str]] = field(default_factory=list)
 
     def look(self, number: int, line: str) -> bool:
-        """Look at a line; whether more are needed."""
+        """Look at a line and return whether more are needed."""
         line = cleaned(line)
         for name, log_format in FORMATS.items():
             if not log_format.is_document and log_format.marks(line):
@@ -46,7 +46,7 @@ class Choice:
         self.first.setdefault(name, (number, mark))
 
     def made(self) -> tuple[Format, str] | None:
-        """The format, and why; None where no line was any's."""
+        """Return the format and the reason; None where no format has a line of the log."""
         if not self.counts:
             return None
         trainers = [name for name in self.counts if not FORMATS[name].fallback]

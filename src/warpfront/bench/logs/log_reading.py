@@ -20,7 +20,7 @@ class Reading:
         self.lines = 0
 
     def feed(self, number: int, text: str, *, whole: bool = True) -> None:
-        """A line; of one that ends nowhere, the last word may be half of one."""
+        """Read a line. The last word of an unfinished line may be half a word."""
         self.lines = number
         if not whole and not self._format.closes and not self._format.is_document:
             text = text.rstrip().rpartition(" ")[0]

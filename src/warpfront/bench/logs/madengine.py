@@ -16,7 +16,7 @@ from warpfront.bench.records import Remark, Run, Step, Summary
 from warpfront.system.markdown import flat
 
 COLUMNS = ("model", "performance", "metric")
-# Those of its own table, in its order (`additional_docker_run_options` is the last).
+# The columns of its own table, in its order (`additional_docker_run_options` is the last).
 _ALL_COLUMNS = (
     "model",
     "n_gpus",

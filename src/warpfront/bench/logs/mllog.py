@@ -19,7 +19,7 @@ from warpfront.bench.records import Evaluation, Remark, Step
 
 _MARK = ":::MLLOG"
 _NODES = re.compile(r"(\d{1,5})x(?=\S)(.+)")
-# What accelerators are called. Servers, which name a platform as often, are called anything.
+# Names of accelerators. Servers, which name a platform as often, may have any name.
 _DEVICES = re.compile(
     r"(?:x(?P<before>\d{1,3})|(?<![a-z0-9])(?P<after>\d{1,3})x|(?<![a-z0-9]))"
     r"(?P<name>(?:NVIDIA |AMD )?(?:Instinct )?"
@@ -36,7 +36,7 @@ _CARDS = re.compile(
 )
 _PLACES = ("samples_count", "step", "step_num", "epoch_num")
 _FITS = 4.0
-"""How far the clock may be from the steps that a line's place counts."""
+"""The largest distance of the clock from the steps that a line's place counts."""
 _VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence"}
 
 
@@ -73,7 +73,7 @@ class MllogReader:
             case "block_start" if seconds is not None:
                 self._at, self._clock = (seconds, self._begun(metadata)), seconds
             case "eval_accuracy" | "eval_start" | "eval_stop":
-                # What an evaluation takes is none of the steps' time.
+                # The time of an evaluation is no part of the steps' time.
                 self._at = None
                 yield from _evaluation(value, metadata)
             case "tracked_stats" if isinstance(value, dict):
@@ -116,7 +116,7 @@ class MllogReader:
     ) -> Iterator[Fact]:
         rate, took = amount(value.get("throughput")), amount(value.get("train_step_time"))
         loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
-        # Of a summary, the place is a range, and no amount.
+        # The place of a summary is a range, and no amount.
         name = next((name for name in _PLACES if amount(metadata.get(name)) is not None), "")
         if not self._batch or not name or not (rate or took or loss is not None):
             keys = ", ".join(sorted(map(str, value)))
@@ -157,8 +157,10 @@ class MllogReader:
         )
 
     def _step_at(self, name: str, place: float, seconds: float, time: float | None) -> int:
-        """The optimizer step of a line with a speed, by what its place counts: decided once, by
-        the steps that fit between two lines; -1 for one that goes back.
+        """Return the optimizer step of a line with a speed, by the unit that its place counts;
+        -1 for one that goes back.
+
+        The unit is decided once, by the steps that fit between two lines.
         """
         passed = place - self._place
         if passed < 0 or (passed == 0 and self._lines > 1):
@@ -192,7 +194,9 @@ class MllogReader:
         return "samples" if is_samples else "steps"
 
     def _by_loss(self, name: str, place: float, time: float | None) -> tuple[float | None, int]:
-        """Seconds and step of a line with a loss alone, by the clock since the line before."""
+        """Return seconds and step of a line with a loss alone, by the clock since the line
+        before.
+        """
         is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
         samples = int(place if is_samples else place * self._batch)
         took = None if time is None else self._by_the_clock(time, samples)
@@ -200,8 +204,8 @@ class MllogReader:
         return took, samples // self._batch
 
     def _begun(self, metadata: Mapping[str, Any]) -> int:
-        """The samples before a block: its `step` where it has one, for then `samples_count` is
-        the block's length.
+        """Return the samples before a block: its `step` where it has one, because
+        `samples_count` is then the block's length.
         """
         step = _whole(metadata.get("step"))
         if step is not None:
@@ -209,8 +213,8 @@ class MllogReader:
         return _whole(metadata.get("samples_count")) or self._samples
 
     def _by_the_clock(self, time: float, samples: int) -> float | None:
-        """Seconds of a step, from the line before, or the block's start. A block may begin
-        between two lines.
+        """Return the seconds of a step, from the line before, or the block's start. A block may
+        begin between two lines.
         """
         if self._at is None or samples <= self._at[1]:
             return None
@@ -229,8 +233,10 @@ def _gigabytes(value: object) -> int | None:
 
 
 def _platform(text: str) -> Iterator[Fact]:
-    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one; `2xA5000`, a
-    workstation's card, is two devices of one node. A server's name tells no device.
+    """Yield the devices that a platform's name implies.
+
+    `2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one. `2xA5000`, a
+    workstation's card, is two devices of one node. A server's name implies no device.
     """
     match = _NODES.fullmatch(text)
     if cards := _CARDS.fullmatch(text):

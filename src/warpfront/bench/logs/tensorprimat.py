@@ -100,7 +100,7 @@ TENSORPRIMAT = Format(name="tensorprimat", marks=marks, reader=TensorprimatReade
 
 
 def layout_name(run: Run) -> str:
-    """`benchmark_rocm_llama.json`, as its tools look for it."""
+    """Return `benchmark_rocm_llama.json`, the name that its tools look for."""
     stack = STACKS.get(run.vendor or "", "unknown")
     model = re.sub(r"[^a-zA-Z0-9.-]+", "-", run.model or "unknown").strip("-")
     return f"benchmark_{stack}_{model}.json"
