@@ -90,8 +90,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         )
     lines += _compiled_lines(verdict, scan)
     lines += [
-        f"taken for AMD's: {plural(item.files, 'file')}, because {item.place}: {item.reason}"
-        for item in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
+        f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
+        for source in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
     ]
     if verdict.answer is not VerdictAnswer.UNDETERMINED or len(verdict.reasons) > 1:
         lines += [f"not determined: {reason}" for reason in verdict.reasons[:PLACES_SHOWN]]
@@ -167,7 +167,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         {**asdict(cause), "places": list(cause.places), "taken": list(cause.taken)}
         for cause in verdict.causes
     ]
-    counts = {item.value: len(verdict.of(item)) for item in Consequence}
+    counts = {consequence.value: len(verdict.of(consequence)) for consequence in Consequence}
     return {
         "line": verdict.line,
         "answer": verdict.answer.value,
@@ -176,7 +176,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "way": verdict.project.way,
         "size": asdict(verdict.size),
         "reasons": list(verdict.reasons),
-        "taken": [asdict(item) for item in verdict.taken],
+        "taken": [asdict(source) for source in verdict.taken],
         "compiler": verdict.compiler,
         "units": list(verdict.project.units),
         "renames": [asdict(rename) for rename in verdict.project.renames],
@@ -193,7 +193,7 @@ def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
-    unread = (f"{item.path}: {item.reason}" for item in scan.unread if not item.left_out)
+    unread = (f"{file.path}: {file.reason}" for file in scan.unread if not file.left_out)
     unparsed = (
         f"{finding.path}: {finding.message}"
         for finding in scan.findings
@@ -211,7 +211,7 @@ def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
     """Return a summary of the scan and its result in a line or two."""
     accepted = len(scan.findings) - len(fresh)
     unknown = len(undetermined_files(scan))
-    left_out = sum(item.left_out for item in scan.unread)
+    left_out = sum(file.left_out for file in scan.unread)
     facts = [
         f"{counted(fresh)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
         f"{scan.suppressed} suppressed by comments" if scan.suppressed else "",

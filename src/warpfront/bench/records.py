@@ -64,7 +64,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line's figures: the mean of `steps` optimizer steps, the last of which is `step`.
+    """The figures of one line: the mean of `steps` optimizer steps, the last of which is `step`.
 
     `segment` counts restarts; `samples` and `tokens` are counts since the start of the run.
     `tokens_per_second` is the rate of all devices together.
@@ -109,7 +109,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training, as recorded in its log.
+    """A training, as recorded in its log.
 
     `given` names the fields that options set, `solved` those that follow from other figures.
     `total_steps` is the planned number of optimizer steps; `accumulation` the micro-batches of one
@@ -259,7 +259,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison."""
+    """A side of a comparison."""
 
     name: str
     sources: tuple[str, ...]
@@ -271,7 +271,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRatio:
-    """One timed operation on both sides: B's time over A's. `changed` after Holm's correction."""
+    """A timed operation on both sides: B's time over A's. `changed` after Holm's correction."""
 
     id: str
     ratio: Interval
@@ -327,7 +327,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One operation, timed in blocks of repetitions: `samples_seconds` are theirs, block by
+    """An operation, timed in blocks of repetitions: `samples_seconds` are theirs, block by
     block. `torch_benchmark_seconds` is the median of `torch.utils.benchmark`, on request.
     """
 

@@ -87,13 +87,15 @@ class Following:
         lines = rehearsed_lines(self.asked, self.stack, self.local)
         offered, unknown = self._with_candidates(lines)
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
-        is_in_base = any(Version(item).is_prerelease for item in self.stack.stack.held.values())
+        is_in_base = any(
+            Version(version).is_prerelease for version in self.stack.stack.held.values()
+        )
         outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
         if isinstance(outcome, Contradiction):
             left_out, reasons = self._culprits_of(offered)
             unknown += reasons
-            offered = tuple(item for item in offered if item not in left_out)
+            offered = tuple(line for line in offered if line not in left_out)
             if left_out and not is_in_base:
                 outcome = self._tried(offered)
         if isinstance(outcome, Contradiction):

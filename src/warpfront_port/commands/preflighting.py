@@ -101,21 +101,21 @@ def examine(
     """
     gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]
-    file_requirementses = tuple(requirement for file in read for requirement in file.asked)
+    declared = tuple(requirement for file in read for requirement in file.asked)
     for stack in stacks:
-        for requirement in file_requirementses:
+        for requirement in declared:
             breach = breach_of(requirement, stack)
             if breach is not None:
                 unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
-        for requirement, breach in joint_breaches(file_requirementses, stack):
+        for requirement, breach in joint_breaches(declared, stack):
             unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
-        unknown += _unread_stack(stack, file_requirementses)
+        unknown += _unread_stack(stack, declared)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
         with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
-            followed = _follow(file_requirementses, local, stacks, watch, opened)
+            followed = _follow(declared, local, stacks, watch, opened)
         unknown += _unfollowed(followed, stacks)
         notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
@@ -126,7 +126,7 @@ def examine(
         stacks={stack.title: stack.cell_ids for stack in stacks},
         findings=tuple(_findings(gathering, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
-        lines=len(file_requirementses),
+        lines=len(declared),
         notes=tuple(dict.fromkeys(notes)),
     )
 

@@ -36,7 +36,7 @@ class CheckRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPart:
-    """One part of the report: `line` is its answer in words, `text` its details.
+    """A part of the report: `line` is its answer in words, `text` its details.
 
     `Answer.NOTHING` is a part that did not run because it had no input.
     """

@@ -125,7 +125,7 @@ class _Reading:
         """Read a file and those that it names. `group` is what all of its lines belong to."""
         resolved = self._inside(path, shown=path.name)
         if resolved in above:
-            chain = " -> ".join(self._shown(item) for item in (*above, resolved))
+            chain = " -> ".join(self._shown(path) for path in (*above, resolved))
             raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
         if resolved in self.read:
             return
@@ -136,7 +136,9 @@ class _Reading:
             )
         file = read_file(resolved, shown=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
-            requirements = tuple(replace(item, group=group, part=part) for item in file.asked)
+            requirements = tuple(
+                replace(requirement, group=group, part=part) for requirement in file.asked
+            )
             file = replace(file, asked=requirements, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:

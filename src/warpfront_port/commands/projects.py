@@ -83,7 +83,7 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
     request = ScanRequest(repo=root / tree.path, target=read_target(target))
     scanned, new = scan(request, watch)
     verdict = verdict_of(scanned, new)
-    errors = [item for item in new if item.severity is Severity.ERROR]
+    errors = [finding for finding in new if finding.severity is Severity.ERROR]
     accepted = len(scanned.findings) - len(new)
     outcome, reason = Outcome.PASSED, ""
     if verdict.reaches("any"):
@@ -102,7 +102,7 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
             "files": scanned.files,
             "findings": len(new),
             f"accepted by {BASELINE}": accepted,
-            "unread": [f"{item.path}: {item.reason}" for item in scanned.unread[:_SHOWN]],
+            "unread": [f"{file.path}: {file.reason}" for file in scanned.unread[:_SHOWN]],
             "errors": [_said(error) for error in errors[:_SHOWN]],
         },
     )

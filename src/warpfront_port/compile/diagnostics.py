@@ -57,7 +57,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One message of a compiler. `place` is None where the compiler named none.
+    """A message of a compiler. `place` is None where the compiler named none.
 
     `via` are the places that instantiate the code in question, `included` those that include its
     file; the nearest first.

@@ -21,7 +21,7 @@ HIPIFIED = "hipified/"
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Message:
-    """One message of a compiler about the tree. `path` is relative to the tree's root; `line` 0
+    """A message of a compiler about the tree. `path` is relative to the tree's root; `line` 0
     = the file as a whole. `unit` is the file that was being compiled.
     """
 

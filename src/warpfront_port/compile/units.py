@@ -25,7 +25,7 @@ _TORCH = re.compile(r"(?:torch|ATen|c10|caffe2|pybind11)/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUnit:
-    """One file to compile, relative to the tree's root. `torch` is whether it includes torch's
+    """A file to compile, relative to the tree's root. `torch` is whether it includes torch's
     headers, itself or through headers of the tree.
     """
 

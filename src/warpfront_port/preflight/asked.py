@@ -34,7 +34,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRequirement:
-    """One requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
+    """A requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
 
     `literal` is its spelling in the file, to be replaced there; `source` its first line as written;
     `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or optional

@@ -19,7 +19,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineBreach:
-    """One requirement that some cells do not meet.
+    """A requirement that some cells do not meet.
 
     `why` maps the title of each such stack to the reason, with the chain of packages where others
     lie between; `cells` are the cells of these stacks. `write` is the line to write instead, None

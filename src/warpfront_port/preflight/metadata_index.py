@@ -53,7 +53,7 @@ it; None where only running it would tell.
 
 
 class Offer(NamedTuple):
-    """One file of a release, and the source that offers it; `tags` are those of a wheel's name,
+    """A file of a release, and the source that offers it; `tags` are those of a wheel's name,
     () for a source archive.
     """
 

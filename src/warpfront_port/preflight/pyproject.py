@@ -30,7 +30,7 @@ _TABLES = frozenset(
     {"project", "tool", "build-system", "dependency-groups", "dependencies", "packages"}
     | {"dev-packages", "lock-version", "requires-python"}
 )
-"""The tables of pyproject.toml, a script, pylock.toml and Pipfile; any other file is none of these."""
+"""The tables of pyproject.toml, a script, pylock.toml and Pipfile; no other file has them."""
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
@@ -234,7 +234,7 @@ class _PyprojectReader:
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")
         for group, texts in self._tables(pdm, "dev-dependencies"):
-            plain = [item for item in _items(texts) if isinstance(item, str) and item[:2] != "-e"]
+            plain = [text for text in _items(texts) if isinstance(text, str) and text[:2] != "-e"]
             self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
         for source in _items(pdm.get("source")):
             self._index(source, "tool.pdm.source")

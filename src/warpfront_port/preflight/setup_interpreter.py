@@ -131,8 +131,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, many: one in many,
-    ast.NotIn: lambda one, many: one not in many,
+    ast.In: lambda member, many: member in many,
+    ast.NotIn: lambda member, many: member not in many,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
     ast.Not: operator.not_,
@@ -177,7 +177,7 @@ Values = Mapping[str, Any]
 
 
 class SetupInterpreter:
-    """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with
+    """A run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with
     its line.
 
     The key "**" is for arguments whose names are unknown. Variables of the environment are unset;

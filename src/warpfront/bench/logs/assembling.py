@@ -77,7 +77,7 @@ class _PlacedStep(NamedTuple):
 
 
 class RunAssembler:
-    """One run in the making."""
+    """A run in the making."""
 
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages

@@ -108,7 +108,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineRule:
-    """One kind of line: the texts that it `has`, and the pattern it begins with.
+    """A kind of line: the texts that it `has`, and the pattern it begins with.
 
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
     them. A `block` line belongs to the step of the line before. A `quiet` line alone does not
@@ -168,7 +168,7 @@ class LineRule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declaration:
-    """One format's file."""
+    """The file of one format."""
 
     name: str
     steps: tuple[LineRule, ...]

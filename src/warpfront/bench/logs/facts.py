@@ -16,7 +16,7 @@ KERNEL = "kernel "
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One fact about the whole run, by its field's name; `firm` from a step's own line."""
+    """A fact about the whole run, by its field's name; `firm` from a step's own line."""
 
     name: str
     value: str | int | float | bool | MemoryKind
@@ -51,7 +51,7 @@ Fact = Setting | LoggedStep | Evaluation | Remark | Unused | NextRun
 
 
 class Reader(Protocol):
-    """One format's reader, for one file: it may remember earlier lines."""
+    """A reader of one format, for one file: it may remember earlier lines."""
 
     def read(self, text: str) -> Iterable[Fact]:
         """Return the facts of a line without colours (of a document: all of it). Never raises."""
