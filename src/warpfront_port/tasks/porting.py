@@ -150,7 +150,7 @@ def try_program(
     *,
     json: Json = False,
     dry_run: Annotated[bool, Option("say what would be run where, and run nothing")] = False,
-    options: TrialOptions,
+    tried: TrialOptions,
 ) -> None:
     """Run a program of a project in an image, and say what it lacks there.
 
@@ -161,7 +161,7 @@ def try_program(
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import only_cell, try_project
 
-    workspace, asking = workspace_here(), _trial_request(options)
+    workspace, asking = workspace_here(), _trial_request(tried)
     if dry_run:
         cell = only_cell(workspace.matrix.cells, source)
         print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
@@ -171,7 +171,7 @@ def try_program(
         print_unfinished(() if json else [trial])
         raise_failure([trial])
         return
-    _show_trial(trial, options, json=json)
+    _show_trial(trial, tried, json=json)
     _raise_untried(trial)
 
 
