@@ -4,7 +4,8 @@ times. Pure.
 Nights are independent of each other, so a change is tested by permutations of all of them. The
 statistic is the largest difference of ranks before and after a night, weighted by their numbers
 (Pettitt's test, without its blindness at both ends). Holm's correction covers all operations of a
-file: of 100 files without a change, at most `FALSE_ALARMS` name an operation (a test checks it).
+file: of files without a change, at most the share `FALSE_ALARMS` names an operation (a test checks
+it).
 """
 
 from __future__ import annotations

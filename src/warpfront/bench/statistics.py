@@ -210,7 +210,7 @@ def change_points(values: Sequence[float], *, fewest: int = BLOCK) -> list[int]:
 
 
 def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
-    """Return the strongest change, between those before it and those after it."""
+    """Return all changes: the strongest one, between those before it and those after it."""
     index = _one_change(values, fewest, random)
     if index is None:
         return []
