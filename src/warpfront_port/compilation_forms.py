@@ -1,4 +1,4 @@
-"""What compilers said of a source tree, for people, code hosts and programs. Pure."""
+"""The results of compilers on a source tree, for people, code hosts and programs. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _ORDER = (Outcome.PASSED, Outcome.FAILED, Outcome.UNAVAILABLE, Outcome.ERROR, Ou
 
 
 def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
-    """One line a source, the messages below it; what hipify left; a count of outcomes."""
+    """Return one line per source with its messages below it, hipify's findings, and counts of
+    outcomes.
+    """
     verification = compiled.verification
     lines = [f"compile for {verification.target} in {compiled.place}"]
     lines += [f"  {note}" for note in compiled.notes]
@@ -28,12 +30,12 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     for check in verification.checks:
         seconds = check.details.get("compile_seconds")
         took = f" ({seconds:.2f} s)" if isinstance(seconds, float) else ""
-        said = by_unit.get(check.name, [])
-        reason = f": {check.reason}" if check.reason and not said else ""
+        messages = by_unit.get(check.name, [])
+        reason = f": {check.reason}" if check.reason and not messages else ""
         lines.append(f"{check.outcome.value:<11} {check.name}{took}{reason}")
-        lines += [f"    {message}" for message in said[:_SHOWN]]
-        if len(said) > _SHOWN:
-            lines.append(f"    ... and {len(said) - _SHOWN} more")
+        lines += [f"    {message}" for message in messages[:_SHOWN]]
+        if len(messages) > _SHOWN:
+            lines.append(f"    ... and {len(messages) - _SHOWN} more")
     if compiled.left:
         lines += ["", "what hipify leaves, and says nothing of:"]
         lines += list(_left_lines(compiled.left, rules))
@@ -48,10 +50,10 @@ def _left_lines(scan_findings: Iterable[ScanFinding], rules: Mapping[str, Rule])
         scan_findings, key=lambda finding: (finding.severity != "error", finding)
     ):
         by_rule.setdefault(finding.rule, []).append(finding)
-    for rule, found in by_rule.items():
-        places = ", ".join(f"{one.path}:{one.line}" for one in found[:3])
-        more = f", ... {len(found) - 3} more" if len(found) > 3 else ""
-        yield f"  {found[0].severity} {rule} {rules[rule].title}: {places}{more}"
+    for rule, rule_findings in by_rule.items():
+        places = ", ".join(f"{finding.path}:{finding.line}" for finding in rule_findings[:3])
+        more = f", ... {len(rule_findings) - 3} more" if len(rule_findings) > 3 else ""
+        yield f"  {rule_findings[0].severity} {rule} {rules[rule].title}: {places}{more}"
 
 
 def _counted(verification: Verification) -> str:
@@ -64,8 +66,10 @@ def _counted(verification: Verification) -> str:
 def compilation_sarif(
     compilations: Iterable[Compilation], rules: Mapping[str, Rule], *, version: str
 ) -> str:
-    """SARIF 2.1.0: messages as instances of `error` and `warning` of the compiler's target, what
-    hipify left as instances of the scanner's rules. Sources that no compiler saw are notifications.
+    """Return SARIF 2.1.0.
+
+    Messages are instances of `error` and `warning` of the compiler's target; the findings after
+    hipify are instances of the scanner's rules. Sources that no compiler saw are notifications.
     """
     compilations = tuple(compilations)
     messages = [
@@ -73,14 +77,16 @@ def compilation_sarif(
         for compilation in compilations
         for message in compilation.messages
     ]
-    left = [_sarif_left(finding) for compilation in compilations for finding in compilation.left]
+    sarif_findings = [
+        _sarif_left(finding) for compilation in compilations for finding in compilation.left
+    ]
     compilers = {
         name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
         for compilation in compilations
         for target in (compilation.verification.target,)
         for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))
     }
-    named = sorted({finding.rule_id for finding in left})
+    named = sorted({finding.rule_id for finding in sarif_findings})
     unknown = [
         f"{check.name} for {compilation.verification.target}: {check.outcome}: {check.reason}"
         for compilation in compilations
@@ -88,7 +94,7 @@ def compilation_sarif(
         if check.outcome not in {Outcome.PASSED, Outcome.FAILED}
     ]
     return sarif.sarif_text(
-        [*messages, *left],
+        [*messages, *sarif_findings],
         rules=[
             *compilers.values(),
             *(

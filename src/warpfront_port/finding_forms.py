@@ -21,11 +21,11 @@ UNPARSED = "SC003"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a scan of a tree came to.
+    """The result of a scan of a tree.
 
     `findings` are in the order of path and line; `unread` are the files and folders that were not
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
-    compiler for the target took or refused, `uncompiled` maps the others to the reason.
+    compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     """
 
     target: str
@@ -69,7 +69,7 @@ _TITLES: Mapping[Consequence, str] = {
 
 
 def counted(findings: Iterable[ScanFinding]) -> str:
-    """`3 errors, 1 warning`; `no findings` for none."""
+    """Return `3 errors, 1 warning`, or `no findings` for none."""
     counts = Counter(finding.severity for finding in findings)
     words = [
         f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}"
@@ -90,8 +90,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         )
     lines += _compiled_lines(verdict, scan)
     lines += [
-        f"taken for AMD's: {plural(one.files, 'file')}, because {one.place}: {one.reason}"
-        for one in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
+        f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
+        for source in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
     ]
     if verdict.answer is not VerdictAnswer.UNDETERMINED or len(verdict.reasons) > 1:
         lines += [f"not determined: {reason}" for reason in verdict.reasons[:PLACES_SHOWN]]
@@ -99,15 +99,17 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         causes = verdict.of(consequence)
         if causes:
             lines += ["", f"{title} ({len(causes)})"]
-            shown = causes if everything else causes[:CAUSES_SHOWN]
+            listed = causes if everything else causes[:CAUSES_SHOWN]
             fixes: set[str] = set()
-            for cause in shown:
+            for cause in listed:
                 lines += _cause_lines(cause, everything=everything)
                 if cause.rule not in fixes and (everything or consequence is not Consequence.CHECK):
                     lines.append(f"        {cause.fix}")
                 fixes.add(cause.rule)
-            if len(shown) < len(causes):
-                lines.append(f"  ... and {len(causes) - len(shown)} more (--everything lists them)")
+            if len(listed) < len(causes):
+                lines.append(
+                    f"  ... and {len(causes) - len(listed)} more (--everything lists them)"
+                )
     lines += _rename_lines(verdict.project, everything=everything)
     return "\n".join(lines) + "\n"
 
@@ -121,11 +123,13 @@ def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
 
 
 def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
-    shown = cause.places if everything else cause.places[:PLACES_SHOWN]
-    more = f", ... {len(cause.places) - len(shown)} more" if len(shown) < len(cause.places) else ""
+    places = cause.places if everything else cause.places[:PLACES_SHOWN]
+    more = (
+        f", ... {len(cause.places) - len(places)} more" if len(places) < len(cause.places) else ""
+    )
     uses = f" ({cause.uses} uses)" if cause.uses > 1 else ""
-    taken = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
-    yield f"  {cause.rule} {cause.message}{uses}: {', '.join(shown)}{more}{taken}"
+    suffix = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
+    yield f"  {cause.rule} {cause.message}{uses}: {', '.join(places)}{more}{suffix}"
 
 
 def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
@@ -134,7 +138,7 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
         return
     names, uses = sum(r.names for r in project.renames), sum(r.uses for r in project.renames)
     lacking = [rename for rename in project.renames if rename.twinless]
-    known = (
+    renames = (
         "" if project.tables else "; whether all have twins in HIP is not determined (no tables)"
     )
     twins = f"; {len(lacking)} files name some that hipify's tables lack" if lacking else ""
@@ -143,7 +147,7 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
     yield ""
     yield (
         f"names: {plural(names, 'CUDA name')} ({uses} uses) in "
-        f"{plural(len(project.renames), 'file')}{twins}{known}"
+        f"{plural(len(project.renames), 'file')}{twins}{renames}"
     )
     for rename in project.renames if everything else lacking[:CAUSES_SHOWN]:
         yield f"  {_rename_line(rename)}"
@@ -163,7 +167,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         {**asdict(cause), "places": list(cause.places), "taken": list(cause.taken)}
         for cause in verdict.causes
     ]
-    counts = {one.value: len(verdict.of(one)) for one in Consequence}
+    counts = {consequence.value: len(verdict.of(consequence)) for consequence in Consequence}
     return {
         "line": verdict.line,
         "answer": verdict.answer.value,
@@ -172,7 +176,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "way": verdict.project.way,
         "size": asdict(verdict.size),
         "reasons": list(verdict.reasons),
-        "taken": [asdict(one) for one in verdict.taken],
+        "taken": [asdict(source) for source in verdict.taken],
         "compiler": verdict.compiler,
         "units": list(verdict.project.units),
         "renames": [asdict(rename) for rename in verdict.project.renames],
@@ -181,15 +185,15 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 
 
 def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
-    """Return how many files each place of evidence stands for, the most first."""
-    places = Counter((one.place, one.reason) for one in evidence.values() if one.kind == "amd")
+    """Return the number of files behind each place of evidence, largest first."""
+    places = Counter((item.place, item.reason) for item in evidence.values() if item.kind == "amd")
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
 
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
-    unread = (f"{one.path}: {one.reason}" for one in scan.unread if not one.left_out)
+    unread = (f"{file.path}: {file.reason}" for file in scan.unread if not file.left_out)
     unparsed = (
         f"{finding.path}: {finding.message}"
         for finding in scan.findings
@@ -204,10 +208,10 @@ def files_of(count: int) -> str:
 
 
 def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:
-    """What was scanned and what came of it, in a line or two."""
+    """Return a summary of the scan and its result in a line or two."""
     accepted = len(scan.findings) - len(fresh)
     unknown = len(undetermined_files(scan))
-    left_out = sum(one.left_out for one in scan.unread)
+    left_out = sum(file.left_out for file in scan.unread)
     facts = [
         f"{counted(fresh)} for {scan.target} in {files_of(scan.files)} ({scan.lines} lines)",
         f"{scan.suppressed} suppressed by comments" if scan.suppressed else "",
@@ -253,8 +257,7 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
-    """GitHub's workflow commands, errors first, as
-    many as it shows
+    """Return GitHub's workflow commands, errors first, as many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
     ordered = sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding))
@@ -292,7 +295,7 @@ def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
 def findings_json(
     findings: Iterable[ScanFinding], rules: Mapping[str, Rule]
 ) -> list[dict[str, object]]:
-    """One object a finding, in their order."""
+    """Return one object per finding, in their order."""
     return [
         {
             "rule": finding.rule,

@@ -1,4 +1,5 @@
-"""What torch itself maps from CUDA to HIP, read from the tables of an installed torch. Edge.
+"""The mapping of CUDA to HIP names by torch itself, read from the tables of an installed torch.
+Edge.
 
 torch is not imported: the file is read as text, and only its literal tables are used.
 """
@@ -15,7 +16,9 @@ _TABLES = Path("utils", "hipify", "cuda_to_hip_mappings.py")
 
 
 def read_identifiers() -> Mapping[str, str]:
-    """CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no torch is installed."""
+    """Return CUDA name to HIP name (`cudaMalloc` -> `hipMalloc`); empty where no torch is
+    installed.
+    """
     path = _installed_tables()
     if path is None:
         return {}
@@ -33,7 +36,7 @@ def _installed_tables() -> Path | None:
 
 
 def _pairs(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Every `"cuda...": ("hip...", ...)` and `("cuda...", ("hip...", ...))` of the tables."""
+    """Yield every `"cuda...": ("hip...", ...)` and `("cuda...", ("hip...", ...))` of the tables."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):

@@ -22,7 +22,7 @@ _WIDE = 10
 
 
 def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) -> Mapping[str, str]:
-    """Name of a file -> SVG; those for which there is something to draw."""
+    """Return SVGs by file name, without those that have no data."""
     pictures: dict[str, str] = {}
     runs = [[] if isinstance(side, Bench) else side for side in sides]
     if any(run.steps for side in runs for run in side):
@@ -38,10 +38,14 @@ def charts_of(comparison: Comparison, sides: Sequence[Sequence[Run] | Bench]) ->
 
 
 def roofline_of(bench: Bench, name: str = "roofline.svg") -> Mapping[str, str]:
-    """What operations reach, over how much they compute with a byte; the roofs are the device's
-    peaks, a roof a dtype. Nothing, where no operation counts both.
+    """Return the reached rates of operations over their arithmetic intensity (operations per byte).
+
+    The roofs are the device's peaks, one per dtype. The result is empty where no operation counts
+    both.
     """
-    counted = [one for one in bench.results if one.flops and one.bytes and flop_rate(one)]
+    counted = [
+        result for result in bench.results if result.flops and result.bytes and flop_rate(result)
+    ]
     return {name: _drawn(lambda axes: _roofline(axes, bench, counted))} if counted else {}
 
 
@@ -58,13 +62,13 @@ def _drawn(draw: Any) -> str:
 
 
 def _label(letter: str, name: str) -> str:
-    """A side's letter and the name of its file or files, short enough for a legend."""
+    """Return a side's letter and the name of its file or files, short enough for a legend."""
     short = name.rpartition("/")[2] or name
     return f"{letter}: {short if len(short) <= _NAME else '...' + short[3 - _NAME :]}"
 
 
 def _plain(axis: Any) -> None:
-    """Whole figures at the ticks, with thousands; no powers of ten."""
+    """Label the ticks with integers and thousands separators; no powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -72,8 +76,10 @@ def _plain(axis: Any) -> None:
 
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Every step pale, the settled ones strong; the axis is logarithmic only for wide ranges."""
-    drawn: list[float] = []
+    """Draw every step pale and the settled ones strong; the axis is logarithmic only for wide
+    ranges.
+    """
+    plotted: list[float] = []
     for letter, side, colour, runs in (
         ("A", comparison.a, _A, sides[0]),
         ("B", comparison.b, _B, sides[1]),
@@ -82,7 +88,7 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
             metric = metric_of(run)
             for steps, alpha in ((list(run.steps), 0.25), (settled_steps(run, metric), 1.0)):
                 points = [(s.step, v) for s in steps if (v := value_of(s, metric)) is not None]
-                drawn += [value for _, value in points]
+                plotted += [value for _, value in points]
                 axes.plot(
                     *zip(*points, strict=True) if points else ((), ()),
                     ".-",
@@ -92,10 +98,10 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
                     linewidth=0.8,
                     label=_label(letter, side.name) if alpha == 1.0 and not number else None,
                 )
-    if drawn and max(drawn) > _WIDE * min(drawn):
+    if plotted and max(plotted) > _WIDE * min(plotted):
         axes.set_yscale("log")
-        low, high = min(drawn), max(drawn)
-        axes.set_yticks([low * (high / low) ** (at / 4) for at in range(5)])
+        low, high = min(plotted), max(plotted)
+        axes.set_yticks([low * (high / low) ** (tick / 4) for tick in range(5)])
     _plain(axes.yaxis)
     _plain(axes.xaxis)
     axes.set_xlabel("step")
@@ -105,15 +111,15 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
 
 
 def _ratios(axes: Any, comparison: Comparison) -> None:
-    """B's time over A's, with its interval; operations below the whole."""
+    """Draw B's time over A's, with its interval; operations below the whole."""
     assert comparison.times is not None
     rows = [
         ("all", comparison.times),
         *((case.id, case.ratio) for case in comparison.cases[:_MOST_CASES]),
     ]
-    for at, (_, ratio) in enumerate(rows):
-        axes.plot([ratio.low, ratio.high], [at, at], color=_B, linewidth=2)
-        axes.plot([ratio.value], [at], "o", color=_B)
+    for row_index, (_, ratio) in enumerate(rows):
+        axes.plot([ratio.low, ratio.high], [row_index, row_index], color=_B, linewidth=2)
+        axes.plot([ratio.value], [row_index], "o", color=_B)
     axes.axvspan(1 - comparison.noise, 1 + comparison.noise, color="#dddddd", zorder=0)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
@@ -122,8 +128,8 @@ def _ratios(axes: Any, comparison: Comparison) -> None:
 
 
 def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
-    """Losses at equal tokens, over a band of the neighbouring losses."""
-    tokens = [at for at, _, _ in comparison.losses]
+    """Draw losses at equal tokens, over a band of the neighbouring losses."""
+    tokens = [count for count, _, _ in comparison.losses]
     for index, letter, side, colour in ((1, "A", comparison.a, _A), (2, "B", comparison.b, _B)):
         label = _label(letter, side.name)
         axes.plot(tokens, [loss[index] for loss in comparison.losses], color=colour, label=label)
@@ -140,7 +146,7 @@ def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -
 
 
 def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
-    """FLOP/s over FLOP/byte, by formulas. What lies above a roof found its data in the cache."""
+    """Draw FLOP/s over FLOP/byte, by formulas. A point above a roof had its data in the cache."""
     intensities = [(measurement.flops or 0) / (measurement.bytes or 1) for measurement in counted]
     ends = min(intensities) / 2, max(intensities) * 2
     for number, dtype in enumerate(dict.fromkeys(measurement.dtype for measurement in counted)):
@@ -157,7 +163,10 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second
             corners = sorted({*ends, min(max(ridge, ends[0]), ends[1])})
-            roof = [min(peak.flop_per_second, at * peak.bytes_per_second) for at in corners]
+            roof = [
+                min(peak.flop_per_second, intensity * peak.bytes_per_second)
+                for intensity in corners
+            ]
             axes.plot(corners, roof, color=colour, linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")

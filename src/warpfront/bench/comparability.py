@@ -1,8 +1,8 @@
-"""What has to be the same for two sides to have done the same work. Pure.
+"""The facts that must be equal for two sides to have done the same work. Pure.
 
-What differs refuses a comparison, and so does what nobody says, unless its name is allowed; the
-rest is shown. A benchmark's time to train is held equal by its own rules: where both sides reached
-its target with the same global batch, a number format or a sequence that no log names is shown.
+A fact that differs or is unknown refuses a comparison, unless its name is allowed; the rest is
+shown. The rules of a benchmark make its time to train comparable. Where both sides reached its
+target with the same global batch, an unlogged number format or sequence is shown only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from warpfront.bench.records import Difference, Metric, Run
 UNKNOWN = "unknown"
 _ROUNDING = 0.01
 _IDENTITY = ("benchmark", "parameters", "model")
-# What has to be equal where both sides say it.
+# Facts that have to be equal where both sides have them.
 _SHAPE = (
     "parameters",
     "active_parameters",
@@ -40,8 +40,8 @@ SERVING, KERNELS = "serving", "kernels"
 _LOAD = ("model", "scenario", "concurrency")
 _LENGTHS = ("input_length", "output_length")
 _AS_LONG = 0.02
-"""How far mean lengths of requests may be apart: sampled answers differ a little."""
-# What has to be known and equal, beside the model.
+"""The largest difference of requests' mean lengths: sampled answers differ a little."""
+# Facts that have to be known and equal, in addition to the model.
 _WORK: Mapping[str, tuple[str, ...]] = {
     Metric.STEP_SECONDS: ("sequence", "precision", "global_batch", "devices"),
     Metric.TOKENS_PER_SECOND: ("sequence", "precision"),
@@ -61,22 +61,22 @@ ALLOWABLE = tuple(
 def differences(
     a: Sequence[Run], b: Sequence[Run], metric: str, allowed: Iterable[str]
 ) -> tuple[Difference, ...]:
-    """What refuses first, then what is only shown."""
+    """Return the differences that refuse first, then those that are only shown."""
     names = set(allowed)
     refused = {**_model(a, b, metric), **_work(a, b, metric)}
-    shown = (_difference(name, a, b) for name in _SHOWN if name not in refused)
-    found = [
-        Difference(name=name, a=one, b=other, refused=True, allowed=name in names)
-        for name, (one, other) in refused.items()
+    optional = (_difference(name, a, b) for name in _SHOWN if name not in refused)
+    refusals = [
+        Difference(name=name, a=a_value, b=b_value, refused=True, allowed=name in names)
+        for name, (a_value, b_value) in refused.items()
     ]
     open_by_the_rules = _ruled_by_benchmark(a, b, metric, refused)
-    found = [
-        Difference(name=one.name, a=one.a, b=one.b)
-        if one.name in open_by_the_rules and UNKNOWN in {one.a, one.b}
-        else one
-        for one in found
+    refusals = [
+        Difference(name=difference.name, a=difference.a, b=difference.b)
+        if difference.name in open_by_the_rules and UNKNOWN in {difference.a, difference.b}
+        else difference
+        for difference in refusals
     ]
-    return (*found, *(one for one in shown if one.a != one.b))
+    return (*refusals, *(difference for difference in optional if difference.a != difference.b))
 
 
 def _ruled_by_benchmark(
@@ -92,10 +92,10 @@ def _difference(name: str, a: Sequence[Run], b: Sequence[Run]) -> Difference:
 
 
 def said(name: str, runs: Sequence[Run]) -> str:
-    """What the runs of a side say of it, in a few words."""
+    """Return the values of a field in the runs of a side, in a few words."""
     values = {getattr(run, name) for run in runs}
     if name == "parallel":
-        return "; ".join(sorted({str(one) or UNKNOWN for one in values}))
+        return "; ".join(sorted({str(value) or UNKNOWN for value in values}))
     words = sorted(
         UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
         for value in values
@@ -104,8 +104,9 @@ def said(name: str, runs: Sequence[Run]) -> str:
 
 
 def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:
-    """Whatever both sides say of their models has to agree, and they have to share a name, or a
-    number of parameters.
+    """Return the differences of two models.
+
+    Every known fact of both has to agree, and they have to share a name or a number of parameters.
     """
     is_training = metric not in {SERVING, KERNELS}
     model = {
@@ -132,7 +133,7 @@ def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
 
 
 def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
-    """One value on both sides; counts of parameters are often rounded."""
+    """Return whether both sides have one value; counts of parameters are often rounded."""
     values = [getattr(run, name) for run in (*a, *b)]
     near = {**dict.fromkeys(("parameters", "active_parameters"), _ROUNDING)}
     near |= dict.fromkeys(_LENGTHS, _AS_LONG)

@@ -1,7 +1,7 @@
-"""Two sides by one metric: what may be compared, and the ratio with its interval. Pure.
+"""The comparison of two sides by one metric: the ratio with its interval. Pure.
 
-There is no winner: a ratio whose interval holds 1, or that lies within the declared noise, is no
-difference. B's time is held against A's: A is what was, B is what is.
+There is no winner: a ratio whose interval includes 1, or that lies within the declared noise, is no
+difference. Ratios are B's time over A's: A is the baseline, B the new side.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ComparisonTerms:
 
 
 def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
-    """What both sides can be compared by. A step is a unit only where it is the same work on
-    as many devices.
+    """Return the metric that both sides can be compared by. A step is a unit only where it is
+    the same work on as many devices.
     """
     runs = (*a, *b)
     is_benchmark = all(run.benchmark and run.run_seconds for run in runs)
@@ -75,8 +75,8 @@ def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
     order = [Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND, Metric.STEP_SECONDS]
     if alike:
         order.insert(0, Metric.STEP_SECONDS)
-    found = (one for one in order if all(times_of(run, one) for run in runs))
-    return next(found, Metric.STEP_SECONDS)
+    usable = (metric for metric in order if all(times_of(run, metric) for run in runs))
+    return next(usable, Metric.STEP_SECONDS)
 
 
 def compare_runs(
@@ -98,7 +98,7 @@ def compare_runs(
         noise=terms.noise_or(NOISE),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(one.name for one in unlike if one.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         losses=losses,
         findings=(
             *training_findings(a[1], b[1], losses),
@@ -133,7 +133,7 @@ def _compare_serving(
         noise=terms.noise_or(NOISE_OF_OPERATIONS),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(one.name for one in unlike if one.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         findings=tuple(
             Remark(level="warning", message=f"the model of {letter} is unknown")
             for letter, (_, runs) in (("A", a), ("B", b))
@@ -147,13 +147,15 @@ def _compare_serving(
 
 
 def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    """Runs in pairs, the first of A with the first of B: what differs between nights cancels."""
+    """Compare runs in pairs, the first of A with the first of B, so that changes between nights
+    cancel.
+    """
     if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
         reason = f"{len(a)} and {len(b)} runs; pairs need {FEWEST_RUNS} of each side, settled"
         return dataclasses.replace(
             comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
         )
-    ratios = [median(other) / median(one) for one, other in zip(a, b, strict=True)]
+    ratios = [median(b_values) / median(a_values) for a_values, b_values in zip(a, b, strict=True)]
     times = statistics.median_interval_of_runs(ratios)
     return dataclasses.replace(
         comparison,
@@ -180,15 +182,15 @@ def _values(run: Run, metric: Metric) -> list[float]:
 
 
 def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Side:
-    known = [group for group in groups if group]
-    middle = statistics.median_of(known) if known else None
+    measured_groups = [group for group in groups if group]
+    middle = statistics.median_of(measured_groups) if measured_groups else None
     if middle and metric.is_rate:
         middle = 1 / middle
     return Side(
         name=name,
         sources=tuple(run.source.path for run in runs),
         runs=len(runs),
-        samples=sum(map(len, known)),
+        samples=sum(map(len, measured_groups)),
         median=middle,
         summaries=tuple(map(summary_of, runs)),
     )
@@ -200,28 +202,30 @@ def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
         return dataclasses.replace(
             comparison, verdict=ComparisonOutcome.TOO_SHORT, reasons=(reason,)
         )
-    one, other = _units(a), _units(b)
-    times = statistics.ratio_interval(one, other)
-    resampled = f"{_drawn(one)} against {_drawn(other)}"
+    a_units, b_units = _units(a), _units(b)
+    times = statistics.ratio_interval(a_units, b_units)
+    resampled = f"{_drawn(a_units)} against {_drawn(b_units)}"
     return dataclasses.replace(
         comparison, verdict=verdict_of(times, comparison.noise), times=times, resampled=resampled
     )
 
 
 def _too_short(name: str, groups: Groups, metric: str) -> str:
-    known = [group for group in groups if group]
-    if len(known) < len(groups):
-        return f"{len(groups) - len(known)} runs of {name} have nothing that is settled"
+    measured_groups = [group for group in groups if group]
+    if len(measured_groups) < len(groups):
+        return f"{len(groups) - len(measured_groups)} runs of {name} have nothing that is settled"
     if metric is Metric.TIME_TO_TRAIN:
-        short = len(known) < FEWEST_RUNS
-        return f"{name} has {len(known)} runs, {FEWEST_RUNS} are needed" if short else ""
-    if len(known) < FEWEST_RUNS and sum(map(len, known)) < FEWEST_STEPS:
-        return f"{name} has {sum(map(len, known))} settled steps, {FEWEST_STEPS} are needed"
+        short = len(measured_groups) < FEWEST_RUNS
+        return f"{name} has {len(measured_groups)} runs, {FEWEST_RUNS} are needed" if short else ""
+    if len(measured_groups) < FEWEST_RUNS and sum(map(len, measured_groups)) < FEWEST_STEPS:
+        return (
+            f"{name} has {sum(map(len, measured_groups))} settled steps, {FEWEST_STEPS} are needed"
+        )
     return ""
 
 
 def _units(groups: Groups) -> Groups:
-    """Runs where there are enough to resample; else all steps as one run's."""
+    """Return the runs where there are enough to resample; else all steps as one run's."""
     if len(groups) >= FEWEST_RUNS:
         return groups
     return [[value for group in groups for value in group]]
@@ -240,16 +244,18 @@ def verdict_of(times: Interval, noise: float) -> ComparisonOutcome:
 
 
 def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remark]:
-    """What is worth knowing of a side's runs; of several, how many each is of."""
+    """Yield the remarks on a side's runs; of several, with the number of runs that each applies
+    to.
+    """
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
         every = [
             finding for finding in (*run.findings, *summary.findings) if finding.level != "note"
         ]
         if len(runs) > 1:  # then runs are resampled, not steps
-            every = [one for one in every if "too short" not in one.message]
+            every = [remark for remark in every if "too short" not in remark.message]
         counts.update(
-            {one.message if len(runs) == 1 else one.message.split(":")[0] for one in every}
+            {remark.message if len(runs) == 1 else remark.message.split(":")[0] for remark in every}
         )
     for message, count in counts.items():
         several = f" ({count} of {len(runs)} runs)" if len(runs) > 1 else ""
@@ -257,42 +263,43 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
 
 
 def _own_scores(a: Sequence[Run], b: Sequence[Run], metric: Metric) -> Iterable[Remark]:
-    """MLPerf's own score beside the median: the mean without the best and the worst run."""
+    """Yield MLPerf's own score next to the median: the mean without the best and the worst run."""
     if metric is Metric.TIME_TO_TRAIN and min(len(a), len(b)) >= FEWEST_RUNS:
         scores = (
             fmean(sorted(run.run_seconds or 0.0 for run in runs)[1:-1]) / 60 for runs in (a, b)
         )
-        one, other = scores
-        message = f"by MLPerf's own scoring, A {one:.2f} and B {other:.2f} minutes"
+        a_score, b_score = scores
+        message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
         yield Remark(level="note", message=message)
 
 
 def compare_benches(
     a: tuple[str, Bench], b: tuple[str, Bench], terms: ComparisonTerms
 ) -> Comparison:
-    """Operation by operation, those that both have; together, the geometric mean of their ratios.
-    Which changed is said after Holm's correction for their number.
+    """Compare the operations that both sides have; together, by the geometric mean of their ratios.
+
+    An operation counts as changed after Holm's correction for their number.
     """
-    one, other = (_cases(bench) for _, bench in (a, b))
-    common = [name for name in one if name in other]
+    a_cases, b_cases = (_cases(bench) for _, bench in (a, b))
+    common = [name for name in a_cases if name in b_cases]
     unlike = tuple(_bench_differences(a[1], b[1], terms.allowed))
     comparison = Comparison(
         metric="seconds_per_operation",
-        a=_bench_side(*a, one),
-        b=_bench_side(*b, other),
+        a=_bench_side(*a, a_cases),
+        b=_bench_side(*b, b_cases),
         verdict=ComparisonOutcome.NOT_COMPARABLE,
         noise=terms.noise_or(NOISE_OF_OPERATIONS),
         limit=terms.limit,
         differences=unlike,
-        allowed=tuple(found.name for found in unlike if found.allowed),
+        allowed=tuple(difference.name for difference in unlike if difference.allowed),
         findings=(*a[1].findings, *b[1].findings),
-        only_in_a=tuple(name for name in one if name not in other),
-        only_in_b=tuple(name for name in other if name not in one),
+        only_in_a=tuple(name for name in a_cases if name not in b_cases),
+        only_in_b=tuple(name for name in b_cases if name not in a_cases),
     )
     refused = _refusals(unlike)
     if refused or not common:
         return dataclasses.replace(comparison, reasons=refused or ("no operation that both have",))
-    return _measured_cases(comparison, {name: (one[name], other[name]) for name in common})
+    return _measured_cases(comparison, {name: (a_cases[name], b_cases[name]) for name in common})
 
 
 def _measured_cases(
@@ -301,7 +308,7 @@ def _measured_cases(
     resampled = {name: _block_ratios(*sides) for name, sides in cases.items()}
     values = {name: _flat_median(b) / _flat_median(a) for name, (a, b) in cases.items()}
     p_values = {
-        # Blocks are what is drawn, and each side's own level is known from them.
+        # Resampling draws blocks, and each side's own level is known from them.
         name: statistics.p_value(
             values[name], ratios, freedom=max(1, sum(map(len, cases[name])) - 2)
         )
@@ -309,8 +316,8 @@ def _measured_cases(
     }
     stands = statistics.holm(list(p_values.values()))
     ratios = []
-    for (name, drawn), stand in zip(resampled.items(), stands, strict=True):
-        ratio = statistics.geometric_mean([drawn], [values[name]])
+    for (name, sampled), stand in zip(resampled.items(), stands, strict=True):
+        ratio = statistics.geometric_mean([sampled], [values[name]])
         changed = stand and verdict_of(ratio, comparison.noise) is ComparisonOutcome.DIFFERENCE
         ratios.append(CaseRatio(id=name, ratio=ratio, p_value=p_values[name], changed=changed))
     times = statistics.geometric_mean(list(resampled.values()), list(values.values()))
@@ -325,22 +332,24 @@ def _measured_cases(
 
 
 def _cases(bench: Bench) -> dict[str, Groups]:
-    """Times by operation, in their blocks; those that were not timed are none."""
+    """Return times by operation, in their blocks, without operations that were not timed."""
     timed = {
-        one.id: [list(block) for block in one.samples_seconds if block]
-        for one in bench.results
-        if any(one.samples_seconds)
+        result.id: [list(block) for block in result.samples_seconds if block]
+        for result in bench.results
+        if any(result.samples_seconds)
     }
     size = statistics.BLOCK
     for training in bench.training:
         steps = list(training.step_seconds)
         if steps:
-            timed[training.id] = [steps[at : at + size] for at in range(0, len(steps), size)]
+            timed[training.id] = [
+                steps[start : start + size] for start in range(0, len(steps), size)
+            ]
     return timed
 
 
 def _block_ratios(a: Groups, b: Groups) -> list[float]:
-    """Ratios of medians of resampled blocks: what varies between blocks counts."""
+    """Return ratios of medians of resampled blocks, so that the variation between blocks counts."""
     random = Random(_SEED)  # noqa: S311 - resampling
     a, b = ([sorted(block) for block in side] for side in (a, b))  # sorted runs merge at once
     draws = statistics.resamplings_for(sum(map(len, (*a, *b))))
@@ -361,19 +370,21 @@ def _bench_side(name: str, bench: Bench, cases: Mapping[str, Groups]) -> Side:
 
 
 def _bench_differences(a: Bench, b: Bench, allowed: Iterable[str]) -> Iterable[Difference]:
-    """How operations were timed has to be the same; what they ran on is what is compared."""
+    """Yield the differences of two benches: the method of timing has to be the same, the device
+    and software are the subject of the comparison.
+    """
     names = set(allowed)
     for key in sorted({*a.settings, *b.settings}):
-        one, other = a.settings.get(key), b.settings.get(key)
-        if one != other:
+        a_value, b_value = a.settings.get(key), b.settings.get(key)
+        if a_value != b_value:
             unlike = key in {"cold", "precision", "tf32"}
             yield Difference(
-                name=key, a=str(one), b=str(other), refused=unlike, allowed=key in names
+                name=key, a=str(a_value), b=str(b_value), refused=unlike, allowed=key in names
             )
     for key in ("target", "image_digest"):
         if getattr(a, key) != getattr(b, key):
             yield Difference(name=key, a=getattr(a, key), b=getattr(b, key))
     for key in ("device_name", "torch", "power_limit_watts"):
         if a.environment.get(key) != b.environment.get(key):
-            one, other = str(a.environment.get(key)), str(b.environment.get(key))
-            yield Difference(name=key, a=one, b=other)
+            a_value, b_value = str(a.environment.get(key)), str(b.environment.get(key))
+            yield Difference(name=key, a=a_value, b=b_value)

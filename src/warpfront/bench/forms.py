@@ -37,13 +37,13 @@ def milliseconds(seconds: float) -> str:
 
 
 def run_text(run: Run, summary: Summary) -> str:
-    """One run, a fact a line; what is missing is listed, not guessed at."""
-    said = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
+    """Return one run, a fact a line; missing facts are listed, not guessed at."""
+    facts = [(name, str(getattr(run, name))) for name in _SAID if getattr(run, name) is not None]
     parallel = str(run.parallel)
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
-        *(f"  {name.replace('_', ' '):<13} {_marked(run, name, value)}" for name, value in said),
+        *(f"  {name.replace('_', ' '):<13} {_marked(run, name, value)}" for name, value in facts),
         *([f"  parallel      {parallel}"] if parallel else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),
@@ -112,7 +112,7 @@ def _counted_steps(run: Run, summary: Summary) -> str:
 
 
 def _unit_of(name: str) -> str:
-    """The unit of a serving figure, by its name."""
+    """Return the unit of a serving figure, by its name."""
     if name.startswith((KERNEL, "ttft_", "tpot_", "itl_", "e2e_")):
         return " s"
     rates = {"request_throughput": " requests/s", "scheduled_throughput": " requests/s"}
@@ -156,12 +156,12 @@ def _median_of(steps: Sequence[Step], name: str) -> float | None:
 
 
 def _interval(interval: Interval, scale: float = 1, digits: int = 3) -> str:
-    value, low, high = (one * scale for one in (interval.value, interval.low, interval.high))
+    value, low, high = (bound * scale for bound in (interval.value, interval.low, interval.high))
     return f"{value:,.{digits}f} ({low:,.{digits}f}..{high:,.{digits}f})"
 
 
 def sentence(comparison: Comparison) -> str:
-    """What a comparison came to, in one line; never a winner."""
+    """Return the result of a comparison in one line; never a winner."""
     names = f"A ({comparison.a.name}) and B ({comparison.b.name})"
     if (
         comparison.verdict
@@ -174,9 +174,9 @@ def sentence(comparison: Comparison) -> str:
     ):
         return f"{comparison.verdict}: {'; '.join(comparison.reasons)}"
     differs = comparison.verdict is ComparisonOutcome.DIFFERENCE
-    said = f"{names} differ" if differs else f"no difference between {names}"
+    outcome = f"{names} differ" if differs else f"no difference between {names}"
     return (
-        f"{said}: B takes {_interval(comparison.times)} times as long as A, "
+        f"{outcome}: B takes {_interval(comparison.times)} times as long as A, "
         f"A {_interval(comparison.times.inverse)} times as long as B; {comparison.resampled}"
     )
 
@@ -211,7 +211,7 @@ def slowest_of(comparison: Comparison) -> tuple[str, Interval] | None:
     named = {case.id: case.ratio for case in comparison.cases if case.changed}
     named |= {"all operations together" if comparison.cases else "B": comparison.times}
     beyond = [(name, ratio) for name, ratio in named.items() if ratio.low > comparison.limit]
-    return max(beyond, key=lambda one: one[1].low, default=None)
+    return max(beyond, key=lambda pair: pair[1].low, default=None)
 
 
 def _difference_rows(comparison: Comparison) -> Rows:
@@ -250,7 +250,7 @@ def _level_lines(comparison: Comparison) -> Iterable[str]:
 
 
 def _memory_lines(comparison: Comparison) -> Iterable[str]:
-    """The most memory that each side used, where both say it."""
+    """Yield the most memory that each side used, where both logs have it."""
     peaks = [
         max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
         for side in (comparison.a, comparison.b)
@@ -319,8 +319,9 @@ def comparison_markdown(comparison: Comparison) -> str:
 def comparison_html(
     comparison: Comparison, charts: Mapping[str, str], template: str, style: str
 ) -> str:
-    """One page that needs nothing else; `charts` are SVGs of ours by name. What logs say is escaped
-    by Jinja2, the charts' texts by matplotlib.
+    """Return one self-contained page; `charts` are SVGs of ours by name.
+
+    Jinja2 escapes the text of logs, matplotlib that of the charts.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(template).render(
@@ -333,5 +334,5 @@ def comparison_html(
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([markdown_text(one) for one in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *([markdown_text(cell) for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -23,17 +23,17 @@ _WARNINGS = ("not the same training", "losses not compared")
 
 
 def curve_of(run: Run) -> Curve:
-    """(tokens, loss of a step); samples where the sequence is unknown."""
+    """Return (tokens, loss of a step); samples where the sequence is unknown."""
     points = {
-        at: step.loss
+        tokens: step.loss
         for step in run.steps
-        if step.loss is not None and (at := _tokens_at(run, step))
+        if step.loss is not None and (tokens := _tokens_at(run, step))
     }
     return sorted(points.items())
 
 
 def _tokens_at(run: Run, step: Step) -> int | None:
-    """Tokens since the start of the run, printed or counted."""
+    """Return the tokens since the start of the run, printed or counted."""
     if step.tokens:
         return step.tokens
     if step.samples is None and run.tokens_per_step:
@@ -43,7 +43,7 @@ def _tokens_at(run: Run, step: Step) -> int | None:
 
 
 def evaluations_of(run: Run) -> Curve:
-    """(tokens, value of an evaluation), in the same way."""
+    """Return (tokens, value of an evaluation), in the same way."""
     points = {
         evaluation.samples * (run.sequence or 1): evaluation.value for evaluation in run.evaluations
     }
@@ -51,33 +51,34 @@ def evaluations_of(run: Run) -> Curve:
 
 
 def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
-    """Of the first run of each side: (tokens, A's, B's), smoothed. The steps' own losses; of
-    evaluations, where not both have those.
+    """Return (tokens, A's, B's) smoothed losses of the first run of each side.
+
+    They are the steps' own losses; those of evaluations, where one side lacks them.
     """
     for curve in (curve_of, evaluations_of):
-        one, other = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
-        if one and other:
-            return _side_by_side(one, other)
+        a_curve, b_curve = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
+        if a_curve and b_curve:
+            return _side_by_side(a_curve, b_curve)
     return ()
 
 
 def _side_by_side(curve: Curve, other: Curve) -> Losses:
     end = min(curve[-1][0], other[-1][0])
-    common = [at for at, _ in curve if other[0][0] <= at <= end]
+    common = [tokens for tokens, _ in curve if other[0][0] <= tokens <= end]
     step = max(1, -(-len(common) // _POINTS))
     chosen = common[::-1][::step][::-1]
-    return tuple((at, _smooth(curve, at), _smooth(other, at)) for at in chosen)
+    return tuple((tokens, _smooth(curve, tokens), _smooth(other, tokens)) for tokens in chosen)
 
 
-def _smooth(curve: Curve, at: int) -> float:
-    index = bisect_left(curve, (at, float("-inf")))
+def _smooth(curve: Curve, tokens: int) -> float:
+    index = bisect_left(curve, (tokens, float("-inf")))
     low = max(0, index - _NEIGHBOURS // 2)
     near = curve[low : low + _NEIGHBOURS] or curve[-_NEIGHBOURS:]
     return median(loss for _, loss in near)
 
 
 def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Remark]:
-    """Why the two were not the same training, if they were not."""
+    """Yield the reasons why the two were not the same training, if any."""
     for name, runs in (("A", a), ("B", b)):
         steps = [step for run in runs for step in run.steps]
         if any(step.nan for step in steps):
@@ -88,9 +89,11 @@ def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Ite
     if not losses:
         yield Remark(level="warning", message=f"losses not compared: {_without_losses(a, b)}")
     else:
-        tokens, one, other = losses[-1]
-        if abs(one - other) > _AWAY * min(abs(one), abs(other)):
-            yield _not_the_same(f"a loss of {one:.4g} against {other:.4g} after {tokens:,} tokens")
+        tokens, a_loss, b_loss = losses[-1]
+        if abs(a_loss - b_loss) > _AWAY * min(abs(a_loss), abs(b_loss)):
+            yield _not_the_same(
+                f"a loss of {a_loss:.4g} against {b_loss:.4g} after {tokens:,} tokens"
+            )
 
 
 def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
@@ -106,20 +109,20 @@ def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
 
 
 def is_of_training(finding: Remark) -> bool:
-    """Whether a finding says that the trainings differ, or cannot be compared."""
+    """Return whether a finding is about trainings that differ, or cannot be compared."""
     return finding.message.startswith(_WARNINGS)
 
 
 def bands_of(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
-    """(tokens, lowest, highest) of neighbouring losses of a side's first run with losses."""
-    curve = next((found for run in runs if (found := curve_of(run))), [])
+    """Return (tokens, lowest, highest) of neighbouring losses of a side's first run with losses."""
+    curve = next((points for run in runs if (points := curve_of(run))), [])
     step = max(1, -(-len(curve) // _POINTS))
     width = max(_NEIGHBOURS, step)
     near = (
-        (at, curve[max(0, i - width // 2) : i + width // 2 + 1])
-        for i, (at, _) in list(enumerate(curve))[::step]
+        (tokens, curve[max(0, i - width // 2) : i + width // 2 + 1])
+        for i, (tokens, _) in list(enumerate(curve))[::step]
     )
-    return [(at, min(v for _, v in part), max(v for _, v in part)) for at, part in near]
+    return [(tokens, min(v for _, v in part), max(v for _, v in part)) for tokens, part in near]
 
 
 def _not_the_same(why: str) -> Remark:

@@ -1,8 +1,8 @@
-"""How an image of this night stands beside the last release of its cell, both timed on one machine
-in one job: what is slower than may be, for certain. Pure.
+"""The comparison of a nightly image with the last release of its cell, both timed on one
+machine in one job. Pure.
 
-One process differs from the next by more than its repetitions say, so that what is slower counts
-when it was so twice, in turns.
+Processes differ by more than their repetitions show. Operations are therefore slower only if they
+are so twice, in turns.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _NOISY = "noisy: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightStanding:
-    """An image on a target beside `release`, a digest, "" for none. `slower` are operations with
-    their ratios, `gone` those that only the release did; `reason` is why nothing was compared,
-    `noise` what else the machine did while it looked slower.
+    """The result for an image on a target against `release`, a digest, "" for none.
+
+    `slower` are operations with their ratios, `gone` those that only the release did. `reason` is
+    why nothing was compared, `noise` the other load of the machine while the image looked slower.
     """
 
     cell_id: str
@@ -34,18 +35,18 @@ class NightStanding:
 
     @property
     def wrong(self) -> str:
-        """What speaks against the image; "" for nothing."""
+        """Return the reasons against the image; "" for none."""
         on = f" on a busy machine ({self.noise})" if self.noise else ""
-        said = [
+        reasons = [
             f"slower than the last release{on}: {_listed(self.slower)}" if self.slower else "",
             f"done by the last release alone: {_listed(self.gone)}" if self.gone else "",
             f"not held against the last release: {self.reason}" if self.reason else "",
         ]
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, reasons))
 
     @property
     def text(self) -> str:
-        """In one line, whatever it is."""
+        """Return the result in one line."""
         beside = f"beside {self.release}" if self.release else "no release to hold it against"
         return f"timed on {self.target}: {self.wrong or 'nothing slower'}, {beside}"
 
@@ -56,7 +57,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def slower_in(comparison: Comparison) -> dict[str, Interval]:
-    """What took longer than the limit with all of its interval, by operation, the worst first."""
+    """Return the operations whose whole interval is above the limit, the worst first."""
     if comparison.limit is None or comparison.times is None:
         return {}
     every = {case.id: case.ratio for case in comparison.cases if case.changed} | {
@@ -68,7 +69,7 @@ def slower_in(comparison: Comparison) -> dict[str, Interval]:
 
 
 def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
-    """What a bench found its machine to do besides."""
+    """Yield the other load of the machine that a bench found."""
     for comparison in comparisons:
         for finding in comparison.findings:
             if finding.message.startswith(_NOISY):
@@ -78,13 +79,22 @@ def _noise_of(comparisons: Iterable[Comparison]) -> Iterator[str]:
 def standing_of(
     cell_id: str, target: str, release: str, comparisons: Iterable[Comparison]
 ) -> NightStanding:
-    """From all comparisons of the two, A the release: each time beyond the limit, or not slower.
-    Where one looks slower on a machine that did something else, that is said.
+    """Return the result of all comparisons of the two, A the release.
+
+    An operation is slower if each comparison puts it above the limit. `noise` has the other load of
+    the machine where one looks slower.
     """
     every = list(comparisons)
-    refused = next((one for one in every if one.verdict is ComparisonOutcome.NOT_COMPARABLE), None)
-    first, *more = [slower_in(one) for one in every]
-    slower = {name: ratio for name, ratio in first.items() if all(name in one for one in more)}
+    refused = next(
+        (
+            comparison
+            for comparison in every
+            if comparison.verdict is ComparisonOutcome.NOT_COMPARABLE
+        ),
+        None,
+    )
+    first, *more = [slower_in(comparison) for comparison in every]
+    slower = {name: ratio for name, ratio in first.items() if all(name in later for later in more)}
     return NightStanding(
         cell_id=cell_id,
         target=target,

@@ -1,11 +1,11 @@
-"""Benches of many nights, a line each in a file that only grows, and where their times changed
-for good. Pure.
+"""Nightly benches, a line each in a file that only grows, and the lasting changes of their
+times. Pure.
 
-Nights are independent of each other, so where a time changed is asked of permutations of all of
-them: ranks before and after each night, the largest difference weighted by how many stand on either
-side (Pettitt's test, without its blindness at both ends). All operations of a file are asked at
-once, and answered by Holm: of 100 files in which nothing changed, at most `FALSE_ALARMS` of them
-name an operation (a test holds it).
+Nights are independent of each other, so a change is tested by permutations of all of them. The
+statistic is the largest difference of ranks before and after a night, weighted by their numbers
+(Pettitt's test, without its blindness at both ends). Holm's correction covers all operations of a
+file: of files without a change, at most the share `FALSE_ALARMS` names an operation (a test checks
+it).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from warpfront.report.trends import Trend
 
 SCHEMA = 1
 FEWEST = 4
-"""Nights before a change and after it: of less, no permutation is rare enough for many cases."""
+"""Nights before a change and after it: with fewer, no permutation is rare enough for many cases."""
 MOST_NIGHTS = 200
-"""The newest of a place; what lies further back is history."""
+"""The newest nights of a place; older ones are not tested."""
 FALSE_ALARMS = 0.05
 _ENOUGH = 10
 _SEED = 20250103
@@ -51,14 +51,16 @@ class Night:
 
     @property
     def place(self) -> Place:
-        """What has to be the same for two nights to be held against each other."""
+        """Return the facts that have to be the same for two nights to be compared."""
         return self.cell_id, self.target, self.device, self.runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """An operation that took another time for good, from the night `at` on, when the image was
-    `image_digest`. Seconds are medians of the nights before and after.
+    """A lasting change of an operation's time from the night `at` on, when the image was
+    `image_digest`.
+
+    Seconds are medians of the nights before and after.
     """
 
     place: Place
@@ -75,13 +77,15 @@ class Shift:
 
 
 def night_of(bench: Bench, *, runner: str = "") -> Night:
-    """`runner` tells machines apart whose devices have one name."""
+    """Return the night of a bench. `runner` distinguishes machines whose devices have one name."""
     seconds = {
-        one.id: median(value for block in one.samples_seconds for value in block)
-        for one in bench.results
-        if any(one.samples_seconds)
+        result.id: median(value for block in result.samples_seconds for value in block)
+        for result in bench.results
+        if any(result.samples_seconds)
     }
-    seconds |= {one.id: median(one.step_seconds) for one in bench.training if one.step_seconds}
+    seconds |= {
+        result.id: median(result.step_seconds) for result in bench.training if result.step_seconds
+    }
     return Night(
         at=bench.at,
         cell_id=bench.cell_id,
@@ -95,13 +99,15 @@ def night_of(bench: Bench, *, runner: str = "") -> Night:
 
 
 def night_line(night: Night) -> str:
-    """One night, as the line to append."""
+    """Return the line to append for one night."""
     return json.dumps({"schema": SCHEMA, **asdict(night)}, separators=(",", ":")) + "\n"
 
 
 def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
-    """The nights of a file in the order of their times, and how many lines were none: what a full
-    disk or another version left is passed over. A night that was written twice counts once.
+    """Return the nights of a file in the order of their times, and the number of unreadable lines.
+
+    Lines cut by a full disk or written by another version are skipped. A night that was written
+    twice counts once.
     """
     nights: dict[tuple[Place, str], Night] = {}
     unread = 0
@@ -126,69 +132,73 @@ def _read_night(line: Mapping[str, Any]) -> Night:
 
 
 def places_of(nights: Iterable[Night]) -> dict[Place, list[Night]]:
-    """The newest nights of each place, oldest first."""
-    found: dict[Place, list[Night]] = {}
+    """Return the newest nights of each place, oldest first."""
+    nights_by_place: dict[Place, list[Night]] = {}
     for night in nights:
-        found.setdefault(night.place, []).append(night)
-    return {place: each[-MOST_NIGHTS:] for place, each in found.items()}
+        nights_by_place.setdefault(night.place, []).append(night)
+    return {place: each[-MOST_NIGHTS:] for place, each in nights_by_place.items()}
 
 
 def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
-    """Where operations changed their time for good: by place and case, the largest change each."""
+    """Return the lasting changes of operations' times: the largest of each place and case."""
     series = [
         (place, case, [night for night in each if case in night.seconds])
         for place, each in places_of(nights).items()
         for case in dict.fromkeys(case for night in each for case in night.seconds)
     ]
-    long_enough = [one for one in series if len(one[2]) >= 2 * FEWEST]
-    asked = [_asked(*one, cases=len(long_enough)) for one in long_enough]
-    stands = holm([shift.p_value for shift in asked], FALSE_ALARMS)
-    found = (shift for shift, stand in zip(asked, stands, strict=True) if stand)
-    return tuple(shift for shift in found if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
+    long_enough = [case_series for case_series in series if len(case_series[2]) >= 2 * FEWEST]
+    shifts = [_asked(*case_series, cases=len(long_enough)) for case_series in long_enough]
+    stands = holm([shift.p_value for shift in shifts], FALSE_ALARMS)
+    significant = (shift for shift, stand in zip(shifts, stands, strict=True) if stand)
+    return tuple(shift for shift in significant if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
 
 
 def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> Shift:
     values = [night.seconds[case] for night in nights]
-    strength, at = _strongest(ranks(values))
+    strength, index = _strongest(ranks(values))
     return Shift(
         place=place,
         case=case,
-        at=nights[at].at,
-        image_digest=nights[at].image_digest,
-        before_seconds=median(values[:at]),
-        after_seconds=median(values[at:]),
+        at=nights[index].at,
+        image_digest=nights[index].image_digest,
+        before_seconds=median(values[:index]),
+        after_seconds=median(values[index:]),
         p_value=_chance(values, strength, most=math.ceil(2 * cases / FALSE_ALARMS)),
     )
 
 
 def _strongest(ordered: Sequence[float]) -> tuple[float, int]:
-    """The largest difference of mean ranks between nights before and from a point on, and it."""
+    """Return the largest difference of mean ranks between nights before and from a point on,
+    and that point.
+    """
     count = len(ordered)
     sums = list(accumulate(ordered))
     return max(
-        (abs(sums[at - 1]) / math.sqrt(at * (count - at)), at)
-        for at in range(FEWEST, count - FEWEST + 1)
+        (abs(sums[index - 1]) / math.sqrt(index * (count - index)), index)
+        for index in range(FEWEST, count - FEWEST + 1)
     )
 
 
 def _chance(values: Sequence[float], strength: float, *, most: int) -> float:
-    """How often shuffled nights reach a strength: asked until it is plain that they do, at most as
-    often as the smallest p-value that is needed takes (Besag and Clifford, 1991).
+    """Return the share of shuffled nights that reach a strength, its p-value.
+
+    Shuffling stops once that is clearly common, or after `most` shuffles, which the smallest
+    p-value needs (Besag and Clifford, 1991).
     """
     random = Random(_SEED)  # noqa: S311 - permutations
     shuffled = ranks(values)
     reached = 0
-    for asked in range(1, most + 1):
+    for shuffles in range(1, most + 1):
         random.shuffle(shuffled)
         reached += _strongest(shuffled)[0] >= strength * (1 - 1e-12)
         if reached == _ENOUGH:
-            return reached / asked
+            return reached / shuffles
     return (reached + 1) / (most + 1)
 
 
 def trends_of(nights: Iterable[Night], shifts: Sequence[Shift]) -> tuple[Trend, ...]:
-    """What a page draws: each operation that changed for good, the worst first, and for each place
-    all of its operations together.
+    """Return the curves of a page: each operation with a lasting change, the worst first, and
+    all operations together for each place.
     """
     places = places_of(nights)
     worst = sorted(shifts, key=lambda shift: -shift.ratio)
@@ -213,7 +223,7 @@ def _trend_of(shift: Shift, nights: Sequence[Night]) -> Trend:
 
 
 def _together(place: Place, nights: Sequence[Night]) -> Trend:
-    """The geometric mean of each night's times over what is usual of them."""
+    """Return the geometric mean of each night's times over their usual times."""
     by_case: dict[str, list[float]] = {}
     for night in nights:
         for case, value in night.seconds.items():
@@ -225,8 +235,8 @@ def _together(place: Place, nights: Sequence[Night]) -> Trend:
         for night in timed
     ]
     last = f"; the last night {times[-1]:.3f} times what is usual" if times else ""
-    said = f"{len(by_case)} operations of {len(timed)} nights{last}"
-    return _trend(place, timed, times, name="all operations", change=None, said=said)
+    summary = f"{len(by_case)} operations of {len(timed)} nights{last}"
+    return _trend(place, timed, times, name="all operations", change=None, said=summary)
 
 
 def _trend(
@@ -262,7 +272,7 @@ def too_few_nights(nights: Sequence[Night]) -> tuple[str, ...]:
 
 
 def shifts_text(nights: Sequence[Night], shifts: Sequence[Shift]) -> str:
-    """What changed, the worst first, and of how many nights that is said."""
+    """Return the changes, the worst first, and the number of nights they are from."""
     lines = [
         f"{' '.join(filter(None, place))}: {len(each)} nights, "
         f"{len({case for night in each for case in night.seconds})} operations"

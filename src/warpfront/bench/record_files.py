@@ -25,19 +25,19 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[\u202a-\u202
 
 
 class NoRecordError(ValueError):
-    """A document that says it is one of ours, and cannot be read."""
+    """A document that is marked as one of ours, and cannot be read."""
 
 
 def run_document(run: Run, summary: Summary) -> dict[str, Any]:
-    """A run with its summary, which is worked out again when it is read."""
+    """Return a run with its summary, which is computed again when it is read."""
     return {**_document(run), _DERIVED: dataclasses.asdict(summary)}
 
 
 def bench_document(bench: Bench) -> dict[str, Any]:
-    """A bench with the median of each operation, which is worked out again when it is read."""
+    """Return a bench with the median of each operation, which is computed again when it is read."""
     document = _document(bench)
-    for one, result in zip(bench.results, document["results"], strict=True):
-        times = [value for block in one.samples_seconds for value in block]
+    for result_record, result in zip(bench.results, document["results"], strict=True):
+        times = [value for block in result_record.samples_seconds for value in block]
         result["median_seconds"] = median(times) if times else None
     for training in document["training"]:
         steps = training["step_seconds"]
@@ -46,7 +46,7 @@ def bench_document(bench: Bench) -> dict[str, Any]:
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """A comparison; `inverse` is A's time over B's."""
+    """Return a comparison; `inverse` is A's time over B's."""
     times = comparison.times
     inverse = dataclasses.asdict(times.inverse) if times else None
     return {**_document(comparison), "inverse": inverse, "is_slower": comparison.is_slower}
@@ -57,8 +57,8 @@ def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
 
 
 def read_records(text: str) -> tuple[Run | Bench, ...]:
-    """The runs and benches of a document; none where it is no document of
-    ours. Raises `NoRecordError`.
+    """Return the runs and benches of a document; none where it is no document of ours. Raise
+    `NoRecordError`.
     """
     try:
         document = _cleaned(json.loads(text, parse_constant=refuse_constant))
@@ -77,15 +77,15 @@ def _is_ours(document: object) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """Text without what a terminal would obey, and whole numbers that a float can be made of: a
-    record may come from anywhere.
+    """Return text without terminal controls, and integers that fit a float: a record may come
+    from anywhere.
     """
     if isinstance(value, str):
         return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(one) for key, one in value.items()}
+        return {_cleaned(key): _cleaned(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_cleaned(one) for one in value]
+        return [_cleaned(entry) for entry in value]
     if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
         raise NoRecordError("a whole number of more than 64 bits")
     return value
@@ -106,13 +106,15 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
 
 
 def first_wrong(error: ValidationError) -> str:
-    """Where a foreign document is not what it should be, and how."""
+    """Return the first place where a foreign document is wrong, and the reason."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _has_sound_times(record: Run | Bench) -> bool:
-    """Written by hand, a time may be anything; divided by, it has to be one."""
+    """Return whether the times can be divided by: in a record written by hand, they may be
+    anything.
+    """
     if isinstance(record, Run):
         times = [
             value
@@ -127,6 +129,11 @@ def _has_sound_times(record: Run | Bench) -> bool:
         ]
         times += [record.run_seconds] if record.run_seconds is not None else []
     else:
-        times = [one for case in record.results for block in case.samples_seconds for one in block]
+        times = [
+            seconds
+            for case in record.results
+            for block in case.samples_seconds
+            for seconds in block
+        ]
         times += [second for case in record.training for second in case.step_seconds]
     return all(math.isfinite(time) and time > 0 for time in times)

@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class MemoryKind(StrEnum):
-    """What a figure of memory counts: torch's tensors, torch's pool, or the whole device."""
+    """The subject of a memory figure: torch's tensors, torch's pool, or the whole device."""
 
     ALLOCATED = "allocated"
     RESERVED = "reserved"
@@ -23,7 +23,7 @@ class MemoryKind(StrEnum):
 
 
 class Metric(StrEnum):
-    """What runs are compared by. A time or a rate; `TIME_TO_TRAIN` is of a whole run."""
+    """The metric of a comparison, a time or a rate; `TIME_TO_TRAIN` is of a whole run."""
 
     STEP_SECONDS = "step_seconds"
     TOKENS_PER_SECOND = "tokens_per_second_per_device"
@@ -32,13 +32,13 @@ class Metric(StrEnum):
 
     @property
     def is_rate(self) -> bool:
-        """More of it is faster."""
+        """Return whether more of it is faster."""
         return self in {Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSource:
-    """Where a record was read from. `sha256` is of the bytes as they lie there."""
+    """The file that a record was read from. `sha256` is of its unchanged bytes."""
 
     path: str
     sha256: str
@@ -49,7 +49,7 @@ class RecordSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """How many ways a model is divided."""
+    """The number of ways a model is divided, by kind of parallelism."""
 
     tensor: int | None = None
     pipeline: int | None = None
@@ -64,7 +64,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line's figures: the mean of `steps` optimizer steps, the last of which is `step`.
+    """The figures of one line: the mean of `steps` optimizer steps, the last of which is `step`.
 
     `segment` counts restarts; `samples` and `tokens` are counts since the start of the run.
     `tokens_per_second` is the rate of all devices together.
@@ -100,7 +100,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """What a reader, or who judges a run, wants to be known of it. An `error` makes it unusable."""
+    """A remark of a reader or a judge on a run. An `error` makes the run unusable."""
 
     level: Literal["note", "warning", "error"]
     message: str
@@ -109,7 +109,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training, as its log has it.
+    """A training, as recorded in its log.
 
     `given` names the fields that options set, `solved` those that follow from other figures.
     `total_steps` is the planned number of optimizer steps; `accumulation` the micro-batches of one
@@ -157,17 +157,17 @@ class Run:
 
     @property
     def concurrency(self) -> float | None:
-        """The most requests at once of a serving benchmark."""
+        """Return the most requests at once of a serving benchmark."""
         return self.serving.get("concurrency")
 
     @property
     def input_length(self) -> float | None:
-        """Mean tokens of a request."""
+        """Return the mean tokens of a request."""
         return self._per_request("input_tokens")
 
     @property
     def output_length(self) -> float | None:
-        """Mean tokens of an answer."""
+        """Return the mean tokens of an answer."""
         return self._per_request("output_tokens")
 
     def _per_request(self, name: str) -> float | None:
@@ -181,7 +181,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A value, and the bounds that hold it in 95 of 100 resamplings."""
+    """A value, and the bounds of 95 in 100 resamplings."""
 
     value: float
     low: float
@@ -193,7 +193,7 @@ class Interval:
 
     @property
     def is_known(self) -> bool:
-        """Whether there are bounds: of a single figure there are none."""
+        """Return whether there are bounds: a single figure has none."""
         return self.low < self.high
 
     def holds(self, value: float) -> bool:
@@ -235,7 +235,7 @@ class Summary:
 
 
 class ComparisonOutcome(StrEnum):
-    """What a comparison came to. There is no winner."""
+    """The result of a comparison. There is no winner."""
 
     NO_DIFFERENCE = "no difference"
     DIFFERENCE = "difference"
@@ -246,7 +246,9 @@ class ComparisonOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What two sides do not share, as each has it; `refused` where it makes them unlike work."""
+    """A fact in which two sides differ, with the value of each; `refused` where it makes them
+    unlike work.
+    """
 
     name: str
     a: str
@@ -257,7 +259,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison."""
+    """A side of a comparison."""
 
     name: str
     sources: tuple[str, ...]
@@ -269,7 +271,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRatio:
-    """One timed operation on both sides: B's time over A's. `changed` after Holm's correction."""
+    """A timed operation on both sides: B's time over A's. `changed` after Holm's correction."""
 
     id: str
     ratio: Interval
@@ -302,8 +304,8 @@ class Comparison:
 
     @property
     def is_slower(self) -> bool:
-        """Whether B, or an operation that changed, is slower than allowed, for certain: its whole
-        interval lies beyond the limit.
+        """Return whether B, or an operation that changed, is slower than allowed: its whole
+        interval is above the limit.
         """
         if self.limit is None or self.times is None:
             return False
@@ -315,7 +317,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """What a device is said to reach, of one dtype, and who says so."""
+    """The documented peak of a device for one dtype, and its source."""
 
     flop_per_second: float | None
     bytes_per_second: float | None
@@ -325,8 +327,8 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One operation, timed in blocks of repetitions: `samples_seconds` are theirs,
-    block by block. `torch_benchmark_seconds` is the median of `torch.utils.benchmark`, on request.
+    """An operation, timed in blocks of repetitions: `samples_seconds` are theirs, block by
+    block. `torch_benchmark_seconds` is the median of `torch.utils.benchmark`, on request.
     """
 
     id: str
@@ -364,7 +366,9 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What `bench` timed in one image, on one device. `environment` is what `detect` found."""
+    """The timings of `bench` in one image, on one device. `environment` is the result of
+    `detect`.
+    """
 
     cell_id: str
     image_digest: str

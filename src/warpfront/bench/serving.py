@@ -25,13 +25,13 @@ _TIMES = tuple(
 
 
 def metric_of(runs: Iterable[Run]) -> str:
-    """Whether the figures are of serving, or of a profiler's summary of kernels."""
+    """Return the metric of the figures: of serving, or of a profiler's summary of kernels."""
     is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in runs)
     return KERNELS if is_kernels else SERVING
 
 
 def side_of(name: str, runs: Sequence[Run]) -> Side:
-    """A side with its output tokens per second."""
+    """Return a side with its output tokens per second."""
     rates = [run.serving["output_throughput"] for run in runs if "output_throughput" in run.serving]
     return Side(
         name=name,
@@ -72,7 +72,7 @@ def measured_serving(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> C
 
 
 def _ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
-    """B's time over A's; of a rate, A's over B's."""
+    """Return B's time over A's; of a rate, A's over B's."""
     if name in _RATES:
         a, b = ([1 / value for value in side] for side in (a, b))
     value = median(b) / median(a)

@@ -1,10 +1,10 @@
-"""Which steps of a run count: the settled ones, their levels, and a run's summary of them. Pure.
+"""The steps of a run that count: the settled ones, their levels, and a run's summary of them. Pure.
 
 "Drop the first step" is wrong: autotuning, compilation and allocators take from none to hundreds. A
-run has settled at the first step of the first window of five whose median lies within 5 % of the
-median of the last half, if that step itself lies within 15 % of it and does not follow a slow one,
-whose work may still run on in it. After a restart a run settles again. A change of level is shown,
-and never dropped unseen.
+run settles at the first step of the first window of five whose median lies within 5 % of the median
+of the last half. That step itself has to lie within 15 % of it, and not follow a slow one, whose
+work may still run on in it. After a restart a run settles again. A change of level is shown, and
+never dropped unseen.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _MOST_REPEATS = 100
 
 
 def settled_from(values: Sequence[float]) -> int:
-    """The index of the first settled value; their number where none is."""
+    """Return the index of the first settled value; their number where none is."""
     if not values:
         return 0
     level = median(values[len(values) // 2 :])
-    for at in range(len(values) - WINDOW + 1):
-        window = median(values[at : at + WINDOW])
-        is_near = abs(window / level - 1) <= NEAR and abs(values[at] / level - 1) <= NEAR_ONE
-        if is_near and (not at or values[at - 1] <= SLOW * level):
-            return at
+    for start in range(len(values) - WINDOW + 1):
+        window = median(values[start : start + WINDOW])
+        is_near = abs(window / level - 1) <= NEAR and abs(values[start] / level - 1) <= NEAR_ONE
+        if is_near and (not start or values[start - 1] <= SLOW * level):
+            return start
     return len(values)
 
 
 def value_of(step: Step, metric: Metric) -> float | None:
-    """The step's time by a metric; of a rate, its inverse, so that more is slower everywhere."""
+    """Return the step's time by a metric; of a rate, its inverse, so that more is always slower."""
     if metric is Metric.STEP_SECONDS:
         return step.seconds
     rate = None
@@ -50,14 +50,15 @@ def value_of(step: Step, metric: Metric) -> float | None:
 
 
 def segments_of(run: Run, metric: Metric) -> list[list[Step]]:
-    """The steps that have a time, between restarts."""
+    """Return the steps that have a time, between restarts."""
     timed = (step for step in run.steps if value_of(step, metric) is not None)
     return [list(steps) for _, steps in groupby(timed, key=lambda step: step.segment)]
 
 
 def settled_steps(run: Run, metric: Metric) -> list[Step]:
-    """What is left of every segment when it has settled. Segments too short to tell settle with
-    none, unless the run has only one.
+    """Return the steps of every segment after it has settled.
+
+    Segments that are too short to judge contribute none, unless the run has only one.
     """
     segments = segments_of(run, metric)
     settled: list[Step] = []
@@ -68,12 +69,12 @@ def settled_steps(run: Run, metric: Metric) -> list[Step]:
 
 
 def times_of(run: Run, metric: Metric) -> list[float]:
-    """Settled times, weighted."""
+    """Return the settled times, weighted."""
     return weighted(settled_steps(run, metric), metric)
 
 
 def weighted(steps: Sequence[Step], metric: Metric) -> list[float]:
-    """Times, those that are the mean of more steps than most counted more often."""
+    """Return the times; a mean of more steps than most counts more often."""
     usual = mode(step.steps for step in steps) if steps else 1
     return [
         value
@@ -88,7 +89,7 @@ def _values(steps: Iterable[Step], metric: Metric) -> list[float]:
 
 
 def metric_of(run: Run) -> Metric:
-    """What a run's steps are timed by: seconds, where its log has them."""
+    """Return the metric of a run's steps: seconds, where its log has them."""
     for metric in (Metric.STEP_SECONDS, Metric.TOKENS_PER_SECOND, Metric.SAMPLES_PER_SECOND):
         if any(value_of(step, metric) is not None for step in run.steps):
             return metric
@@ -96,19 +97,19 @@ def metric_of(run: Run) -> Metric:
 
 
 def is_timed(run: Run) -> bool:
-    """Whether any line of a run has a time or a rate."""
+    """Return whether any line of a run has a time or a rate."""
     return any(value_of(step, metric_of(run)) is not None for step in run.steps)
 
 
 def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
-    """The levels of each segment, without its first few steps."""
+    """Return the levels of each segment, without its first few steps."""
     levels: list[Level] = []
     for steps in segments_of(run, metric):
         values = _values(steps, metric)
-        begun = _begun(values)
+        first = _begun(values)
         marks = [
-            begun,
-            *(begun + at for at in change_points(values[begun:], fewest=WINDOW)),
+            first,
+            *(first + index for index in change_points(values[first:], fewest=WINDOW)),
             len(steps),
         ]
         for start, stop in pairwise(marks):
@@ -118,11 +119,15 @@ def levels_of(run: Run, metric: Metric) -> tuple[Level, ...]:
 
 
 def _begun(values: Sequence[float]) -> int:
-    """Past compilation and autotuning, which are far from all that follows."""
+    """Return the first index after compilation and autotuning, which are far from all later
+    steps.
+    """
     if len(values) < 2 * FEWEST_STEPS:
         return settled_from(values)
     usual = median(values)
-    last = max((at for at in range(len(values) // 2) if values[at] > SLOW * usual), default=-1)
+    last = max(
+        (index for index in range(len(values) // 2) if values[index] > SLOW * usual), default=-1
+    )
     leading = 0
     while leading <= last and values[leading] > (1 + NEAR_ONE) * usual:
         leading += 1
@@ -140,7 +145,7 @@ def _level(steps: Sequence[Step], middle: float) -> Level:
 
 
 def summary_of(run: Run) -> Summary:
-    """A run in figures; those that its steps do not give are None."""
+    """Return a run in figures; those that its steps do not give are None."""
     metric = metric_of(run)
     settled = settled_steps(run, metric)
     seconds = weighted(settled, Metric.STEP_SECONDS)
@@ -168,7 +173,7 @@ def summary_of(run: Run) -> Summary:
 
 
 def _mean_seconds(run: Run) -> float | None:
-    """The time of the whole run over its last step."""
+    """Return the time of the whole run over its last step."""
     last = max((step.step for step in run.steps), default=0)
     return run.run_seconds / last if run.run_seconds and last else None
 
@@ -179,12 +184,14 @@ def _rate(steps: Sequence[Step], metric: Metric) -> float | None:
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 def _slow(values: Sequence[float]) -> int:
-    """Steps of profilers, checkpoints and evaluations: they stay, and are no part of a median."""
+    """Count the steps of profilers, checkpoints and evaluations: they stay, and are no part of
+    a median.
+    """
     limit = SLOW * median(values) if values else 0.0
     return sum(value > limit for value in values)
 

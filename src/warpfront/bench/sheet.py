@@ -27,8 +27,10 @@ def byte_rate(measurement: Measurement) -> float | None:
 
 
 def share_of_peak(measurement: Measurement) -> float | None:
-    """Of what bounds it by its formula: the arithmetic where it is counted, else the memory. None
-    where nobody says what the device reaches.
+    """Return the share of the peak that bounds an operation by its formula.
+
+    The bound is the arithmetic where it is counted, else the memory. None where the device's peak
+    is unknown.
     """
     flops, moved = flop_rate(measurement), byte_rate(measurement)
     if measurement.peak is None:
@@ -45,12 +47,12 @@ def share_of_peak(measurement: Measurement) -> float | None:
 
 
 def tokens_per_second(training: Training) -> float:
-    """Of each device, by the median step."""
+    """Return the rate of each device, by the median step."""
     return training.tokens_per_step / median(training.step_seconds) / training.devices
 
 
 def model_flops_utilization(training: Training) -> float | None:
-    """MFU: what the model needs, of the dense peak of this very dtype."""
+    """Return MFU: the model's own FLOP/s over the dense peak of this very dtype."""
     if (
         training.peak is None
         or not training.peak.flop_per_second
@@ -63,8 +65,8 @@ def model_flops_utilization(training: Training) -> float | None:
 
 
 def bench_text(bench: Bench) -> str:
-    rows = [_HEAD, *(_row(one) for one in bench.results)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    rows = [_HEAD, *(_row(result) for result in bench.results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     padded = ([text.ljust(size) for text, size in zip(row, widths, strict=True)] for row in rows)
     lines = ["  ".join(row).rstrip() for row in padded]
     lines += _reference_lines(bench)
@@ -79,7 +81,7 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
     times = times_of(measurement)
     if not times:
         return (measurement.id, measurement.outcome, measurement.note, "", "", "", "")
-    low, high = (1000 * quantile(sorted(times), at) for at in (0.05, 0.95))
+    low, high = (1000 * quantile(sorted(times), share) for share in (0.05, 0.95))
     share = share_of_peak(measurement)
     return (
         measurement.id,
@@ -93,12 +95,12 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _reference_lines(bench: Bench) -> list[str]:
-    """The medians by `torch.utils.benchmark`, where they were asked for."""
+    """Return the medians by `torch.utils.benchmark`, where they were requested."""
     return [
-        f"{one.id}: {1000 * one.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
-        f"{one.torch_benchmark_seconds / median(times):.3f} times"
-        for one in bench.results
-        if one.torch_benchmark_seconds and (times := times_of(one))
+        f"{result.id}: {1000 * result.torch_benchmark_seconds:.4g} ms by torch.utils.benchmark, "
+        f"{result.torch_benchmark_seconds / median(times):.3f} times"
+        for result in bench.results
+        if result.torch_benchmark_seconds and (times := times_of(result))
     ]
 
 

@@ -16,37 +16,37 @@ from statistics import fmean, median, stdev
 from warpfront.bench.records import Interval
 
 BLOCK = 10
-"""Steps that are drawn together."""
+"""Steps that are resampled together."""
 RESAMPLINGS = 2000
 _FEWEST_RESAMPLINGS = 300
 _DRAWS = 2_000_000
-"""How many values are drawn for one interval: long runs are resampled less often."""
+"""The number of values drawn for one interval: long runs are resampled less often."""
 _SEED = 20250101
 _POINTS = 200
 _PERMUTATIONS = 199
 FALSE_ALARMS = 0.01
-"""How seldom chance has to reach a change for it to count."""
+"""The largest probability of a change by chance for it to count."""
 LEAST_CHANGE = 0.02
 FEWEST_TESTED = 40
-"""Of fewer values, only a plain change is one."""
+"""The fewest values for a test; with fewer, only a plain change counts."""
 PLAIN_CHANGE = 1.15
 _NEIGHBOURS = 6
 _REFINEMENTS = 3
 _NORMAL = 1.959964
-# What a clock that ticks hides: medians that are the same do vary.
+# The tick of a clock hides variation: equal medians do vary.
 _TICK = 0.001
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Of sorted values, with a line between neighbours."""
-    at = share * (len(ordered) - 1)
-    below = math.floor(at)
+    """Return a quantile of sorted values, interpolated linearly."""
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """The standard deviation as a share of the mean."""
+    """Return the standard deviation as a share of the mean."""
     return stdev(values) / fmean(values) if len(values) > 1 else None
 
 
@@ -57,8 +57,8 @@ def resamplings_for(count: int) -> int:
 def block_medians(
     values: Sequence[float], random: Random, *, block: int, times: int
 ) -> list[float]:
-    """Medians of `times` resamplings of blocks of neighbours, in a circle, so that each value is as
-    likely as any other.
+    """Return medians of `times` resamplings of blocks of neighbours, in a circle, so that each
+    value is as likely as any other.
     """
     count = len(values)
     block = max(1, min(block, count // 2))
@@ -66,17 +66,17 @@ def block_medians(
     blocks = -(-count // block)
     medians = []
     for _ in range(times):
-        drawn: list[float] = []
+        sample: list[float] = []
         for _ in range(blocks):
             start = int(random.random() * count)
-            drawn += circle[start : start + block]
-        medians.append(median(drawn[:count]))
+            sample += circle[start : start + block]
+        medians.append(median(sample[:count]))
     return medians
 
 
 def resampled_medians(groups: Sequence[Sequence[float]], random: Random, times: int) -> list[float]:
-    """Medians as they might have come out: of one run's steps, resampled in blocks; of the runs'
-    own medians, where there are several.
+    """Return medians of resamplings: of one run's steps in blocks, or of the runs' own medians
+    where there are several.
     """
     if len(groups) == 1:
         return block_medians(groups[0], random, block=BLOCK, times=times)
@@ -90,12 +90,12 @@ def median_of(groups: Sequence[Sequence[float]]) -> float:
 def median_interval(values: Sequence[float]) -> Interval:
     random = Random(_SEED)  # noqa: S311 - resampling
     times = resamplings_for(len(values))
-    found = _interval(median(values), block_medians(values, random, block=BLOCK, times=times))
-    return _widened(found, [values])
+    interval = _interval(median(values), block_medians(values, random, block=BLOCK, times=times))
+    return _widened(interval, [values])
 
 
 def median_interval_of_runs(values: Sequence[float]) -> Interval:
-    """Of one figure a run: the geometric mean, and its interval by Student's t."""
+    """Return the geometric mean of one figure per run, with its interval by Student's t."""
     logs = [math.log(value) for value in values]
     reach = _students_t(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     low, middle, high = (math.exp(fmean(logs) + sign * reach) for sign in (-1, 0, 1))
@@ -103,9 +103,9 @@ def median_interval_of_runs(values: Sequence[float]) -> Interval:
 
 
 def ratio_interval(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Interval:
-    """B's median over A's; each side is runs of values."""
-    found = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))
-    return _widened(found, [side[0] for side in (a, b) if len(side) == 1])
+    """Return B's median over A's; each side is runs of values."""
+    interval = _interval(median_of(b) / median_of(a), resampled_ratios(a, b))
+    return _widened(interval, [side[0] for side in (a, b) if len(side) == 1])
 
 
 def resampled_ratios(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> list[float]:
@@ -123,8 +123,9 @@ def _interval(value: float, resampled: Iterable[float]) -> Interval:
 
 
 def _widened(interval: Interval, runs: Sequence[Sequence[float]]) -> Interval:
-    """As far as few blocks make it too narrow, by Student's t: of two equal runs of 20 steps, one
-    pair in four would differ else.
+    """Widen an interval that few blocks make too narrow, by Student's t.
+
+    Without that, one pair in four of equal runs of 20 steps would differ.
     """
     counts = [max(2, len(run) // BLOCK) for run in runs]
     if not counts:
@@ -140,7 +141,7 @@ def _widened(interval: Interval, runs: Sequence[Sequence[float]]) -> Interval:
 
 
 def _students_t(freedom: int) -> float:
-    """The 97.5 % quantile, by the first terms of its expansion around the normal one."""
+    """Return the 97.5 % quantile, by the first terms of its expansion around the normal one."""
     z = _NORMAL
     terms = (
         (z**3 + z) / 4,
@@ -152,15 +153,17 @@ def _students_t(freedom: int) -> float:
 
 
 def geometric_mean(ratios: Sequence[Sequence[float]], values: Sequence[float]) -> Interval:
-    """Of several cases' ratios, from as many resamplings of each."""
-    joined = [math.exp(fmean(map(math.log, drawn))) for drawn in zip(*ratios, strict=True)]
+    """Return the geometric mean of several cases' ratios, from as many resamplings of each."""
+    joined = [math.exp(fmean(map(math.log, sample))) for sample in zip(*ratios, strict=True)]
     return _interval(math.exp(fmean(map(math.log, values))), joined)
 
 
 def p_value(value: float, ratios: Sequence[float], *, freedom: int) -> float:
-    """How often chance alone gives such a ratio: how often resampled ratios fall on the other side
-    of 1, on both sides together; where fewer than resampling can count do, by Student's t of what
-    they vary by. Else nothing of many operations would ever be rare enough.
+    """Return the two-sided probability of such a ratio by chance.
+
+    It is the share of resampled ratios on the other side of 1. Below the least share that
+    resampling can count, it is by Student's t of their spread. Without that, no result among many
+    operations would ever be rare enough.
     """
     above = sum(ratio > 1 for ratio in ratios)
     below = sum(ratio < 1 for ratio in ratios)
@@ -171,8 +174,8 @@ def p_value(value: float, ratios: Sequence[float], *, freedom: int) -> float:
 
 
 def students_tail(t: float, freedom: int) -> float:
-    """How often a t of so many degrees of freedom lies as far from 0, on both sides together; by
-    its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """Return the two-sided tail probability of `t` at `freedom` degrees of freedom, by its
+    finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
     """
     angle = math.atan2(t, math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
@@ -187,7 +190,7 @@ def students_tail(t: float, freedom: int) -> float:
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
-    """Which of several findings stand when all of them are asked at once."""
+    """Return which of several findings remain significant when all of them are tested at once."""
     stands = [False] * len(p_values)
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if p_values[index] > level / (len(p_values) - rank):
@@ -197,32 +200,38 @@ def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
 
 
 def change_points(values: Sequence[float], *, fewest: int = BLOCK) -> list[int]:
-    """Where values change their level for good: indexes of the first value of each later level.
+    """Return the lasting changes of level: indexes of the first value of each later level.
 
     A level has at least `fewest` values, and differs by `LEAST_CHANGE` from the one before. Of 100
     series without a change and with noise of 3 %, at most 5 give one, also where neighbours
-    correlate by 0.6 (a test holds it).
+    correlate by 0.6 (a test checks it).
     """
     return _changes(values, fewest, Random(_SEED))  # noqa: S311 - resampling
 
 
 def _changes(values: Sequence[float], fewest: int, random: Random) -> list[int]:
-    """The strongest change, between those of what is before it and of what is after."""
-    at = _one_change(values, fewest, random)
-    if at is None:
+    """Return all changes: the strongest one, between those before it and those after it."""
+    index = _one_change(values, fewest, random)
+    if index is None:
         return []
-    later = _changes(values[at:], fewest, random)
-    return [*_changes(values[:at], fewest, random), at, *(at + one for one in later)]
+    later = _changes(values[index:], fewest, random)
+    return [
+        *_changes(values[:index], fewest, random),
+        index,
+        *(index + later_index for later_index in later),
+    ]
 
 
 def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | None:
-    """The strongest change of these values, if chance does not explain it."""
+    """Return the strongest change of these values, if chance does not explain it."""
     if len(values) < 2 * fewest:
         return None
     width = -(-len(values) // _POINTS)
-    points = [median(values[at : at + width]) for at in range(0, len(values) - width + 1, width)]
-    strength, at = _strongest(ranks(points))
-    place = _refined(values, min((at + 1) * width, len(values) - 1))
+    points = [
+        median(values[index : index + width]) for index in range(0, len(values) - width + 1, width)
+    ]
+    strength, index = _strongest(ranks(points))
+    place = _refined(values, min((index + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:
         return None
     before, after = median(values[:place]), median(values[place:])
@@ -235,32 +244,34 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     return place if _is_no_chance(ranks(points), strength, random) else None
 
 
-def _is_plain(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two levels are far apart and hardly overlap: no test is needed to see it."""
-    low, high = sorted((sorted(one), sorted(other)), key=median)
+def _is_plain(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether two levels are far apart and hardly overlap, so that no test is needed."""
+    low, high = sorted((sorted(before), sorted(after)), key=median)
     return median(high) > median(low) * PLAIN_CHANGE and quantile(high, 0.05) > quantile(low, 0.95)
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Ranks less their mean; equal values share theirs."""
+    """Return the ranks less their mean; equal values share theirs."""
     ordered = sorted(values)
-    first = {value: at for at, value in reversed(list(enumerate(ordered)))}
-    last = {value: at for at, value in enumerate(ordered)}
+    first = {value: index for index, value in reversed(list(enumerate(ordered)))}
+    last = {value: index for index, value in enumerate(ordered)}
     middle = (len(values) - 1) / 2
     return [(first[value] + last[value]) / 2 - middle for value in values]
 
 
 def _strongest(ranks: Sequence[float]) -> tuple[float, int]:
-    """The largest sum of ranks up to a point, weighted as Pettitt's test does, and that point."""
+    """Return the largest sum of ranks up to a point, weighted as in Pettitt's test, and that
+    point.
+    """
     sums = list(accumulate(ranks))[:-1]
-    at = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
-    return (abs(sums[at]) if sums else 0.0), at
+    peak = max(range(len(sums)), key=lambda index: abs(sums[index])) if sums else 0
+    return (abs(sums[peak]) if sums else 0.0), peak
 
 
 def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bool:
-    """Whether shuffled neighbours reach such a strength too seldom to be believed."""
+    """Return whether shuffled neighbours reach such a strength too seldom for chance."""
     size = min(_NEIGHBOURS, max(1, len(ranks) // 12))
-    blocks = [ranks[at : at + size] for at in range(0, len(ranks), size)]
+    blocks = [ranks[start : start + size] for start in range(0, len(ranks), size)]
     allowed = int(FALSE_ALARMS * (_PERMUTATIONS + 1))
     reached = 0
     for _ in range(_PERMUTATIONS):
@@ -272,12 +283,13 @@ def _is_no_chance(ranks: Sequence[float], strength: float, random: Random) -> bo
 
 
 def _refined(values: Sequence[float], place: int) -> int:
-    """Where the medians of both sides leave the least behind: ranks find that there is a change,
-    and place it within what the later level still has of trend.
+    """Return the place where the medians of both sides leave the smallest residuals.
+
+    Ranks detect a change, and place it within the trend that the later level still has.
     """
     for _ in range(_REFINEMENTS):
         before, after = median(values[:place]), median(values[place:])
         gains = accumulate(abs(value - before) - abs(value - after) for value in values)
-        left = list(gains)[:-1]
-        place = min(range(len(left)), key=left.__getitem__) + 1
+        candidates = list(gains)[:-1]
+        place = min(range(len(candidates)), key=candidates.__getitem__) + 1
     return place

@@ -1,5 +1,5 @@
-"""What a session of `bench` left, which is foreign text, as a record that belongs
-to an image. Pure.
+"""The results of a `bench` session, which are foreign text, as a record that belongs to an
+image. Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ KIND = "Timings"
 
 
 class NoTimingsError(ValueError):
-    """What was left cannot be used; the message says why."""
+    """Results of a session that cannot be used; the message has the reason."""
 
 
 def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
-    """`whose` are the fields of a record that the session cannot know: cell, image, when, verified
-    or not. Raises `NoTimingsError`.
+    """Return the bench of a session's timings.
+
+    `whose` are the fields of a record that the session cannot know: cell, image, time, verified or
+    not. Raise `NoTimingsError`.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise NoTimingsError("no timings were left")

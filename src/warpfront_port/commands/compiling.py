@@ -70,8 +70,10 @@ _LEFT_LIMIT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """What somebody wants compiled: files of the tree at `repo` for `target`. `sources` are globs
-    (none = the kernels there are), `include` folders of the tree, `flags` options of the compiler.
+    """A request to compile files of the tree at `repo` for `target`.
+
+    `sources` are globs (none = the kernels in the tree), `include` folders of the tree, `flags`
+    options of the compiler.
     """
 
     repo: Path
@@ -116,11 +118,11 @@ def compile_tree(
     site: AskSite,
     watch: Watch,
 ) -> Compilation:
-    """The sources of the tree, compiled for the target where its compiler is: in the image of a
-    `devel` cell that was built, else in one of the matrix's compilers without torch.
+    """Compile the sources of the tree for the target, and return the result.
 
-    Raises `NothingSelectedError` where no cell and no compiler serves the target, and `InputError`
-    for a tree with nothing to compile.
+    The compiler is in the image of a `devel` cell that was built, else one of the matrix's
+    compilers without torch. Raise `NothingSelectedError` where no cell and no compiler serves the
+    target, and `InputError` for a tree with nothing to compile.
     """
     target, vendor = read_compile_target(request.target)
     if vendor.compiler_call(target) is None:
@@ -133,9 +135,9 @@ def compile_tree(
             f"{request.repo}: no kernel was found",
             hint="--sources names what else is to be compiled: 'csrc/*.cpp,setup.py'",
         )
-    found = compiling.run(engine, watch)
+    compilation = compiling.run(engine, watch)
     doubt = _toolkit_doubt(place, target, matrix.cells)
-    return dataclasses.replace(found, notes=(*found.notes, *doubt))
+    return dataclasses.replace(compilation, notes=(*compilation.notes, *doubt))
 
 
 def compiler_place(
@@ -170,7 +172,7 @@ def compile_in_cell(
     engine: Engine,
     watch: Watch,
 ) -> Compilation | None:
-    """The sources of the tree, compiled in the image of one `devel` cell; None where the tree has
+    """Compile the sources of the tree in the image of one `devel` cell; None where the tree has
     nothing to compile.
     """
     compiling = _compiling(request, _of_cell(cell, built), store)
@@ -178,14 +180,16 @@ def compile_in_cell(
 
 
 def _toolkit_doubt(place: CompilerPlace, target: str, cells: Iterable[Cell]) -> tuple[str, ...]:
-    """A compiler without torch may be of another toolkit than the images are."""
-    others = {
+    """Return a note where a compiler without torch is of another toolkit than the images."""
+    other_toolkits = {
         str(cell.toolkit) for cell in cells if target in cell.targets and cell.toolkit is not None
     }
-    if place.cell is not None or not others or place.toolkit in others:
+    if place.cell is not None or not other_toolkits or place.toolkit in other_toolkits:
         return ()
-    held = ", ".join(sorted(others))
-    return (f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {held}",)
+    listing = ", ".join(sorted(other_toolkits))
+    return (
+        f"this compiler is of {place.toolkit}; images of the matrix for {target} hold {listing}",
+    )
 
 
 def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _Compiling | None:
@@ -209,12 +213,12 @@ def _compiling(request: CompileRequest, place: CompilerPlace, store: Store) -> _
 
 
 def read_units(request: CompileRequest) -> tuple[SourceUnit, ...]:
-    """What would be compiled; reads the tree only."""
+    """Return the units that would be compiled. Only read the tree."""
     return units_of(_texts(list_tree(request.repo, exclude=request.exclude)), request.sources)
 
 
 def read_compile_target(name: str) -> tuple[str, Vendor]:
-    """The target and its vendor; `cpu` is the other name of this machine."""
+    """Return the target and its vendor; `cpu` is the other name of this machine."""
     for vendor in VENDORS.values():
         if name == vendor.name == "cpu":
             name = platform.machine()
@@ -225,7 +229,7 @@ def read_compile_target(name: str) -> tuple[str, Vendor]:
 
 
 def _texts(tree: Tree) -> dict[str, str]:
-    """What can be read of the files that compilers and `units_of` look at."""
+    """Return the readable texts of the files that compilers and `units_of` read, by path."""
     texts = {}
     for file in tree.files:
         path = PurePosixPath(file.path)
@@ -252,7 +256,7 @@ def _place(
             return _of_base(base, folders.cache, engine=engine, site=site, watch=watch)
     chosen = select(matrix.cells, dataclasses.replace(selection, target=""))
     cells = _with_compiler(chosen, target)
-    # Somebody who names cells with a compiler wants those, and no other in their place.
+    # A selection that names cells with a compiler means those: no other may replace them.
     named = bool(cells and (selection.only or selection.image))
     cells = cells or _with_compiler(matrix.cells, target)
     built = [(cell, built_image(folders.store, cell, engine)) for cell in cells]
@@ -318,7 +322,7 @@ def _of_base(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compiling:
-    """One tree for one target in one place."""
+    """A compilation of one tree for one target in one place."""
 
     store: Store
     request: CompileRequest
@@ -334,7 +338,7 @@ class _Compiling:
 
     @property
     def hipified(self) -> tuple[str, ...]:
-        """Files that hipify reads: units and headers that name anything of CUDA's."""
+        """Return the files that hipify reads: units and headers that name anything of CUDA's."""
         if not self.request.hipify or not self.call.hipifies:
             return ()
         paths = {unit.path for unit in self.units if unit.kind != "extension"}
@@ -343,7 +347,9 @@ class _Compiling:
 
     @property
     def limit_seconds(self) -> float:
-        """For the container: every source, and every file of hipify's, at its own limit."""
+        """Return the time limit of the container: every source and every hipified file at its
+        own limit.
+        """
         bounds = self.request.bounds
         rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
         return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
@@ -446,15 +452,19 @@ class _Compiling:
         messages: list[Message] = []
         for check in checks:
             if check.name in paths:
-                better, said = judged(check, files=files, texts=self.texts, renamed=renamed)
+                better, unit_messages = judged(
+                    check, files=files, texts=self.texts, renamed=renamed
+                )
                 results.append(better)
-                messages += said
+                messages += unit_messages
             else:
                 results.append(check)
         return tuple(results), tuple(messages)
 
     def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
-        """What the scanner finds in the files that hipify read, beyond what hipify translates."""
+        """Return the scanner's findings in the files that hipify read, beyond what hipify
+        translates.
+        """
         if not self.hipified:
             return ()
         scan = scan_tree(
@@ -468,7 +478,7 @@ class _Compiling:
         )
 
     def _notes(self, verification: Verification) -> Iterable[str]:
-        """What to know before one believes the results: which compiler, and which torch."""
+        """Yield the versions that the results depend on: of the compiler and of torch."""
         environment = verification.environment
         compiler = str(environment.get("compiler", "")).splitlines()
         yield f"compiler: {_version_line(compiler)}"
@@ -478,10 +488,12 @@ class _Compiling:
 
 
 def _renamed(checks: Iterable[CheckResult]) -> dict[str, str]:
-    """What hipify made under another name -> the source of it."""
-    found = [check.details.get("renamed") for check in checks if check.name == "hipify"]
-    pairs = (pair for one in found if isinstance(one, Mapping) for pair in one.items())
-    return {made: source for source, made in pairs if isinstance(made, str)}
+    """Return the source of each file that hipify wrote under another name."""
+    renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
+    pairs = (
+        pair for mapping in renames if isinstance(mapping, Mapping) for pair in mapping.items()
+    )
+    return {new_name: source for source, new_name in pairs if isinstance(new_name, str)}
 
 
 def _version_line(lines: list[str]) -> str:
@@ -490,7 +502,10 @@ def _version_line(lines: list[str]) -> str:
 
 
 def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
-    """An error of the scanner in a file that compiles after hipify is wrong on the device."""
+    """Return the check of the findings after hipify.
+
+    An error of the scanner in a file that compiles after hipify is wrong on the device.
+    """
     errors = [finding for finding in scan_findings if finding.severity is Severity.ERROR]
     first = f": {errors[0].path}:{errors[0].line}: {errors[0].message}" if errors else ""
     return CheckResult(
@@ -514,12 +529,15 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
 
 
 def left_files(folder: Path) -> dict[str, str]:
-    """What the container left and can be read, as texts by path below its folder."""
-    files, left = {}, _LEFT_LIMIT_BYTES
+    """Return the readable files of a container's results, as texts by path below `folder`."""
+    files, remaining = {}, _LEFT_LIMIT_BYTES
     for path in regular_files(folder):
         name = path.relative_to(folder).as_posix()
         if name.startswith((_KEPT, HIPIFIED)):
             with contextlib.suppress(StoreError):
-                content = read_regular(path, left)
-                files[name], left = content.decode("utf-8", "replace"), left - len(content)
+                content = read_regular(path, remaining)
+                files[name], remaining = (
+                    content.decode("utf-8", "replace"),
+                    remaining - len(content),
+                )
     return files

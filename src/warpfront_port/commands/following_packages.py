@@ -1,8 +1,8 @@
-"""preflight: the effect of the packages behind a project's lines on each torch stack, by uv's own
-dry run on the metadata of that stack.
+"""preflight: the effect of the packages behind a project's lines on each torch stack, by uv's
+own dry run on the metadata of that stack.
 
-Where the lines cannot be met together, those that keep the rest from being met are left out, each
-with its reason, and the rest is followed.
+Lines that contradict each other are reduced: those that keep the rest from being met are dropped,
+each with its reason.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
 
 MOST_RESOLUTIONS = 60
-"""How often uv is called for one stack while lines are left out."""
+"""The most calls of uv for one stack while lines are dropped."""
 
 _SHOWN_CHARACTERS = 300
 
 Lines = tuple[str, ...]
 Installations = Mapping[str, str]
-"""What uv would install: name -> version."""
+"""The packages that uv would install: name -> version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,47 +86,51 @@ class Following:
     def _followed(self) -> StackBreaches:
         lines = rehearsed_lines(self.asked, self.stack, self.local)
         offered, unknown = self._with_candidates(lines)
-        # No installer keeps a vendor's pre-release in a base: the stack is left out at once.
-        is_in_base = any(Version(one).is_prerelease for one in self.stack.stack.held.values())
-        found = self._tried(offered) if not is_in_base else Contradiction(explanation="")
+        # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
+        is_in_base = any(
+            Version(version).is_prerelease for version in self.stack.stack.held.values()
+        )
+        outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
-        if isinstance(found, Contradiction):
+        if isinstance(outcome, Contradiction):
             left_out, reasons = self._culprits_of(offered)
             unknown += reasons
-            offered = tuple(one for one in offered if one not in left_out)
+            offered = tuple(line for line in offered if line not in left_out)
             if left_out and not is_in_base:
-                found = self._tried(offered)
-        if isinstance(found, Contradiction):
+                outcome = self._tried(offered)
+        if isinstance(outcome, Contradiction):
             alone = self._tried(offered, with_stack=False)
             breaches = [] if isinstance(alone, Contradiction) else self._unmet(alone, offered)
             if not (breaches or unknown or is_in_base):
-                unknown.append(f"with this torch uv finds no answer: {_shown(found)}")
-            found = alone
+                unknown.append(f"with this torch uv finds no answer: {_shown(outcome)}")
+            outcome = alone
         else:
-            breaches = self._explained(found, offered)
+            breaches = self._explained(outcome, offered)
         for line in left_out[:5]:
             alone = self._tried((line,))
             if isinstance(alone, Mapping):
                 breaches += self._explained(alone, (line,))
-        if isinstance(found, Mapping):
-            unknown += self._unread(found)
+        if isinstance(outcome, Mapping):
+            unknown += self._unread(outcome)
         return StackBreaches(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
 
     def _tried(self, lines: Lines, *, with_stack: bool = True) -> Installations | Contradiction:
-        """Return the installations of uv for these lines: with the stack as it is installed, or
-        without it and without what must not be installed beside it.
+        """Return the installations of uv for these lines.
+
+        `with_stack` keeps the stack as it is installed; False resolves without it, and without the
+        packages that conflict with it.
         """
-        held = () if with_stack else tuple(self.stack.stack.held)
-        own = {*held, *self.stack.stack.excluded}
-        kept = tuple(line for line in lines if _name(line) not in own)
-        if not kept:
+        stack_names = () if with_stack else tuple(self.stack.stack.held)
+        installed_names = {*stack_names, *self.stack.stack.excluded}
+        tried_lines = tuple(line for line in lines if _name(line) not in installed_names)
+        if not tried_lines:
             return {}
         self.calls[0] += 1
         return rehearsed(
-            kept,
+            tried_lines,
             self.stack.installed if with_stack else (),
             Terms(
-                excludes=tuple(sorted(own)),
+                excludes=tuple(sorted(installed_names)),
                 constraints=constraint_lines(self.asked, self.stack),
             ),
             inputs=replace(self.stack.inputs, cell_id=self.stack.title),
@@ -137,30 +141,30 @@ class Following:
 
     def _with_candidates(self, lines: Lines) -> tuple[Lines, list[str]]:
         """Return the lines without those that no source has a version for, and why not."""
-        wanted = [line for line in lines if _name(line) not in self.stack.stack.held]
+        outside = [line for line in lines if _name(line) not in self.stack.stack.held]
 
         def why(line: str) -> str:
             return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
 
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
-            reasons = dict(zip(wanted, pool.map(why, wanted), strict=True))
-        kept = tuple(line for line in lines if not reasons.get(line))
-        return kept, [f"{self._left_out(line)}: {why}" for line, why in reasons.items() if why]
+            reasons = dict(zip(outside, pool.map(why, outside), strict=True))
+        accepted = tuple(line for line in lines if not reasons.get(line))
+        return accepted, [f"{self._left_out(line)}: {why}" for line, why in reasons.items() if why]
 
     def _culprits_of(self, lines: Lines) -> tuple[Lines, list[str]]:
         """Return the lines that keep the rest from being met without the stack, and why."""
         left_out: list[str] = []
         reasons: list[str] = []
-        while kept := tuple(line for line in lines if line not in left_out):
-            found = self._tried(kept, with_stack=False)
-            if isinstance(found, Mapping):
+        while remaining := tuple(line for line in lines if line not in left_out):
+            outcome = self._tried(remaining, with_stack=False)
+            if isinstance(outcome, Mapping):
                 break
             if self.calls[0] >= MOST_RESOLUTIONS:
                 reasons.append("not followed: too many lines contradict each other")
                 break
-            *others, last = self._culprits(kept, found)
-            against = f"it contradicts {', '.join(others)}: " if others else ""
-            reasons.append(f"{self._left_out(last)}: {against}{_shown(found)}")
+            *earlier, last = self._culprits(remaining, outcome)
+            against = f"it contradicts {', '.join(earlier)}: " if earlier else ""
+            reasons.append(f"{self._left_out(last)}: {against}{_shown(outcome)}")
             left_out.append(last)
         return tuple(left_out), reasons
 
@@ -175,19 +179,21 @@ class Following:
             return isinstance(self._tried(some, with_stack=False), Contradiction)
 
         words = {
-            canonicalize_name(one) for one in re.findall(r"[\w.-]+\w", contradiction.explanation)
+            canonicalize_name(name) for name in re.findall(r"[\w.-]+\w", contradiction.explanation)
         }
         named = tuple(line for line in lines if _name(line) in words) or lines
         if len(named) == 1 or not contradict(named):
             return named[:1]
-        for one in named:
-            without = tuple(other for other in named if other != one)
+        for line in named:
+            without = tuple(other for other in named if other != line)
             if contradict(without):
                 named = without
         return named
 
     def _left_out(self, line: str) -> str:
-        requirements = (one for one in self.asked if one.kind is Kind.REQUIREMENT)
+        requirements = (
+            requirement for requirement in self.asked if requirement.kind is Kind.REQUIREMENT
+        )
         where = next(
             (
                 requirement.where
@@ -199,11 +205,11 @@ class Following:
         return f"{where}: {line} was left out"
 
     def _unmet(
-        self, found: Installations, lines: Lines
+        self, installations: Installations, lines: Lines
     ) -> list[tuple[DeclaredRequirement, Breach]]:
         distributions = [
             Distribution(name=name, version=version, requires=self.index.requires(name, version))
-            for name, version in found.items()
+            for name, version in installations.items()
             if name not in {*self.stack.stack.held, *self.stack.stack.excluded}
         ]
         demands = unmet(self.asked, lines, distributions, self.stack)
@@ -223,7 +229,7 @@ class Following:
         return ""
 
     def _explained(
-        self, found: Installations, lines: Lines
+        self, installations: Installations, lines: Lines
     ) -> list[tuple[DeclaredRequirement, Breach]]:
         """Return the lines whose packages disturb the stack, of those that uv would install; and
         those that bring a name that is excluded here, such as another triton.
@@ -231,14 +237,14 @@ class Following:
         stack = self.stack.stack
         moved = [
             f"{name} {version}"
-            for name, version in found.items()
+            for name, version in installations.items()
             if name in stack.held
             or (
                 name in stack.needs
                 and not stack.needs[name].specifier.contains(version, prereleases=True)
             )
         ]
-        breaches = self._unmet(found, lines) if moved or stack.excluded else []
+        breaches = self._unmet(installations, lines) if moved or stack.excluded else []
         if not moved:
             foreign = {rule_texts.TRITON, rule_texts.FOREIGN}
             return [breach for breach in breaches if breach[1].rule in foreign]
@@ -247,11 +253,14 @@ class Following:
         # No single demand is the reason: the lines together are.
         why = f"with all lines together uv takes {', '.join(moved)}"
         installed = followed_lines(self.asked, self.stack, self.local)
-        first = next((one for one in installed if _name(one.text) in found), installed[0])
+        first = next(
+            (requirement for requirement in installed if _name(requirement.text) in installations),
+            installed[0],
+        )
         return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
 
-    def _unread(self, found: Installations) -> Iterator[str]:
-        for name, version in found.items():
+    def _unread(self, installations: Installations) -> Iterator[str]:
+        for name, version in installations.items():
             if (name, version) in self.index.unread:
                 yield (
                     f"{name} {version} is a source archive, and only building it tells what it "

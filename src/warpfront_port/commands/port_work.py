@@ -1,4 +1,4 @@
-"""From a scan to a port: the order of the work, and patches for what is mechanical."""
+"""The steps from a scan to a port: the order of the work, and patches for mechanical changes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def phases_of(
     exclude: Iterable[str] = (),
     vendored: bool = False,
 ) -> tuple[Phase, ...]:
-    """The phases of a port of the tree below `root`, whose findings these are."""
+    """Return the phases of a port of the tree below `root`, from its findings."""
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     return plan_port(findings, catalogue(), (PurePosixPath(file.path) for file in tree.files))
 
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
-    """What can be put behind gates in the Python, C++, CUDA, scripts and Dockerfiles below `root`,
-    in order of paths.
+    """Return the fixes that put code below `root` behind gates, in order of paths: Python, C++,
+    CUDA, scripts and Dockerfiles.
     """
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     context = Context(torchless=torchless_of(tree, tree.files))
-    found = (_fix_of(source, context) for source in _sources(tree))
-    return tuple(fix for fix in found if fix is not None)
+    fixes = (_fix_of(source, context) for source in _sources(tree))
+    return tuple(fix for fix in fixes if fix is not None)
 
 
 def _sources(tree: Tree) -> Iterator[SourceText]:
@@ -57,7 +57,7 @@ def _fix_of(source: SourceText, context: Context) -> Fix | None:
 
 
 def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:
-    """The files with their edits, in place; how many."""
+    """Write the edited files in place and return their number."""
     count = 0
     for fix in fixes:
         path = root / fix.path

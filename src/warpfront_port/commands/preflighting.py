@@ -1,7 +1,7 @@
 """preflight: the effect of a user's project on the torch of each cell, without building anything.
 
-Read the files and what they include, judge each line on each torch stack, then try what is left on
-each stack as it is, and name the lines whose packages do not accept it.
+Read the files and their includes, judge each line on each torch stack, then try the remaining lines
+on each stack unchanged. Name the lines whose packages do not accept it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def preflight(
     parts: Parts = _WHOLE,
     offline: bool = False,
 ) -> Preflight:
-    """Return the requirements in `files` of `repo` (all files found there by default), with the
-    extras and groups of `parts`, that do not hold on some of the selected cells.
+    """Return the requirements in `files` of `repo` that some of the selected cells do not meet.
 
+    `files` are by default all that are found there; `parts` are the extras and groups to include.
     Raise `InputError` for a file that is missing or cannot be read. An index out of reach is no
-    error: what could not be judged is `unknown`.
+    error: lines that could not be judged are `unknown`.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     read = chosen(read_files(repo, files), parts)
@@ -72,12 +72,15 @@ def knowing_themselves(
     def known(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.held[name] for name in stack.with_needs}
         index = stack.inputs.index
-        found = files.read(pins, stack.wheels, index.url if index else "")
+        records = files.read(pins, stack.wheels, index.url if index else "")
         return stack.knowing(
-            one.distribution
-            if one.is_exact
-            else replace(one.distribution, requires=without_libraries(one.distribution.requires))
-            for one in found
+            record.distribution
+            if record.is_exact
+            else replace(
+                record.distribution,
+                requires=without_libraries(record.distribution.requires),
+            )
+            for record in records
         )
 
     with ThreadPoolExecutor(4) as pool:
@@ -92,37 +95,38 @@ def examine(
     offline: bool = False,
     index: MetadataIndex | None = None,
 ) -> Preflight:
-    """Return the requirements in the files that do not hold on some of `stacks`. `index` is that
-    of an examination of several projects, to be asked once for what they share.
+    """Return the requirements in the files that some of `stacks` do not meet.
+
+    `index` is shared by an examination of several projects, so that each package is requested once.
     """
     gathering, unknown = BreachCollector(), [text for file in read for text in file.unknown]
     notes = [text for file in read for text in file.notes]
-    file_requirementses = tuple(one for file in read for one in file.asked)
+    declared = tuple(requirement for file in read for requirement in file.asked)
     for stack in stacks:
-        for one in file_requirementses:
-            breach = breach_of(one, stack)
+        for requirement in declared:
+            breach = breach_of(requirement, stack)
             if breach is not None:
-                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
-        for one, breach in joint_breaches(file_requirementses, stack):
-            unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
-        unknown += _unread_stack(stack, file_requirementses)
+                unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
+        for requirement, breach in joint_breaches(declared, stack):
+            unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
+        unknown += _unread_stack(stack, declared)
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
         with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
-            followed = _follow(file_requirementses, local, stacks, watch, opened)
+            followed = _follow(declared, local, stacks, watch, opened)
         unknown += _unfollowed(followed, stacks)
-        notes += [text for one in followed.values() for text in one.notes]
+        notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
-            for one, breach in followed[stack.title].breaches:
-                unknown += gathering.add(one, breach, stack.title, stack.cell_ids)
+            for requirement, breach in followed[stack.title].breaches:
+                unknown += gathering.add(requirement, breach, stack.title, stack.cell_ids)
     return Preflight(
         files=tuple(file.path for file in read),
         stacks={stack.title: stack.cell_ids for stack in stacks},
         findings=tuple(_findings(gathering, stacks)),
         unknown=tuple(dict.fromkeys(unknown)),
-        lines=len(file_requirementses),
+        lines=len(declared),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -134,7 +138,7 @@ def _unread_stack(
     if (
         declared_requirements
         and stack.own is not None
-        and not any(one.name == "torch" for one in stack.own)
+        and not any(distribution.name == "torch" for distribution in stack.own)
     ):
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
@@ -172,35 +176,37 @@ def _follow(
 
 def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
     """Return the reasons for packages that were not followed, each with its stacks."""
-    said: dict[str, list[str]] = {}
-    for title, one in followed.items():
-        for text in one.unknown:
-            said.setdefault(text, []).append(title)
+    titles_by_text: dict[str, list[str]] = {}
+    for title, followed_packages in followed.items():
+        for text in followed_packages.unknown:
+            titles_by_text.setdefault(text, []).append(title)
     return [
         text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
-        for text, titles in said.items()
+        for text, titles in titles_by_text.items()
     ]
 
 
 def _findings(gathering: BreachCollector, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
     by_title = {stack.title: stack for stack in stacks}
-    found = gathering.found.items()
-    for (asked, rule), reasons in sorted(found, key=lambda one: _place(one[0][0], one[0][1])):
+    entries = gathering.found.items()
+    for (requirement, rule), reasons in sorted(
+        entries, key=lambda entry: _place(entry[0][0], entry[0][1])
+    ):
         level = rule_texts.LEVELS[rule]
         yield LineBreach(
             rule=rule,
-            level=level if asked.is_installed or level == "note" else "warning",
-            path=asked.path,
-            line=asked.line,
-            end_line=asked.end_line,
-            source=asked.source,
-            text=asked.text,
-            group=asked.group,
+            level=level if requirement.is_installed or level == "note" else "warning",
+            path=requirement.path,
+            line=requirement.line,
+            end_line=requirement.end_line,
+            source=requirement.source,
+            text=requirement.text,
+            group=requirement.group,
             why={title: why for title, (why, _) in reasons.items()},
             cells=tuple(cell for _, cells in reasons.values() for cell in cells),
-            write=_written(asked, line_to_write(asked, rule, by_title.values())),
-            option=f"{asked.part} {asked.group}" if asked.group else "",
-            decides=asked.is_installed and rule in rule_texts.DECIDING,
+            write=_written(requirement, line_to_write(requirement, rule, by_title.values())),
+            option=f"{requirement.part} {requirement.group}" if requirement.group else "",
+            decides=requirement.is_installed and rule in rule_texts.DECIDING,
         )
 
 

@@ -22,7 +22,7 @@ from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """What is checked: the project at `repo` for `target`.
+    """A request to check the project at `repo` for `target`.
 
     `cells` are the cells of preflight and try; `argv` is a program to try, if any.
     """
@@ -36,9 +36,9 @@ class CheckRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPart:
-    """One part of the report: `line` is its answer in words, `text` its details.
+    """A part of the report: `line` is its answer in words, `text` its details.
 
-    `Answer.NOTHING` is a part that did not run because there was nothing for it to look at.
+    `Answer.NOTHING` is a part that did not run because it had no input.
     """
 
     name: str
@@ -48,7 +48,7 @@ class CheckPart:
 
     @property
     def determination(self) -> Determination:
-        """The answer with its reason, to be combined with those of the other parts."""
+        """Return the answer with its reason, to be combined with those of the other parts."""
         return Determination(self.answer, (f"{self.name}: {self.line}",))
 
 
@@ -61,43 +61,51 @@ class ProjectCheck:
 
     @property
     def determination(self) -> Determination:
-        """The worst answer of all parts, with the reasons of all parts that share it."""
+        """Return the worst answer of all parts, with the reasons of all parts that share it."""
         return combine(part.determination for part in self.parts)
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
-    """Return the report on a project; a part that cannot run says why, and is not determined."""
+    """Return the report on a project. A part that cannot run is not determined, and has the
+    reason.
+    """
     scan_request = ScanRequest(repo=request.repo, target=request.target)
     syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
-    found, new = scan(scan_request, watch, lambda one: with_compiler(one, syntax, workspace, watch))
-    verdict = verdict_of(found, new)
+    scanned, new = scan(
+        scan_request,
+        watch,
+        lambda scan_result: with_compiler(scan_result, syntax, workspace, watch),
+    )
+    verdict = verdict_of(scanned, new)
     parts = (
-        _scan_part(verdict, found),
-        _compile_part(found),
+        _scan_part(verdict, scanned),
+        _compile_part(scanned),
         _part("preflight", lambda: _preflight(request, workspace, watch)),
         _part("try", lambda: _try(request, workspace, watch)),
     )
     return ProjectCheck(verdict=verdict, parts=parts)
 
 
-def _scan_part(verdict: Verdict, found: Scan) -> CheckPart:
+def _scan_part(verdict: Verdict, scanned: Scan) -> CheckPart:
     answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
     answer = answers.get(verdict.answer, Answer.FAILS)
     line = verdict.line.partition(": ")[2]
-    return CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, found))
+    return CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, scanned))
 
 
-def _compile_part(found: Scan) -> CheckPart:
-    units = len(found.project.units)
+def _compile_part(scanned: Scan) -> CheckPart:
+    units = len(scanned.project.units)
     if not units:
         return CheckPart(name="compile", answer=Answer.NOTHING, line="no CUDA sources")
-    line = f"{len(found.compiled)} of {units} CUDA sources judged by {found.compiler or 'nothing'}"
-    refused = {finding.path for finding in found.findings if finding.rule == "CC701"}
+    line = (
+        f"{len(scanned.compiled)} of {units} CUDA sources judged by {scanned.compiler or 'nothing'}"
+    )
+    refused = {finding.path for finding in scanned.findings if finding.rule == "CC701"}
     if refused:
         return CheckPart(
             name="compile", answer=Answer.FAILS, line=f"{line}: errors in {len(refused)}"
         )
-    answer = Answer.HOLDS if len(found.compiled) == units else Answer.UNDETERMINED
+    answer = Answer.HOLDS if len(scanned.compiled) == units else Answer.UNDETERMINED
     return CheckPart(name="compile", answer=answer, line=line)
 
 
@@ -120,15 +128,15 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     if not any(request.target.name in cell.targets for cell in workspace.matrix.cells):
         line = f"no cell of matrix.yaml serves {request.target.name}"
         return CheckPart(name="preflight", answer=Answer.NOTHING, line=line)
-    found = preflight(
+    result = preflight(
         workspace, request.cells, watch, repo=request.repo, files=(), parts=Parts(), offline=True
     )
-    text = preflight_text(found)
-    if found.count:
-        line = f"{found.count} requirements would replace torch"
+    text = preflight_text(result)
+    if result.count:
+        line = f"{result.count} requirements would replace torch"
         return CheckPart(name="preflight", answer=Answer.FAILS, line=line, text=text)
-    if found.unknown:
-        reasons = "; ".join(found.unknown[:2])
+    if result.unknown:
+        reasons = "; ".join(result.unknown[:2])
         return CheckPart(name="preflight", answer=Answer.UNDETERMINED, line=reasons, text=text)
     return CheckPart(name="preflight", answer=Answer.HOLDS, line="torch stays as it is", text=text)
 

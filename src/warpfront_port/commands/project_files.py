@@ -22,7 +22,7 @@ from warpfront_port.preflight.setup_files import read_environment_yml, read_setu
 SIZE_LIMIT_BYTES = 4 * 2**20
 INCLUDE_DEPTH_LIMIT = 50
 _INSTALLED = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
-"""What an installation of a project reads, or a user installs first."""
+"""The files that an installation of a project reads, or that a user installs first."""
 
 _OPTIONAL = (
     "requirements*.txt",
@@ -76,7 +76,9 @@ def _root_of(path: Path, repo: Path) -> Path:
     folder = path.absolute().parent.resolve()
     if folder.is_relative_to(repo.resolve()):
         return repo.resolve()
-    above = (one for one in (folder, *folder.parents) if any((one / m).exists() for m in _MARKS))
+    above = (
+        parent for parent in (folder, *folder.parents) if any((parent / m).exists() for m in _MARKS)
+    )
     return next(above, folder)
 
 
@@ -123,7 +125,7 @@ class _Reading:
         """Read a file and those that it names. `group` is what all of its lines belong to."""
         resolved = self._inside(path, shown=path.name)
         if resolved in above:
-            chain = " -> ".join(self._shown(one) for one in (*above, resolved))
+            chain = " -> ".join(self._shown(path) for path in (*above, resolved))
             raise InputError(f"{self._shown(resolved)}: it includes itself: {chain}")
         if resolved in self.read:
             return
@@ -134,8 +136,10 @@ class _Reading:
             )
         file = read_file(resolved, shown=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
-            asked = tuple(replace(one, group=group, part=part) for one in file.asked)
-            file = replace(file, asked=asked, unknown=(), unless_included=())
+            requirements = tuple(
+                replace(requirement, group=group, part=part) for requirement in file.asked
+            )
+            file = replace(file, asked=requirements, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
             group_of = {"group": group or include.group, "part": part if group else include.part}
@@ -182,18 +186,18 @@ class _Reading:
 
     def _project(self, where: str, include: Include, target: Path, group: str, part: Part) -> None:
         """Read the files of a local project, once each."""
-        found = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
-        if not found and not group:
+        paths = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
+        if not paths and not group:
             unknown = f"{where}: the folder was not followed: no project"
             key = target / "pyproject.toml"
             self.read.setdefault(
                 key, FileRequirements(path=self._shown(target), unknown=(unknown,))
             )
-        wanted = tuple((Part.EXTRA, extra) for extra in include.extras)
-        for path in found:
+        extras = tuple((Part.EXTRA, extra) for extra in include.extras)
+        for path in paths:
             self.follow(path, group=group, part=part)
             resolved = path.resolve()
-            self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *wanted)
+            self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *extras)
             if self.read[resolved].is_static:
                 break
 
@@ -223,10 +227,11 @@ def read_file(
     kind: Kind = Kind.REQUIREMENT,
     beside: Callable[[Path], str | None] = lambda _: None,
 ) -> FileRequirements:
-    """Return what a file demands, by its name: pyproject.toml, setup.cfg, setup.py, conda's YAML,
-    else requirements. `beside` returns the text of another file of the project, for setup.py.
+    """Return the requirements of a file, by its name: pyproject.toml, setup.cfg, setup.py,
+    conda's YAML, else requirements.
 
-    Raise `InputError` for a file that cannot be read.
+    `beside` returns the text of another file of the project, for setup.py. Raise `InputError` for a
+    file that cannot be read.
     """
     text = _read_text(path, shown)
     if path.name in _LOCKS:
@@ -247,27 +252,27 @@ def read_file(
     return read_requirements(text, path=shown, kind=kind)
 
 
-def _read_text(path: Path, shown: str) -> str:
+def _read_text(path: Path, label: str) -> str:
     """Return the text of a regular file: a FIFO or a device is refused."""
     try:
         return _decoded(read_regular(path, SIZE_LIMIT_BYTES, follow=True), path.suffix)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{shown}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
+            f"{label}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
         ) from error
     except (SyntaxError, LookupError) as error:
         raise InputError(
-            f"{shown}: not UTF-8, or in an encoding that is not known", hint="save it as UTF-8"
+            f"{label}: not UTF-8, or in an encoding that is not known", hint="save it as UTF-8"
         ) from error
     except StoreError as error:
         why = error.message.removeprefix(f"{path}: ")
-        raise InputError(f"{shown}: {why}: no list of packages") from error
+        raise InputError(f"{label}: {why}: no list of packages") from error
     except OSError as error:
-        raise InputError(f"{shown}: {error.strerror}") from error
+        raise InputError(f"{label}: {error.strerror}") from error
 
 
 def _decoded(data: bytes, suffix: str) -> str:
-    """As pip and Python read a file: by its byte order mark, or by a comment that names the
+    """Decode a file like pip and Python: by its byte order mark, or by a comment that names the
     encoding, in formats that may have one.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

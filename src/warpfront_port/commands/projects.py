@@ -34,8 +34,9 @@ def with_project_checked(
     engine: Engine,
     watch: Watch,
 ) -> Verification:
-    """With the sessions `static` and `compile` of the cell's own project, as far as they apply:
-    rules exist for devices other than NVIDIA's, and compilers are in `devel` images.
+    """Add the sessions `static` and `compile` of the cell's own project, where they apply.
+
+    Rules exist for devices other than NVIDIA's, and compilers are in `devel` images.
     """
     if cell.tree is None:
         return verification
@@ -54,7 +55,9 @@ def with_project_checked(
 
 
 def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
-    """The source trees that cells are for, each once. Raises `NothingSelectedError` for none."""
+    """Return the source trees that cells are for, each once. Raise `NothingSelectedError` for
+    none.
+    """
     trees = tuple(dict.fromkeys(cell.tree for cell in cells if cell.tree is not None))
     if not trees:
         raise NothingSelectedError(
@@ -65,7 +68,7 @@ def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
 
 
 def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest:
-    """What matrix.yaml says of a tree, as a request."""
+    """Return the compile request of a tree, from its settings in matrix.yaml."""
     return CompileRequest(
         repo=root / tree.path,
         target=target,
@@ -78,15 +81,15 @@ def compile_request(root: Path, tree: SourceTree, target: str) -> CompileRequest
 def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckResult:
     started = monotonic()
     request = ScanRequest(repo=root / tree.path, target=read_target(target))
-    found, new = scan(request, watch)
-    verdict = verdict_of(found, new)
-    errors = [one for one in new if one.severity is Severity.ERROR]
-    accepted = len(found.findings) - len(new)
+    scanned, new = scan(request, watch)
+    verdict = verdict_of(scanned, new)
+    errors = [finding for finding in new if finding.severity is Severity.ERROR]
+    accepted = len(scanned.findings) - len(new)
     outcome, reason = Outcome.PASSED, ""
     if verdict.reaches("any"):
         outcome = Outcome.FAILED
         reason = f"{verdict.line}: {_said(errors[0])}"
-    elif not found.files:
+    elif not scanned.files:
         outcome, reason = Outcome.ERROR, f"no file of {tree.path} was scanned"
     return CheckResult(
         session=STATIC,
@@ -96,10 +99,10 @@ def _scanned(root: Path, tree: SourceTree, target: str, watch: Watch) -> CheckRe
         seconds=round(monotonic() - started, 3),
         details={
             "verdict": verdict.line,
-            "files": found.files,
+            "files": scanned.files,
             "findings": len(new),
             f"accepted by {BASELINE}": accepted,
-            "unread": [f"{one.path}: {one.reason}" for one in found.unread[:_SHOWN]],
+            "unread": [f"{file.path}: {file.reason}" for file in scanned.unread[:_SHOWN]],
             "errors": [_said(error) for error in errors[:_SHOWN]],
         },
     )

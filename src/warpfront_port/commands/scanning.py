@@ -68,9 +68,11 @@ def scan_tree(
     processes: int | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> Scan:
-    """Every finding for `target` in the tree below `root`; with `before`, the tree that it is an
-    edit of, what the edit changed for NVIDIA too. Same tree, same result, however many processes.
-    Raises `StoreError` if there is no such folder.
+    """Return every finding for `target` in the tree below `root`.
+
+    `before` is the tree that this one is an edit of: findings then include what the edit changed
+    for NVIDIA. The result does not depend on the number of processes. Raise `StoreError` if there
+    is no such folder.
     """
     if before is not None and not before.is_dir():
         raise StoreError(f"{before} is no folder", hint="--before names the tree before an edit")
@@ -90,11 +92,11 @@ def scan_tree(
     project = read_project(texts, context.identifiers)
     return Scan(
         target=target.name,
-        findings=tuple(finding for one in judged for finding in one.findings),
+        findings=tuple(finding for file_result in judged for finding in file_result.findings),
         unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
         lines=sum(result.lines for result in results),
-        suppressed=sum(one.suppressed for one in judged),
+        suppressed=sum(file_result.suppressed for file_result in judged),
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
@@ -126,7 +128,7 @@ def _context(tree: Tree, files: Sequence[TreeFile], texts: Mapping[str, str]) ->
 
 
 def torchless_of(tree: Tree, files: Iterable[TreeFile]) -> frozenset[str]:
-    """The files of requirements that bring no torch (`Context.torchless`)."""
+    """Return the files of requirements that bring no torch (`Context.torchless`)."""
     listed = (file for file in files if structured.lists_requirements(PurePosixPath(file.path)))
     return structured.torchless(_texts(tree, listed))
 
@@ -137,7 +139,9 @@ def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
 
 
 def _own_packages(tree: Tree) -> frozenset[str]:
-    """Folders with an `__init__.py` whose parent has none: what the tree installs or runs."""
+    """Return the folders with an `__init__.py` whose parent has none: the packages that the
+    tree installs or runs.
+    """
     packages = {
         PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
     }
@@ -151,24 +155,26 @@ def _results(
     processes: int | None,
     progress: Progress,
 ) -> Iterator[_FileResult]:
-    wanted = processes or os.cpu_count() or 1
-    done = 0
-    if wanted == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
+    process_count = processes or os.cpu_count() or 1
+    count = 0
+    if process_count == 1 or sum(file.size_bytes for file in files) < _ALONE_BYTES:
         for file in files:
             yield _scan_file(root, file, scope)
-            done += 1
-            progress(done, len(files))
+            count += 1
+            progress(count, len(files))
         return
-    for results in _over_processes(root, files, scope, wanted):
+    for results in _over_processes(root, files, scope, process_count):
         yield from results
-        done += len(results)
-        progress(done, len(files))
+        count += len(results)
+        progress(count, len(files))
 
 
 def _over_processes(
     root: Path, files: Sequence[TreeFile], scope: Scope, processes: int
 ) -> Iterator[list[_FileResult]]:
-    """Chunk by chunk, as they are done. A file that ends its process costs that file only."""
+    """Yield results chunk by chunk, as they finish. A file that ends its process costs that
+    file only.
+    """
     tree_files: list[TreeFile] = []
     with _pool(processes, scope) as pool:
         chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
@@ -186,7 +192,9 @@ def _over_processes(
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
-    """Spawned, not forked: the display has threads, and a fork copies only one of them."""
+    """Return a pool of spawned processes, not forked ones: the display has threads, and a fork
+    copies only one of them.
+    """
     plain = (scope.target, scope.context, scope.before)
     return ProcessPoolExecutor(
         max_workers=processes,
@@ -213,7 +221,7 @@ def _result_of(future: Future[list[_FileResult]]) -> list[_FileResult] | None:
 
 
 def _chunks(files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
-    """Large files first, so that the last one to finish is a short one."""
+    """Yield chunks with large files first, so that the last one to finish is a short one."""
     chunk: list[TreeFile] = []
     size = 0
     for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
@@ -247,7 +255,9 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
 
 
 def _before(file: TreeFile, scope: Scope) -> SourceText | None:
-    """The file as it was; None for a new one, and for one that cannot be read as text."""
+    """Return the earlier text of a file; None for a new one, and for one that cannot be read as
+    text.
+    """
     if not scope.before or not (Path(scope.before) / file.path).is_file():
         return None
     text = read_text(Path(scope.before), file)
@@ -259,8 +269,9 @@ def _unread_result(unread: UnreadFile) -> _FileResult:
 
 
 def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
-    """What `act` gives, or `_TookTooLongError`. Python looks for signals inside long matches too,
-    so that no expression can hold a scan up.
+    """Return the result of `act`, or raise `_TookTooLongError`.
+
+    Python checks for signals inside long matches too, so that no expression can block a scan.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -277,7 +288,7 @@ def _within(seconds: float, act: Callable[[], Judged]) -> Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What somebody wants scanned: the tree at `repo` for `target`, accepted findings left out."""
+    """A request to scan the tree at `repo` for `target`, without accepted findings."""
 
     repo: Path
     target: ScanTarget
@@ -289,12 +300,13 @@ class ScanRequest:
 
 
 def scan(
-    request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda found: found
+    request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda result: result
 ) -> tuple[Scan, tuple[ScanFinding, ...]]:
-    """The scan, and those of its findings that no baseline covers. With `write_baseline` the file
-    is written first, and nothing is left to say.
+    """Return the scan, and those of its findings that no baseline covers.
+
+    `write_baseline` writes the file first, so that it covers every finding.
     """
-    found = scan_tree(
+    result = scan_tree(
         request.repo,
         request.target,
         exclude=request.exclude,
@@ -302,50 +314,52 @@ def scan(
         before=request.before,
         progress=_said_in_tenths(watch),
     )
-    found = compiled(found)
+    result = compiled(result)
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
     if request.write_baseline:
-        write_text(path, baseline_text(found.findings))
-        watch.say(f"wrote {path}: {len(found.findings)} findings are accepted")
+        write_text(path, baseline_text(result.findings))
+        watch.say(f"wrote {path}: {len(result.findings)} findings are accepted")
     text = read_file(path, missing_ok=not request.baseline)
     accepted = read_baseline(text, str(path)) if text is not None else {}
-    return found, beyond(found.findings, accepted)
+    return result, beyond(result.findings, accepted)
 
 
-def verdict_of(found: Scan, new: Iterable[ScanFinding]) -> Verdict:
+def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
     """Return the verdict on a scanned tree, from the findings that no baseline accepts."""
     return judge_project(
-        found.target,
+        scanned.target,
         new,
         catalogue(),
-        found.project,
-        undetermined=tuple(_undetermined(found)),
-        taken=taken_of(found.evidence),
-        compiler=found.compiler,
+        scanned.project,
+        undetermined=tuple(_undetermined(scanned)),
+        taken=taken_of(scanned.evidence),
+        compiler=scanned.compiler,
     )
 
 
-def _undetermined(found: Scan) -> Iterator[str]:
-    """Yield why nothing can be said of parts of a tree: sources not compiled, files not read."""
+def _undetermined(scanned: Scan) -> Iterator[str]:
+    """Yield the reasons for parts of a tree without a verdict: sources not compiled, files not
+    read.
+    """
     by_reason: dict[str, list[str]] = {}
-    for unit, reason in found.uncompiled.items():
-        if unit not in found.evidence:
+    for unit, reason in scanned.uncompiled.items():
+        if unit not in scanned.evidence:
             by_reason.setdefault(reason, []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
-    for file in undetermined_files(found):
+    for file in undetermined_files(scanned):
         if not is_aside(PurePosixPath(file.partition(":")[0])):
             yield file
 
 
 def _said_in_tenths(watch: Watch) -> Progress:
-    said = [0]
+    last_tenth = [0]
 
-    def progress(done: int, total: int) -> None:
-        tenth = 10 * done // max(total, 1)
-        if total >= _WORTH_SAYING and tenth > said[0]:
-            said[0] = tenth
-            watch.step("scan", f"{done} of {total} files" if done < total else "")
+    def progress(count: int, total: int) -> None:
+        tenth = 10 * count // max(total, 1)
+        if total >= _WORTH_SAYING and tenth > last_tenth[0]:
+            last_tenth[0] = tenth
+            watch.step("scan", f"{count} of {total} files" if count < total else "")
 
     return progress

@@ -31,7 +31,10 @@ def read_source(project: Path, name: str) -> Demands | None:
         if not read or any(file.unknown for file in read):
             return None
         conditional = {
-            requirement_name(one.text) for file in read for one in file.asked if one.condition
+            requirement_name(requirement.text)
+            for file in read
+            for requirement in file.asked
+            if requirement.condition
         }
         requires = tuple(line for file in read for line in _demands(file, name))
         if any(Requirement(require).url for require in requires):
@@ -40,10 +43,10 @@ def read_source(project: Path, name: str) -> Demands | None:
 
 
 def _demands(file: FileRequirements, name: str) -> Iterator[str]:
-    """The requirements of a project's file, and those of its extras with their markers."""
-    for one in file.asked:
-        if one.kind is Kind.REQUIREMENT and one.part is Part.EXTRA:
-            yield _of_extra(one.text, one.group)
+    """Yield the requirements of a project's file, and those of its extras with their markers."""
+    for requirement in file.asked:
+        if requirement.kind is Kind.REQUIREMENT and requirement.part is Part.EXTRA:
+            yield _of_extra(requirement.text, requirement.group)
     for part, group, inner_part, inner in file.nested:
         if (part, inner_part) == (Part.EXTRA, Part.EXTRA):
             yield _of_extra(f"{name}[{inner}]", group)

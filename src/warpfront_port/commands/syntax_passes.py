@@ -35,10 +35,10 @@ _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntaxRequest:
-    """Which compiler judges the units of a scan: `where` is one of `PLACES`.
+    """The choice of a compiler for the units of a scan: `where` is one of `PLACES`.
 
     `auto` takes a toolchain that is at hand: this machine's, else a compiler of the matrix whose
-    image or base is there already. `matrix` makes it where it is not.
+    image or base exists. `matrix` builds it where it is missing.
     """
 
     root: Path
@@ -89,7 +89,7 @@ def _job(units: list[str], request: SyntaxRequest, root: str, cache: str) -> dic
 
 
 def _torch_headers() -> str:
-    """Return the include folder of the torch that is installed beside this program, or ""."""
+    """Return the include folder of the torch in this program's environment, or ""."""
     spec = importlib.util.find_spec("torch")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / "include" / "ATen").is_dir():
@@ -122,11 +122,11 @@ def _read(results: Path, root: str) -> dict[str, object] | None:
 def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> CompilerPlace | None:
     """Return the image of the matrix that compiles for the target; by `auto` only what is there."""
     bases = [base for base in workspace.matrix.compilers if request.target in base.targets]
-    made = any(
+    exists = any(
         (workspace.folders.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar").is_file()
         for base in bases
     )
-    if request.where == "auto" and not made:
+    if request.where == "auto" and not exists:
         return None
     try:
         return compiler_place(workspace, Selection(), request.target, watch)

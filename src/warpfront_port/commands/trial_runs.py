@@ -1,8 +1,8 @@
-"""try: a program of somebody's project in an image, as it is; and what it lacks there, found one by
-one, at versions that leave the image's torch as it is.
+"""try: a program of a user's project in an unchanged image, and the modules it lacks there.
 
-What is installed goes beside the image, into a folder that is thrown away. The project is mounted
-read-only, and nothing in the container reaches a network.
+They are found one by one, at versions that keep the image's torch. Missing packages are installed
+outside the image, into a temporary folder. The project is mounted read-only, and nothing in the
+container reaches a network.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
 
 ROUNDS = 24
-"""How many modules may be missing, one after the other or at once, before it is given up."""
+"""The most modules that may be missing, one after the other or at once, before the trial ends."""
 
 TIME_LIMIT_SECONDS = 600.0
 _REPO, _LAYER = "/repo", "/try"
@@ -83,13 +83,15 @@ _METADATA_PROGRAM = (
     "print(json.dumps(found))"
 )
 _PLACES = ("src", ".", "python", "lib")
-"""Where projects keep their modules."""
+"""The usual folders of projects' modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRequest:
-    """What is to be tried. `provides` maps modules to requirements; with `install`, what is missing
-    is installed beside the image and the program runs again.
+    """A request to try the program `argv` of the project at `repo`, for at most `seconds`.
+
+    `provides` maps modules to requirements. With `install`, missing packages are added to a layer
+    over the image and the program runs again.
     """
 
     repo: Path
@@ -109,7 +111,7 @@ class TrialRequest:
 def try_project(
     workspace: Workspace, selection: Selection, watch: Watch, asking: TrialRequest
 ) -> Trial | Blocked | Failed:
-    """What came of it in the one selected image."""
+    """Run the program in the one selected image and return the trial."""
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     engine = connect(environment())
@@ -138,11 +140,11 @@ def _planned_image(
     engine: Engine,
     cache: Path,
 ) -> str:
-    """The image that `plan` would reuse for this cell; "" where it would build one."""
+    """Return the image that `plan` would reuse for this cell; "" where it would build one."""
     every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine, cache)
     resolved = {name: base for name, base in bases.items() if isinstance(base, ResolvedBase)}
-    if len(resolved) < len(bases) or not all(one.id in locks for one in every):
+    if len(resolved) < len(bases) or not all(base.id in locks for base in every):
         return ""
     images = images_by_content(matrix.repositories, engine, created=fixed_moment())
     prepared = prepare_cells(every, locks, resolved, images, material)[cell.id]
@@ -151,7 +153,9 @@ def _planned_image(
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
-    """Raises `NothingSelectedError` where the options name several images."""
+    """Return the selected cell. Raise `NothingSelectedError` where the options name several
+    images.
+    """
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
@@ -173,8 +177,9 @@ def try_in(
     watch: Watch,
     image_id: str = "",
 ) -> Trial | Blocked | Failed:
-    """The same for a cell whose image is in the engine: `image_id` where `plan` would reuse one,
-    else the one that the last build left.
+    """Run the program in the engine's image of one cell and return the trial.
+
+    The image is `image_id` where `plan` would reuse one, else that of the last build.
     """
     built = built_image(folders.store, cell, engine)
     if isinstance(built, Blocked | Failed) and not image_id:
@@ -202,16 +207,18 @@ def try_in(
 
 
 def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """What the project's own files ask for; nothing where it has none, or none that can be read."""
+    """Return the requirements of the project's own files; none if it has no file that can be
+    read.
+    """
     try:
-        return tuple(one for file in read_files(repo, ()) for one in file.asked)
+        return tuple(requirement for file in read_files(repo, ()) for requirement in file.asked)
     except InputError:
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trying:
-    """One program in one image, with what was found for it so far."""
+    """A trial of one program in one image, with its answers so far."""
 
     cell: Cell
     lock: WheelLock
@@ -236,10 +243,10 @@ class _Trying:
         while True:
             runs += 1
             result, output = self._run()
-            said = str(clean_json(output.text))  # without a terminal's own characters
-            misses = read_misses(said) if result.exit_code and not result.timed_out else ()
-            known = {one.miss.module or one.miss.distribution for one in self.found}
-            new = [miss for miss in misses if (miss.module or miss.distribution) not in known][
+            text = str(clean_json(output.text))  # without a terminal's own characters
+            misses = read_misses(text) if result.exit_code and not result.timed_out else ()
+            names = {answer.miss.module or answer.miss.distribution for answer in self.found}
+            new = [miss for miss in misses if (miss.module or miss.distribution) not in names][
                 :ROUNDS
             ]
             answers = [self._answered(miss) for miss in new]
@@ -248,12 +255,12 @@ class _Trying:
                 answer.folder or (answer.version and self.asking.install) for answer in answers
             )
             if not goes_on or runs > ROUNDS:
-                return self._trial(runs, result, said)
+                return self._trial(runs, result, text)
             if self.asking.install:
                 self._install()
 
-    def _trial(self, runs: int, result: RunResult, said: str) -> Trial:
-        lines = said.rstrip().splitlines()
+    def _trial(self, runs: int, result: RunResult, text: str) -> Trial:
+        lines = text.rstrip().splitlines()
         versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
         return Trial(
             cell_id=self.cell.id,
@@ -269,8 +276,12 @@ class _Trying:
         )
 
     def _by_hand(self) -> tuple[str, ...]:
-        """What somebody types to run it in the image, with their own folder and devices."""
-        places = [f"{_REPO}/{one.folder}".removesuffix("/.") for one in self.found if one.folder]
+        """Return the command that runs the program in the image, with the user's own folder and
+        devices.
+        """
+        places = [
+            f"{_REPO}/{answer.folder}".removesuffix("/.") for answer in self.found if answer.folder
+        ]
         path = ("--env", f"PYTHONPATH={':'.join(dict.fromkeys(places))}") if places else ()
         return (
             "docker",
@@ -278,7 +289,7 @@ class _Trying:
             "--rm",
             "--user",
             f"{os.getuid()}:{os.getgid()}",
-            # As here: with Docker's 64 MB, worker processes of a DataLoader die.
+            # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
             "--shm-size",
             "1g",
             *path,
@@ -299,20 +310,20 @@ class _Trying:
             self.watch.step(self.cell.id, "")
 
     def _request(self) -> RunRequest:
-        places = [one.folder for one in self.found if one.folder]
+        places = [answer.folder for answer in self.found if answer.folder]
         paths = [_LAYER, *(f"{_REPO}/{place}".removesuffix("/.") for place in places)]
         return RunRequest(
             image=self.image,
-            # One pipe: through two, what ended it may arrive before what it had printed.
+            # One pipe: with two, the final error may arrive before earlier output.
             command=("sh", "-c", 'exec "$@" 2>&1', "sh", *self.asking.argv),
             environment={
                 "HOME": "/tmp",  # noqa: S108 - in the image
-                # Threads that spin while they wait hold up a machine with other work.
+                # Threads that spin while they wait slow down a machine with other work.
                 "OMP_WAIT_POLICY": "PASSIVE",
                 "PATH": f"{_LAYER}/bin:{_PATH}",
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": ":".join(dict.fromkeys(paths)),
-                # What ended it is to be its last words, and not what it had printed before.
+                # The final error has to be the last output, after all that was printed before.
                 "PYTHONUNBUFFERED": "1",
             },
             binds=(
@@ -327,11 +338,11 @@ class _Trying:
         )
 
     def _answered(self, miss: Miss) -> MissAnswer:
-        """What is to be had for what was missing."""
+        """Return the answer to one miss: a folder, a version to install, or a refusal."""
         if folder := _own_place(self.asking.repo, miss):
             return MissAnswer(miss=miss, folder=folder)
-        held = {wheel.name: wheel.version for wheel in self.lock.wheels}
-        version = held.get(canonicalize_name(miss.top or miss.distribution), "")
+        versions = {wheel.name: wheel.version for wheel in self.lock.wheels}
+        version = versions.get(canonicalize_name(miss.top or miss.distribution), "")
         if version and miss.module == miss.top:
             return MissAnswer(
                 miss=miss,
@@ -350,31 +361,34 @@ class _Trying:
                 "its name alone may be another's",
             )
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
-        if provided.name in held:
-            return self._older(answer, provided.name, held[provided.name])
+        if provided.name in versions:
+            return self._older(answer, provided.name, versions[provided.name])
         return self._newer(answer, provided.name)
 
     def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
-        """What the image lacks, from an index, at a version that leaves its torch as it is."""
+        """Return the version in an index of a package that the image lacks, which keeps its
+        torch.
+        """
         try:
             lock = self._lock_of([*self.found, answer])
         except (LockError, WheelError, BlockedError) as error:
             return self._refused(answer, name, error)
         more = difference(lock, self.lock)
-        version = next((one.version for one in more if one.name == name), "")
+        version = next((wheel.version for wheel in more if wheel.name == name), "")
         if not version:
-            said = f"a shim of the guard answers for {name}, and has no module"
-            return dataclasses.replace(answer, refusal=said)
-        before = {one.name for one in difference(self._lock_of(self.found), self.lock)}
-        new = [one for one in more if one.name not in before]
-        size_bytes = sum(one.size_bytes for one in new)
+            refusal = f"a shim of the guard answers for {name}, and has no module"
+            return dataclasses.replace(answer, refusal=refusal)
+        before = {wheel.name for wheel in difference(self._lock_of(self.found), self.lock)}
+        new = [wheel for wheel in more if wheel.name not in before]
+        size_bytes = sum(wheel.size_bytes for wheel in new)
         return dataclasses.replace(
             answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
         )
 
     def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
-        """The newest release of a distribution of the image that has a module which the image's
-        lacks, within what the image's other distributions accept.
+        """Return the newest release that has a module which the image's own version of it lacks.
+
+        The image's other distributions have to accept that release.
         """
         miss = answer.miss
         refused = dataclasses.replace(
@@ -398,14 +412,14 @@ class _Trying:
             )
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:
-            known = f"{need.text(name)}; " if need else ""
-            hint = f"{known}no release of that which an index here offers has it"
+            prefix = f"{need.text(name)}; " if need else ""
+            hint = f"{prefix}no release of that which an index here offers has it"
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
-        wanted = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
+        specifiers = SpecifierSet(f"<{_shortest(older_release.below)}") & accepted
         return dataclasses.replace(
             answer,
-            requirement=f"{name}{','.join(sorted(map(str, wanted), reverse=True))}",
+            requirement=f"{name}{','.join(sorted(map(str, specifiers), reverse=True))}",
             said_by=older_release.source,
             version=str(older_release.version),
             replaces=version,
@@ -413,27 +427,29 @@ class _Trying:
         )
 
     def _kept(self, older_release: OlderRelease, transport: Transport) -> LockedWheel | None:
-        """The release's wheel in the wheelhouse; None where it cannot be fetched."""
+        """Return the release's wheel in the wheelhouse; None where it cannot be fetched."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path = Path(folder) / older_release.link.filename
             if save(older_release.link, path, transport) is not None:
                 return None
-            kept, sha256 = self.wheelhouse.keep(path)
+            wheel_path, sha256 = self.wheelhouse.keep(path)
         if older_release.link.sha256 not in {"", sha256}:
             raise WheelError(
                 f"{older_release.link.filename}: {older_release.source} has another hash for it"
             )
-        return wheel_of(kept, sha256)
+        return wheel_of(wheel_path, sha256)
 
     def _need(self, name: str) -> VersionDemand | None:
-        """What the image's distributions accept of `name`, by their own metadata."""
+        """Return the versions of `name` that the image's distributions accept, by their own
+        metadata.
+        """
         inside = self._inside()
         stack = Stack(held={}, answered={}, foreign={})
         needs = needs_of(inside, stack, python=self.cell.python, machine=self.cell.machine)
         return needs.get(name)
 
     def _inside(self) -> tuple[Distribution, ...]:
-        """The distributions in the image with their metadata, which the image itself has."""
+        """Return the distributions in the image with their metadata, which the image itself has."""
         if "image" not in self.facts:
             request = dataclasses.replace(
                 self._request(), command=(ENVIRONMENT_PYTHON, "-c", _METADATA_PROGRAM), binds=()
@@ -445,8 +461,9 @@ class _Trying:
     def _refused(
         self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
     ) -> MissAnswer:
-        """Why nothing is to be had. What has no wheel is built against the image's torch, or has
-        nothing for its device at all.
+        """Return the answer with the reason why nothing fits.
+
+        A package without a wheel is built against the image's torch, or has nothing for its device.
         """
         message = " ".join(error.message.removeprefix(f"{self._child_id}: ").split())
         hint = error.hint
@@ -459,7 +476,9 @@ class _Trying:
         return f"{self.cell.id}-try"
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
-        """The lock of an image on this one that asks for what was found: what `lock` would make."""
+        """Return the lock that `lock` would make of a child image with the requirements of
+        these answers.
+        """
         texts = tuple(
             answer.requirement
             for answer in miss_answers
@@ -494,8 +513,8 @@ class _Trying:
                 site = self.site()
                 links = (folder, *site.find_links)
                 lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
-            held = {wheel.name: wheel for wheel in self.lock.wheels}
-            wheels = tuple(held.get(wheel.name, wheel) for wheel in lock.wheels)
+            parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
+            wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
             return dataclasses.replace(lock, wheels=wheels)
         finally:
             self.watch.step(self.cell.id, "")
@@ -511,23 +530,28 @@ class _Trying:
         )
 
     def _write_stand_ins(self, folder: Path) -> None:
-        """Wheels of the image's distributions that hold nothing but their metadata."""
-        requires = {canonicalize_name(one.name): one.requires for one in self._inside()}
+        """Write wheels of the image's distributions that contain only their metadata."""
+        requires = {
+            canonicalize_name(distribution.name): distribution.requires
+            for distribution in self._inside()
+        }
         for wheel in self.lock.wheels:
-            own = requires.get(canonicalize_name(wheel.name))
-            if own is not None:
-                write_stand_in(wheel.kept_as, folder, requires=own)
+            requirements = requires.get(canonicalize_name(wheel.name))
+            if requirements is not None:
+                write_stand_in(wheel.kept_as, folder, requires=requirements)
 
     def _install(self) -> None:
-        """What was found, beside the image: the wheels that it lacks, by their hashes."""
+        """Install the wheels that the image lacks into the layer, by their hashes."""
         more = difference(self._lock_of(self.found), self.lock)
-        new = [one for one in more if one.name not in self.layered]
+        new = [locked_wheel for locked_wheel in more if locked_wheel.name not in self.layered]
         self.wheelhouse.fetch(new, self.site(), on_progress=self.watch.advance)
-        new += [one for name, one in self.older.items() if name not in self.layered]
+        new += [
+            locked_wheel for name, locked_wheel in self.older.items() if name not in self.layered
+        ]
         if new:
             run(self._installation(new)).check(hint="the wheels are those of the index, verified")
             _point_programs(self.layer / "bin")
-        self.layered.update(one.name for one in new)
+        self.layered.update(locked_wheel.name for locked_wheel in new)
 
     def _installation(self, wheels: list[LockedWheel]) -> Command:
         return Command(
@@ -555,13 +579,15 @@ class _Trying:
 
 
 def _read_inside(text: str) -> tuple[Distribution, ...]:
-    """The last line of a container's output as distributions. Raise `WheelError` for any other."""
+    """Return the last line of a container's output as distributions. Raise `WheelError` for any
+    other.
+    """
     lines = text.strip().splitlines()
     try:
-        found = clean_json(json.loads(lines[-1] if lines else ""))
+        document = clean_json(json.loads(lines[-1] if lines else ""))
         return tuple(
             Distribution(name=str(name), version=str(version), requires=tuple(map(str, requires)))
-            for name, (version, requires) in dict(found).items()  # type: ignore[call-overload]
+            for name, (version, requires) in dict(document).items()  # type: ignore[call-overload]
         )
     except (ValueError, TypeError) as error:
         raise WheelError("the image did not list its distributions") from error
@@ -569,34 +595,34 @@ def _read_inside(text: str) -> tuple[Distribution, ...]:
 
 def _is_of_stack(cell: Cell, name: str) -> bool:
     vendor = VENDORS[cell.vendor]
-    return any(fnmatch(name, one) for one in (*vendor.protected, *vendor.libraries))
+    return any(fnmatch(name, pattern) for pattern in (*vendor.protected, *vendor.libraries))
 
 
 def _shortest(version: Version) -> str:
-    """A version without the zeros at its end: `82` for `82.0.0`."""
+    """Return a version without the zeros at its end: `82` for `82.0.0`."""
     return re.sub(r"(\.0)+$", "", str(version))
 
 
 def device_flags(access: DeviceAccess) -> Iterator[str]:
-    """The options of `docker run` that give a container its devices."""
+    """Yield the options of `docker run` that give a container its devices."""
     if access.gpus:
         yield from ("--gpus", "all")
     if access.runtime:
         yield from ("--runtime", access.runtime)
-    yield from (word for one in (*access.cdi, *access.nodes) for word in ("--device", one))
+    yield from (word for device in (*access.cdi, *access.nodes) for word in ("--device", device))
     yield from (word for group in access.groups for word in ("--group-add", str(group)))
     for name, value in sorted(access.environment.items()):
         yield from ("--env", f"{name}={value}")
 
 
 def _minor(cell: Cell) -> str:
-    """The newest manylinux level of uv's that the base's C library can load."""
-    own = int(cell.base.glibc.partition(".")[2])
-    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= own))
+    """Return the newest manylinux level of uv's that the base's C library can load."""
+    minor = int(cell.base.glibc.partition(".")[2])
+    return str(max(level for level in (17, 28, 31, 34, 35, 36, 38, 39, 40) if level <= minor))
 
 
 def _own_place(repo: Path, miss: Miss) -> str:
-    """The folder of the project that a module of its own lies in; "" for none."""
+    """Return the folder of the project with a module of its own; "" for none."""
     top = miss.top
     for place in _PLACES if top else ():
         folder = repo / place
@@ -606,7 +632,7 @@ def _own_place(repo: Path, miss: Miss) -> str:
 
 
 def _point_programs(folder: Path) -> None:
-    """Programs of the layer are run by the image's Python."""
+    """Make the programs of the layer run with the image's Python."""
     for path in sorted(path for path in folder.glob("*") if path.is_file()):
         data = path.read_bytes()
         if data.startswith(b"#!") and b"python" in data.partition(b"\n")[0]:

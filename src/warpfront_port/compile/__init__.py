@@ -1,3 +1,3 @@
-"""What a vendor's own compiler says of a source tree: which files, with which commands, and what
-its messages mean. Text in, values out; the compilers run in containers (`checks.compiling`). Pure.
+"""The input and output of a vendor's own compiler for a source tree: its files, commands and
+messages. Text in, values out; the compilers run in containers (`checks.compiling`). Pure.
 """

@@ -14,7 +14,7 @@ from typing import Literal
 
 Severity = Literal["error", "warning"]
 MOST = 200
-"""Diagnostics kept of one source: one missing header can say thousands of things."""
+"""The most diagnostics of one source: one missing header can cause thousands."""
 
 _LONGEST = 10_000
 _GNU = re.compile(
@@ -39,7 +39,7 @@ _INCLUDED = re.compile(
 )
 _INSTANTIATED = re.compile(r".{0,8000}\bat line (?P<line>\d{1,8}) of (?P<path>[^\n]{1,1000})")
 _REQUESTED = re.compile(r"in instantiation of|in call to|expanded from|required from")
-# What only repeats that something was wrong; kept where nothing else was said.
+# Messages that only repeat that something failed; reported if there are no others.
 _ECHO = re.compile(
     r"aborted due to errors|command failed|linker command failed|ld returned|"
     r"compilation terminated|\d+ errors? (?:generated|detected)"
@@ -57,8 +57,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One message. `place` is None where the compiler named none. `via` are the places that asked
-    for what is there (instantiations), `included` those that include its file; the nearest first.
+    """A message of a compiler. `place` is None where the compiler named none.
+
+    `via` are the places that instantiate the code in question, `included` those that include its
+    file; the nearest first.
     """
 
     severity: Severity
@@ -69,7 +71,7 @@ class Diagnostic:
 
 
 def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
-    """The errors and warnings of one source, each once, errors first."""
+    """Return the errors and warnings of one source, each once, errors first."""
     diagnostics: list[Diagnostic] = []
     chain: list[Place] = []
     for raw in output.splitlines():
@@ -93,19 +95,19 @@ def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
 
 
 def _located(line: str, gnu: re.Match[str] | None, chain: tuple[Place, ...]) -> Diagnostic | None:
-    said = gnu or _PTXAS.match(line) or _NVCC.match(line)
-    if said is None:
+    match = gnu or _PTXAS.match(line) or _NVCC.match(line)
+    if match is None:
         return None
     return Diagnostic(
-        severity=_severity(said["kind"]),
-        message=said["message"],
-        place=_place(said),
+        severity=_severity(match["kind"]),
+        message=match["message"],
+        place=_place(match),
         included=chain,
     )
 
 
 def _unplaced(line: str) -> Diagnostic | None:
-    """What a program says without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
+    """Return a program's message without a place: `ld.lld: error: ...`, `ptxas error : ...`."""
     match = _PROGRAM.fullmatch(line)
     if match is not None:
         return Diagnostic(severity=_severity(match["kind"]), message=match["message"], place=None)
@@ -116,7 +118,7 @@ def _unplaced(line: str) -> Diagnostic | None:
 
 
 def _requested(diagnostic: Diagnostic, note: re.Match[str]) -> Diagnostic:
-    """With a place that asked for what is wrong, where the note says so."""
+    """Add the place that requested the faulty code, where the note names it."""
     if not _REQUESTED.search(note["message"]):
         return diagnostic
     return _also_via(diagnostic, _place(note))
@@ -126,9 +128,9 @@ def _also_via(diagnostic: Diagnostic, place: Place) -> Diagnostic:
     return replace(diagnostic, via=(*diagnostic.via, place))
 
 
-def _place(said: re.Match[str]) -> Place:
-    column = said.groupdict().get("column")
-    return Place(path=said["path"].strip(), line=int(said["line"]), column=int(column or 0))
+def _place(match: re.Match[str]) -> Place:
+    column = match.groupdict().get("column")
+    return Place(path=match["path"].strip(), line=int(match["line"]), column=int(column or 0))
 
 
 def _severity(kind: str) -> Severity:
@@ -136,11 +138,13 @@ def _severity(kind: str) -> Severity:
 
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Once each: HIP compiles for host and device and says most things twice."""
-    kept: dict[tuple[object, ...], Diagnostic] = {}
+    """Return each message once: HIP compiles for host and device and repeats most of them."""
+    distinct: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
-        kept.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)
-    telling = [one for one in kept.values() if not _ECHO.search(one.message)]
-    if not any(one.severity == "error" for one in telling):
-        telling = list(kept.values())
-    return tuple(sorted(telling, key=lambda one: one.severity != "error")[:MOST])
+        distinct.setdefault((diagnostic.severity, diagnostic.message, diagnostic.place), diagnostic)
+    telling = [
+        diagnostic for diagnostic in distinct.values() if not _ECHO.search(diagnostic.message)
+    ]
+    if not any(diagnostic.severity == "error" for diagnostic in telling):
+        telling = list(distinct.values())
+    return tuple(sorted(telling, key=lambda diagnostic: diagnostic.severity != "error")[:MOST])

@@ -1,4 +1,4 @@
-"""What a container is told to do: the job that `checks.compiling` writes and reads. Pure."""
+"""The job of a container, which `checks.compiling` writes and reads. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
 from warpfront_port.compile.units import SourceUnit
 
 SOURCE = "/source"
-"""Where the tree is mounted, read-only."""
+"""The mount of the tree, read-only."""
 SCRATCH = "/tmp/warpfront"  # noqa: S108 - inside the container
 COPY = f"{SCRATCH}/tree"
-"""Where the copy is that hipify and a setup.py may write to."""
+"""The copy that hipify and a setup.py may write to."""
 
 # A kernel would need HIP's headers, which a source includes by itself.
 _PROBE_KERNEL = "__device__ float probe(float x) { return x + 1.0f; }\n"
 _PROBE_PLAIN = "int probe(int x) { return x + 1; }\n"
 
 
-# What hipcc, nvcc and g++ of today agree on. torch's own sources say what its headers need.
+# The standard that current hipcc, nvcc and g++ share. torch's sources name that of its headers.
 STANDARD = "-std=c++17"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much one source may take: seconds, and bytes of address space of its compiler."""
+    """Limits of one source: seconds, and bytes of address space of its compiler."""
 
     seconds: float = 300.0
     memory_bytes: int = 4 * 2**30
@@ -45,11 +45,12 @@ def job_document(
     hipified: Iterable[str] = (),
     bounds: Bounds,
 ) -> dict[str, object]:
-    """The job as JSON values. `folders` and `flags` go to every source; `copied` are the files that
-    a setup.py and hipify find in the copy, `hipified` those of them that hipify reads.
+    """Return the job as JSON values.
 
-    In a command, `{source}`, `{output}` and `{work}` stand for what only the container knows;
-    `{torch}` for the options of its torch, the language standard among them.
+    `folders` and `flags` go to every source; `copied` are the files that a setup.py and hipify find
+    in the copy, `hipified` those of them that hipify reads. In a command, `{source}`, `{output}`
+    and `{work}` are replaced in the container; so is `{torch}`, by the options of its torch with
+    the language standard.
     """
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE

@@ -1,4 +1,4 @@
-"""From what a container left to checks whose reasons name a line of the tree. Pure."""
+"""Checks from a container's results, whose reasons name a line of the tree. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from warpfront_port.scan.findings import ScanFinding
 
 SESSION = "compile"
 HIPIFIED = "hipified/"
-"""Where a container leaves what hipify made, below its results."""
+"""The folder of hipify's output, below a container's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Message:
-    """One message of a compiler about the tree. `path` is relative to the tree's root; `line` 0 =
-    the file as a whole. `unit` is the file that was being compiled.
+    """A message of a compiler about the tree. `path` is relative to the tree's root; `line` 0
+    = the file as a whole. `unit` is the file that was being compiled.
     """
 
     path: str
@@ -39,8 +39,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What became of a tree for one target. `place` says where it was compiled, `notes` what to
-    know of the compiler there; `left` is what hipify leaves, where that was asked for.
+    """The result of compiling a tree for one target.
+
+    `place` names the image that compiled it, `notes` the compiler there. `left` are the findings
+    that hipify does not solve, where it was requested.
     """
 
     verification: Verification
@@ -57,17 +59,17 @@ def judged(
     texts: Mapping[str, str],
     renamed: Mapping[str, str] | None = None,
 ) -> tuple[CheckResult, tuple[Message, ...]]:
-    """The check of one unit, which is called as the unit is, with its compiler's messages,
-    and those messages.
+    """Return the check of one unit with its compiler's messages, and those messages.
 
-    `files` are the texts that the container left, by path below its results; `texts` the sources
-    by path in the tree; `renamed` maps what hipify made under another name to the source of it.
+    The check is called as the unit is. `files` are the texts of the container's results by path;
+    `texts` the sources by path in the tree. `renamed` maps the files that hipify wrote under
+    another name to their sources.
     """
     output = check.details.get("output")
     if not isinstance(output, str):
         return check, ()
-    kept = _strings(check.details.get("kept"))
-    ptx = [files[name] for name in kept if name in files]
+    names = _strings(check.details.get("kept"))
+    ptx = [files[name] for name in names if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
     messages = tuple(
         _message(_with_source(diagnostic, ptx), tree) for diagnostic in read_diagnostics(output)
@@ -91,18 +93,20 @@ def _with_messages(check: CheckResult, messages: tuple[Message, ...]) -> CheckRe
 
 
 def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
-    """With the place in the source, where ptxas named one in its own input, or a function."""
+    """Return a diagnostic with its place in the source, where ptxas named a function or a line
+    of its own input.
+    """
     place = diagnostic.place
     if place is not None and not place.path.endswith(".ptx"):
         return diagnostic
     for text in ptx:
-        found = (
+        position = (
             place_of_function(text, diagnostic.message)
             if place is None
             else place_of_line(text, place.line)
         )
-        if found is not None:
-            return dataclasses.replace(diagnostic, place=found)
+        if position is not None:
+            return dataclasses.replace(diagnostic, place=position)
     return diagnostic
 
 
@@ -116,26 +120,26 @@ class _Tree:
     renamed: Mapping[str, str]
 
     def path_of(self, path: str) -> str | None:
-        """A path in the container as one of the tree; None for what lies elsewhere."""
+        """Return a path in the container as one of the tree; None for one outside it."""
         inside = tree_path(path, self.unit)
         return None if inside is None else self.renamed.get(inside, inside)
 
     def line_of(self, place: Place | None, path: str) -> int:
-        """Both hipify tools add lines at the top of a file, and none elsewhere."""
+        """Return the source's line. Both hipify tools add lines at the top of a file only."""
         if place is None:
             return 0
-        made, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
-        if made is None or written is None:
+        translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
+        if translated is None or written is None:
             return place.line
-        added = len(made.splitlines()) - len(written.splitlines())
+        added = len(translated.splitlines()) - len(written.splitlines())
         return max(1, place.line - max(0, added))
 
 
 def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
-    """At the first place in the tree that leads to what is wrong; else at the unit as a whole."""
+    """Return the message at its first place in the tree; else at the unit as a whole."""
     places = (diagnostic.place, *diagnostic.via, *diagnostic.included)
     inside = [(tree.path_of(place.path), place) for place in places if place is not None]
-    path, place = next(((path, one) for path, one in inside if path), (tree.unit, None))
+    path, place = next(((path, position) for path, position in inside if path), (tree.unit, None))
     text = diagnostic.message
     if diagnostic.place is not None and place is not diagnostic.place:
         text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
@@ -150,14 +154,15 @@ def _message(diagnostic: Diagnostic, tree: _Tree) -> Message:
 
 
 def tree_path(path: str, unit: str = "") -> str | None:
-    """A path in the container as one of the tree; None for what lies elsewhere. The copy of a
-    setup.py's own has a folder for every unit.
+    """Return a path in the container as one of the tree; None for one outside it.
+
+    The copy of a setup.py's own has a folder for every unit.
     """
     for root in (COPY, SOURCE):
         if path.startswith(f"{root}/"):
             return path[len(root) + 1 :]
-    _, found, rest = path.partition("/tree/")
-    if found and path.startswith(str(PurePosixPath(COPY).parent)):
+    _, separator, rest = path.partition("/tree/")
+    if separator and path.startswith(str(PurePosixPath(COPY).parent)):
         return rest
     if unit.endswith(".py") and not path.startswith(("/", "<")):
         # A setup.py is run in its own folder, and names its sources from there.
@@ -166,4 +171,4 @@ def tree_path(path: str, unit: str = "") -> str | None:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -1,7 +1,7 @@
-"""From a line of ptxas' input to the line of the source that it was made from. Pure.
+"""The line of the source that a line of ptxas' input was made from. Pure.
 
-PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions
-(`.loc 1 7 5`): https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1 7 5`):
+https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ _FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 def place_of_line(ptx: str, line: int) -> Place | None:
-    """Where line `line` (1-based) of `ptx` comes from: the last position named before it."""
+    """Return the source position of line `line` (1-based) of `ptx`: the last one named before
+    it.
+    """
     return _last_place(ptx, ptx.splitlines()[:line])
 
 
 def place_of_function(ptx: str, message: str) -> Place | None:
-    """The first position in the function that `message` names (`Entry function '_Z1kPf' uses too
-    much shared data`).
+    """Return the first position in the function that `message` names (`Entry function '_Z1kPf'
+    uses too much shared data`).
     """
     named = _FUNCTION.search(message)
     if named is None:
         return None
     begin = re.compile(rf"\.(?:entry|func)\b.*\b{re.escape(named[1])}\b")
     lines = ptx.splitlines()
-    start = next((at for at, line in enumerate(lines) if begin.search(line)), len(lines))
+    start = next((index for index, line in enumerate(lines) if begin.search(line)), len(lines))
     first = next((line for line in lines[start:] if _LOC.match(line)), None)
     return None if first is None else _last_place(ptx, [first])
 
 
 def _last_place(ptx: str, lines: list[str]) -> Place | None:
-    found = next((said for said in map(_LOC.match, reversed(lines)) if said is not None), None)
-    if found is None:
+    location = next(
+        (match for match in map(_LOC.match, reversed(lines)) if match is not None), None
+    )
+    if location is None:
         return None
     files = dict(_FILE.findall(ptx))
-    path = files.get(found[1])
+    path = files.get(location[1])
     if path is None:
         return None
-    return Place(path=path, line=int(found[2]), column=int(found[3]))
+    return Place(path=path, line=int(location[2]), column=int(location[3]))

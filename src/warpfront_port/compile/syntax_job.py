@@ -1,13 +1,13 @@
-"""Syntax passes of clang for HIP over untouched CUDA sources, beside a HIP toolchain. Edge.
+"""Syntax passes of clang for HIP over untouched CUDA sources, next to a HIP toolchain. Edge.
 
 `python3 syntax_job.py JOB RESULTS` needs the standard library alone: it runs in a compiler's image
-as well as on a host. A forced include maps the CUDA names that the sources use to HIP's, and
-a folder of shim headers stands for CUDA's headers: diagnostics have the project's own lines.
+as well as on a host. A forced include maps the CUDA names that the sources use to HIP's. A folder
+of shim headers replaces CUDA's headers: diagnostics have the project's own lines.
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
-(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include`
-folders or ""), `jobs`,
-`seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON document.
+(tables of torch's hipify, CUDA to HIP; may be empty), `torch` and `python` (their `include` folders
+or ""), `jobs`, `seconds` (limit of one pass), `cache` (a folder or ""). RESULTS gets one JSON
+document.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STANDARD = re.compile(
 _BASE = (
     "-fsyntax-only -Wno-everything -ferror-limit=0 -fno-caret-diagnostics -fno-color-diagnostics"
 )
-# Where hipify's tables are silent: headers whose content HIP's runtime header has.
+# Headers that hipify's tables lack: their content is in HIP's runtime header.
 _RUNTIME = "hip/hip_runtime.h"
 _HEADERS = {
     "cuda.h": _RUNTIME, "cuda_runtime.h": _RUNTIME, "cuda_runtime_api.h": "hip/hip_runtime_api.h",
@@ -74,17 +74,17 @@ def find_compiler(target: str) -> Compiler | None:
         *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
         *sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"), key=_number, reverse=True),
     ]
-    found = shutil.which("amdclang++") or shutil.which("clang++")
-    for path in [*map(str, places), *([found] if found else [])]:
+    program = shutil.which("amdclang++") or shutil.which("clang++")
+    for path in [*map(str, places), *([program] if program else [])]:
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "probe.hip"
             source.write_text(
                 "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
             )
-            done = _run(
+            output = _run(
                 [path, "-x", "hip", f"--offload-arch={target}", "-fsyntax-only", str(source)], 60
             )
-        if done[0] == 0:
+        if output[0] == 0:
             version = _run([path, "--version"], 20)[1].splitlines()
             hip = _hip_version(path)
             return Compiler(
@@ -113,14 +113,14 @@ def _hip_version(compiler: str) -> str:
 def _run(argv: list[str], seconds: float) -> tuple[int, str]:
     """Return the exit code (124 after `seconds`) and stdout with stderr."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         return 124, ""
     except OSError as error:
         return 127, str(error)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return completed.returncode, completed.stdout.decode("utf-8", "replace")
 
 
 class Tree:
@@ -145,7 +145,7 @@ class Tree:
                 }:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
         self.included = frozenset(
-            one for text in self.texts.values() for one in _INCLUDE.findall(text)
+            header for text in self.texts.values() for header in _INCLUDE.findall(text)
         )
 
     def include_folders(self) -> list[str]:
@@ -167,17 +167,17 @@ class Tree:
 
     def standard(self) -> str:
         """Return the newest C++ standard that the builds name, at least 17."""
-        known = {"17": 17, "1z": 17, "20": 20, "2a": 20, "23": 23, "2b": 23}
-        named = [known.get(a or b, 17) for a, b in _STANDARD.findall(self.builds)]
+        standards = {"17": 17, "1z": 17, "20": 20, "2a": 20, "23": 23, "2b": 23}
+        named = [standards.get(a or b, 17) for a, b in _STANDARD.findall(self.builds)]
         return f"-std=c++{max([17, *named])}"
 
 
 def perl_tables() -> tuple[dict[str, str], dict[str, str]]:
     """Return names and headers, CUDA to HIP, of a hipify-perl that is installed here."""
-    found = shutil.which("hipify-perl") or next(
+    script = shutil.which("hipify-perl") or next(
         map(str, Path("/opt").glob("rocm*/bin/hipify-perl")), ""
     )
-    text = Path(found).read_text("utf-8", "replace") if found else ""
+    text = Path(script).read_text("utf-8", "replace") if script else ""
     text = text[text.find("sub simpleSubstitutions") :]  # before it are those to rocBLAS and MIOpen
     names: dict[str, str] = {}
     headers: dict[str, str] = {}
@@ -207,7 +207,10 @@ def write_shims(
     lines = ["#pragma once", f"#include <{_RUNTIME}>"]
     if "__CUDACC__" in words or torch:
         # thrust and hipCUB choose their back end by this macro when they are first included
-        lines += [f"#if __has_include(<{one}>)\n#include <{one}>\n#endif" for one in _BEFORE_CUDACC]
+        lines += [
+            f"#if __has_include(<{header}>)\n#include <{header}>\n#endif"
+            for header in _BEFORE_CUDACC
+        ]
         lines.append("#define __CUDACC__ 1")
     lines += [
         f"#define {cuda} {hip}"
@@ -246,9 +249,9 @@ def _configured_headers(shims: Path, tree: Tree) -> None:
 def _configured(template: str, builds: str) -> str:
     """Return what a configure step makes of a template; values that no build sets are 0."""
     values = dict(re.findall(r"set\s*\(\s*(\w+)\s+\"?([^\s\")]+)", builds))
-    made = re.sub(r"@(\w+)@|\$\{(\w+)\}", lambda m: values.get(m[1] or m[2], "0"), template)
-    made = re.sub(r"(?m)^#cmakedefine01 (\w+).*$", r"#define \1 0", made)
-    return re.sub(r"(?m)^#cmakedefine (\w+).*$", r"/* \1 is not set */", made)
+    text = re.sub(r"@(\w+)@|\$\{(\w+)\}", lambda m: values.get(m[1] or m[2], "0"), template)
+    text = re.sub(r"(?m)^#cmakedefine01 (\w+).*$", r"#define \1 0", text)
+    return re.sub(r"(?m)^#cmakedefine (\w+).*$", r"/* \1 is not set */", text)
 
 
 def arguments(
@@ -304,7 +307,7 @@ def run_job(job: Mapping[str, object]) -> dict[str, object]:
         state = _state_of(compiler, tree, argv, scratch, forced)
         results = list(_all_passes(argv, job, units, state))
     hip = {hip: cuda for cuda, hip in sorted(names.items(), reverse=True)}
-    text = "\n".join(str(one["output"]) for one in results)
+    text = "\n".join(str(result["output"]) for result in results)
     used = {word: hip[word] for word in set(_NAME.findall(text)) if word in hip}
     return {"schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used}
 
@@ -328,8 +331,8 @@ def _all_passes(
         return result
 
     with concurrent.futures.ThreadPoolExecutor(int(str(job["jobs"]))) as pool:
-        for done, result in enumerate(pool.map(passed, listed), 1):
-            print(f"{done} of {len(listed)} {result['unit']}", flush=True)
+        for count, result in enumerate(pool.map(passed, listed), 1):
+            print(f"{count} of {len(listed)} {result['unit']}", flush=True)
             yield result
 
 
@@ -344,7 +347,7 @@ def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, for
 
 
 def _mapping(value: object) -> dict[str, str]:
-    return {str(key): str(one) for key, one in value.items()} if isinstance(value, dict) else {}
+    return {str(key): str(entry) for key, entry in value.items()} if isinstance(value, dict) else {}
 
 
 def main(argv: list[str]) -> int:

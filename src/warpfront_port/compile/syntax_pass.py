@@ -1,4 +1,4 @@
-"""What a compiler's syntax passes mean for a scan: findings, and what was not compiled. Pure."""
+"""The meaning of a compiler's syntax passes for a scan: findings, and uncompiled sources. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _CUDAS = re.compile(
     r"|(?:cuda|cu[a-z]+|nv[a-z]*|mma|device_|sm_\d|math_|vector_|texture_|surface_|driver_|npp)"
     r"\w*\.(?:h|hpp|cuh)\Z|opencv2/cuda"
 )
-# Rules whose claim the compiler checks; what stands in an asm string it does not read here.
+# Rules whose claim the compiler checks; it does not read asm strings here.
 _CHECKED = frozenset({"CU108", "CU116", "CU135", "CU147"})
 _QUOTED = re.compile(r"'([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntaxResult:
-    """What a compiler answered: `compiler` is its version, `compiled` the units that it took or
-    refused for a reason of their own, `uncompiled` maps the others to why they were not judged.
+    """The result of a compiler's syntax passes. `compiler` is its version.
+
+    `compiled` are the units that it accepted or refused for a reason of their own. `uncompiled`
+    maps the others to the reason why they were not judged.
     """
 
     compiler: str
@@ -43,14 +45,14 @@ def read_results(document: Mapping[str, object], root: str) -> SyntaxResult:
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     listed = document.get("units")
-    for one in listed if isinstance(listed, list) else ():
-        unit, errors, lacking = str(one["unit"]), list[ScanFinding](), list[str]()
-        for diagnostic in read_diagnostics(str(one["output"])):
+    for entry in listed if isinstance(listed, list) else ():
+        unit, errors, lacking = str(entry["unit"]), list[ScanFinding](), list[str]()
+        for diagnostic in read_diagnostics(str(entry["output"])):
             if diagnostic.severity == "error":
                 _sort(diagnostic, root, names, errors, lacking)
-        if 124 in one["codes"]:
+        if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
-        if any(one["codes"]) and not errors and not lacking:
+        if any(entry["codes"]) and not errors and not lacking:
             lacking.append("the compiler ended without a diagnostic of this source")
         findings.update({(f.path, f.line, f.message): f for f in errors})
         if lacking and not errors:
@@ -89,7 +91,9 @@ def _sort(
 
 
 def _place_in(diagnostic: Diagnostic, root: str) -> Place | None:
-    """Return the place of the project that a diagnostic is about: its own, or what asked for it."""
+    """Return the place of the project that a diagnostic is about: its own, or the code that led
+    to it.
+    """
     places = (diagnostic.place, *diagnostic.via)
     return next((place for place in places if place and place.path.startswith(f"{root}/")), None)
 
@@ -132,7 +136,7 @@ def _is_refuted(
     *,
     whole: bool,
 ) -> bool:
-    """Whether a compiler judged the line of a rule's claim, and took it."""
+    """Return whether a compiler accepted the line that a rule's finding is about."""
     if finding.rule not in _CHECKED or finding.severity is Severity.NOTE:
         return False
     header = finding.path not in judged and whole
@@ -144,7 +148,7 @@ def _refuted(finding: ScanFinding) -> ScanFinding:
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:
-    """Return the units of a scan that nothing shows to be left out by AMD's build."""
+    """Return the units of a scan that no evidence excludes from AMD's build."""
     return [
         unit
         for unit in scan.project.units

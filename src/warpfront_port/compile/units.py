@@ -1,6 +1,4 @@
-"""Which files of a tree are compiled: those that were declared, or the kernels that
-are there. Pure.
-"""
+"""The files of a tree to compile: the declared ones, or else its kernels. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _TORCH = re.compile(r"(?:torch|ATen|c10|caffe2|pybind11)/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUnit:
-    """One file to compile, relative to the tree's root. `torch` says whether it includes torch's
+    """A file to compile, relative to the tree's root. `torch` is whether it includes torch's
     headers, itself or through headers of the tree.
     """
 
@@ -37,10 +35,11 @@ class SourceUnit:
 
 
 def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[SourceUnit, ...]:
-    """The units among `texts` (path to text), in the order of paths: what `patterns` match, or
-    without any, the kernels. A .cuh counts where no file of the tree includes it.
+    """Return the units among `texts` (path to text), in the order of paths: matches of
+    `patterns`, or without any, the kernels.
 
-    Raises `InputError` for a pattern that matches nothing that could be compiled.
+    A .cuh counts where no file of the tree includes it. Raise `InputError` for a pattern that
+    matches nothing that could be compiled.
     """
     patterns = tuple(patterns)
     includes = {path: tuple(_INCLUDE.findall(text)) for path, text in texts.items()}
@@ -55,8 +54,8 @@ def units_of(texts: Mapping[str, str], patterns: Iterable[str] = ()) -> tuple[So
 
 
 def include_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """Folders of the tree that a build would most likely give to `-I`: the root, `include`,
-    `csrc`, `src` where they hold something, shallow ones first.
+    """Return the folders of the tree that a build would most likely give to `-I`, shallow ones
+    first: the root, `include`, `csrc` and `src` where they have files.
     """
     folders = {
         str(PurePosixPath(*parts[: depth + 1]))
@@ -97,7 +96,7 @@ def _found(includes: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Files that reach a header of torch, however many headers of the tree lie between."""
+    """Return the files that reach a header of torch, through any number of headers of the tree."""
     by_name: dict[str, list[str]] = {}
     for path in includes:
         by_name.setdefault(PurePosixPath(path).name, []).append(path)
@@ -116,7 +115,9 @@ def _near_torch(includes: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
 
 
 def _resolved(names: Iterable[str], by_name: Mapping[str, list[str]]) -> Iterator[str]:
-    """Files of the tree that an include may mean: those whose path ends as it does."""
+    """Yield the files of the tree that an include may mean: those whose path ends in the same
+    way.
+    """
     for name in names:
         parts = [part for part in PurePosixPath(name).parts if part not in {"..", "."}]
         for path in by_name.get(parts[-1] if parts else "", ()):

@@ -1,5 +1,6 @@
-"""What in a project's own files would move torch on which cells, and what to write instead. Pure.
+"""The lines of a project's own files that would move torch on some cells, and their
+replacements. Pure.
 
-read -> asked -> judged on every stack of the matrix -> findings. Files come in as text; what uv
-would do with them is rehearsed elsewhere and comes in as values.
+read -> asked -> judged on every stack of the matrix -> findings. Files come in as text; uv's dry
+run of them happens outside this package and comes in as values.
 """

@@ -1,4 +1,4 @@
-"""What a project's files ask of an installer, each with its place. Pure."""
+"""The requirements of a project's files for an installer, each with its place. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE_LIMIT = 100_000
 
 
 class Kind(StrEnum):
-    """What an installer makes of it."""
+    """The use that an installer makes of a line."""
 
     REQUIREMENT = "requirement"
     CONSTRAINT = "constraint"
@@ -34,13 +34,13 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRequirement:
-    """One requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
+    """A requirement or index of a file. `text` is a PEP 508 requirement, or the URL of an index.
 
-    `literal` is how it stands in the file, to be replaced there; `source` its first line as it
-    stands; `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or
-    optional file that it belongs to, "" for what is always installed; `part` is the kind of that
-    group; `is_chosen` is set where an option adds the group. `condition` is the place of a
-    condition that it is under and that was not evaluated, "" for none.
+    `literal` is its spelling in the file, to be replaced there; `source` its first line as written;
+    `line` to `end_line` its lines (1-based). `group` is the extra, dependency group or optional
+    file that it belongs to, "" for one that is always installed. `part` is the kind of that group;
+    `is_chosen` is set where an option adds the group. `condition` is the place of a condition that
+    it is under and that was not evaluated, "" for none.
     """
 
     path: str
@@ -61,15 +61,17 @@ class DeclaredRequirement:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the installation in question includes it."""
+        """Return whether the installation in question includes it."""
         return not self.group or self.is_chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Include:
-    """Another file that this one names: relative to it, as a requirements file, as constraints or
-    as a project's folder, of which `extras` are wanted. An `optional` one may be absent. `group`
-    and `part` are as in `Asked`.
+    """Another file that a file names, relative to it: a requirements file, constraints or a
+    project's folder.
+
+    `extras` are those of the project to include. An `optional` file may be absent. `group` and
+    `part` are as in `Asked`.
     """
 
     path: str
@@ -88,12 +90,13 @@ Nested = tuple[Part, str, Part, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRequirements:
-    """The requirements of one file. `unknown` are sentences about what could not be read from it,
-    `unless_included` about what could not unless one of its optional includes exists, `notes` about
-    what was assumed. `local`
-    are names that no index serves: the project's own, its workspace's. `nested` are groups that
-    include groups, `asked_for` the groups that another file of the project installs
-    (`-e .[gpu]`). `is_static` is set where installers read no other file of the project.
+    """The requirements of one file.
+
+    `unknown` are sentences about the parts that could not be read. `unless_included` are those
+    about parts that need one of its optional includes, `notes` are about assumptions. `local` are
+    names that no index serves: the project's own, its workspace's. `nested` are groups that include
+    groups, `asked_for` the groups that another file of the project installs (`-e .[gpu]`).
+    `is_static` is set where installers read no other file of the project.
     """
 
     path: str
@@ -124,7 +127,7 @@ def read_requirement(text: str, *, where: str) -> Requirement:
 
 
 def check_text(text: str, *, path: str) -> None:
-    """Raises `InputError` for text that is no list of requirements at all."""
+    """Raise `InputError` for text that is no list of requirements at all."""
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > LINE_LIMIT:
             raise InputError(f"{path}:{number}: a line of {len(line):,} characters")

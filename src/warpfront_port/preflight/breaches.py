@@ -1,4 +1,4 @@
-"""What a preflight finds. Pure."""
+"""The findings of a preflight. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpfront_port.preflight.asked import DeclaredRequirement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """What is wrong with one thing asked for, on one stack."""
+    """The fault of one requirement on one stack."""
 
     rule: str
     why: str
@@ -19,12 +19,12 @@ class Breach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineBreach:
-    """One thing asked for that does not hold on some cells.
+    """A requirement that some cells do not meet.
 
     `why` maps the title of each such stack to the reason, with the chain of packages where others
     lie between; `cells` are the cells of these stacks. `write` is the line to write instead, None
     where there is none, "" where the line is to be dropped. `group` is the extra or group that it
-    belongs to, and `option` what installs that; `decides` is whether the installation in question
+    belongs to, and `option` installs that group. `decides` is whether the installation in question
     replaces or breaks torch because of it.
     """
 
@@ -58,13 +58,15 @@ class Preflight:
 
     @property
     def count(self) -> int:
-        """The findings by which the installation in question replaces or breaks torch."""
+        """Return the number of findings by which the installation in question replaces or
+        breaks torch.
+        """
         return sum(finding.decides for finding in self.findings)
 
 
 @dataclass(kw_only=True)
 class BreachCollector:
-    """Breaches of several stacks, put together: one finding for each thing asked and each rule."""
+    """The breaches of several stacks, merged: one finding for each requirement and each rule."""
 
     found: dict[tuple[DeclaredRequirement, str], dict[str, tuple[str, tuple[str, ...]]]] = field(
         default_factory=dict

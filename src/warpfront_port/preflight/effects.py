@@ -1,4 +1,4 @@
-"""What one thing asked for does to one torch stack, from the file alone. Pure."""
+"""The effect of one requirement on one torch stack, from the file alone. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from warpfront_port.preflight.stacks import CellStack
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")
 _NIGHTLIES = "rocm.nightlies.amd.com"
 _CHANNELS = frozenset({"whl", "nightly", "test", "release", "v2"})
-# How wheels say which torch they were built against: torch2.6, torch-2.0.0+cu118, pt24cu121.
+# Labels of wheels for the torch of their build: torch2.6, torch-2.0.0+cu118, pt24cu121.
 _BUILT_FOR = re.compile(r"(?:torch-?|(?<![a-z])pt)(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
 # From these on the companion no longer pins one torch (PyPI metadata).
 _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0")}
 
 
 def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Breach | None:
-    """None for what holds on this stack, and for what does not apply there (its marker)."""
+    """Return the breach of a requirement on this stack; None if it is met, or its marker
+    excludes it.
+    """
     if declared_requirement.kind is Kind.INDEX:
         return _of_index(declared_requirement.text, stack)
     if declared_requirement.kind is Kind.CONDA:
@@ -46,7 +48,7 @@ def breach_of(declared_requirement: DeclaredRequirement, stack: CellStack) -> Br
 
 
 def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool:
-    """Whether its marker holds on this stack's Python, on Linux."""
+    """Return whether the requirement's marker is true for this stack's Python, on Linux."""
     if requirement.marker is None:
         return True
     environment = {**marker_environment(stack.python, stack.inputs.machine), "extra": group}
@@ -57,17 +59,17 @@ def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool
 
 
 def holds(requirement: Requirement, stack: CellStack) -> bool:
-    """Whether the stack's own distribution meets it."""
+    """Return whether the stack's own distribution meets the requirement."""
     return not requirement.url and _of_requirement(requirement, stack) is None
 
 
 def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None:
     name = canonicalize_name(requirement.name)
-    held = stack.stack.held.get(name)
-    if held is not None:
-        if requirement.specifier.contains(held, prereleases=True):
+    version = stack.stack.held.get(name)
+    if version is not None:
+        if requirement.specifier.contains(version, prereleases=True):
             return None
-        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, held))
+        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
     shim = stack.stack.answered.get(name)
     if shim is not None:
         return _of_answered(requirement, name, shim)
@@ -84,22 +86,24 @@ def joint_breaches(
 ) -> Iterator[tuple[DeclaredRequirement, Breach]]:
     """Return the lines that leave no version of what torch needs together, though each does."""
     by_name: dict[str, list[tuple[DeclaredRequirement, SpecifierSet]]] = {}
-    for one in declared_requirements:
-        if one.is_installed and one.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
-            requirement = Requirement(one.text)
+    for declared in declared_requirements:
+        if declared.is_installed and declared.kind in {Kind.REQUIREMENT, Kind.CONSTRAINT}:
+            requirement = Requirement(declared.text)
             name = str(canonicalize_name(requirement.name))
             if name in stack.stack.needs and not requirement.url and applies(requirement, stack):
-                by_name.setdefault(name, []).append((one, requirement.specifier))
+                by_name.setdefault(name, []).append((declared, requirement.specifier))
     for name, lines in by_name.items():
         need, together = stack.stack.needs[name], SpecifierSet()
         for _, specifier in lines:
             together &= specifier
         alone = all(need.accepts_some(specifier) for _, specifier in lines)
         if alone and not together.is_unsatisfiable() and not need.accepts_some(together):
-            places = ", ".join(dict.fromkeys(one.where for one, _ in lines))
+            places = ", ".join(dict.fromkeys(declared.where for declared, _ in lines))
             why = f"{need.text(name)}; {places} together accept {together} alone"
-            narrowing = (one for one, specifier in lines if specifier)
-            yield from ((one, Breach(rule=rule_texts.NEEDS, why=why)) for one in narrowing)
+            narrowing = (declared for declared, specifier in lines if specifier)
+            yield from (
+                (declared, Breach(rule=rule_texts.NEEDS, why=why)) for declared in narrowing
+            )
 
 
 def _of_foreign(name: str, stack: CellStack) -> Breach:
@@ -111,12 +115,14 @@ def _of_foreign(name: str, stack: CellStack) -> Breach:
     return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why.replace('.', ' ')}")
 
 
-def _refusal(requirement: Requirement, name: str, held: str) -> str:
+def _refusal(requirement: Requirement, name: str, version: str) -> str:
     clauses = [
-        str(one) for one in requirement.specifier if not one.contains(held, prereleases=True)
+        str(clause)
+        for clause in requirement.specifier
+        if not clause.contains(version, prereleases=True)
     ]
-    said = ",".join(sorted(clauses)) or str(requirement.specifier)
-    return f"`{said}` does not accept {'this torch' if name == 'torch' else f'{name} {held}'}"
+    text = ",".join(sorted(clauses)) or str(requirement.specifier)
+    return f"`{text}` does not accept {'this torch' if name == 'torch' else f'{name} {version}'}"
 
 
 def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
@@ -127,7 +133,9 @@ def _of_answered(requirement: Requirement, name: str, shim: str) -> Breach:
 
 
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
-    """torchvision or torchaudio, which the image lacks: every other version pins another torch."""
+    """Return the breach of torchvision or torchaudio, which the image lacks: every other
+    version pins another torch.
+    """
     paired = stack.paired.get(name)
     if paired is None:
         return None
@@ -143,7 +151,10 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
 
 
 def _of_absent(name: str, paired: str, stack: CellStack) -> Breach | None:
-    """PyPI's build of a companion is CUDA's: right where torch is PyPI's own, without a label."""
+    """Return the breach of an absent companion.
+
+    PyPI's build of a companion is CUDA's: it is right where torch is PyPI's own, without a label.
+    """
     if Version(stack.torch).local is None:
         return None
     why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
@@ -162,13 +173,13 @@ def _of_build(requirement: Requirement) -> Breach | None:
 def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
     name = canonicalize_name(requirement.name)
     version, label = _build_in(str(requirement.url))
-    held = stack.stack.held.get(name)
-    if held is not None:
+    torch_version = stack.stack.held.get(name)
+    if torch_version is not None:
         ours = stack.variants.get(name, "")
-        if (version, label) == (held, ours):
+        if (version, label) == (torch_version, ours):
             return None
         brings = _build(f"{name} {version}", label) if version else f"another {name}"
-        why = f"the URL brings {brings}; the image has {_build(held, ours)}"
+        why = f"the URL brings {brings}; the image has {_build(torch_version, ours)}"
         return Breach(rule=rule_texts.MOVED, why=why)
     if name in stack.stack.foreign or name in stack.stack.answered:
         return _of_foreign(name, stack)
@@ -176,7 +187,9 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
 
 
 def _build_in(url: str) -> tuple[str, str]:
-    """The version that a wheel's URL names, and the label of its variant; "" for anything else."""
+    """Return the version that a wheel's URL names, and the label of its variant; "" for
+    anything else.
+    """
     plain, label = split_label(unquote(urlsplit(url).path.rpartition("/")[2]))
     try:
         return str(parse_wheel_filename(plain)[1]), label
@@ -209,15 +222,17 @@ def _of_index(url: str, stack: CellStack) -> Breach | None:
 
 
 def torch_index(url: str) -> str | None:
-    """How an index that serves torch is called (`cu128`, `rocm6.4`); None for any other index."""
+    """Return the name of an index that serves torch (`cu128`, `rocm6.4`); None for any other
+    index.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     if host not in {*TORCH_HOSTS, _NIGHTLIES}:
         return None
     names = [part for part in parts.path.split("/") if part]
-    own = [part for part in names if part not in _CHANNELS]
+    tags = [part for part in names if part not in _CHANNELS]
     nightly = "nightly " if "nightly" in names or host == _NIGHTLIES else ""
-    return nightly + (own[-1] if own else host)
+    return nightly + (tags[-1] if tags else host)
 
 
 def _of_conda(name: str) -> Breach | None:
@@ -229,8 +244,10 @@ def _of_conda(name: str) -> Breach | None:
 def line_to_write(
     declared_requirement: DeclaredRequirement, rule: str, stacks: Iterable[CellStack]
 ) -> str | None:
-    """What to write in the place of `asked`, so that it holds on all `stacks`: its own clauses that
-    hold, an exact pin as the floor that it meant. "" = drop it, None = nothing to write there.
+    """Return the line to write instead of `asked`, so that all `stacks` meet it.
+
+    It has those of its clauses that they meet, and an exact pin as the floor that it meant. "" =
+    drop it, None = no line would help.
     """
     if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
         return ""
@@ -246,34 +263,34 @@ def line_to_write(
     for stack in stacks if rule == rule_texts.NEEDS else ():
         need = stack.stack.needs.get(canonicalize_name(requirement.name))
         needed &= need.specifier if need else SpecifierSet()
-    kept = _clauses_that_hold(requirement, stacks)
-    own = [one for one in kept if not SpecifierSet(one).is_superset(needed)]
-    wanted = SpecifierSet(",".join(own)) & needed if rule == rule_texts.NEEDS else None
-    if wanted is not None and wanted.is_unsatisfiable():
+    clauses = _clauses_that_hold(requirement, stacks)
+    narrower = [clause for clause in clauses if not SpecifierSet(clause).is_superset(needed)]
+    specifiers = SpecifierSet(",".join(narrower)) & needed if rule == rule_texts.NEEDS else None
+    if specifiers is not None and specifiers.is_unsatisfiable():
         return None
-    return f"{name}{','.join(kept) if wanted is None else _shortest(wanted)}{marker}"
+    return f"{name}{','.join(clauses) if specifiers is None else _shortest(specifiers)}{marker}"
 
 
 def _shortest(specifier: SpecifierSet) -> SpecifierSet:
-    """The same versions without the clauses that others imply."""
+    """Return the same versions without the clauses that others imply."""
     clauses = sorted(specifier, key=str)
     for clause in tuple(clauses):
-        others = SpecifierSet(",".join(str(other) for other in clauses if other is not clause))
-        if others and others.is_subset(SpecifierSet(str(clause))):
+        rest = SpecifierSet(",".join(str(other) for other in clauses if other is not clause))
+        if rest and rest.is_subset(SpecifierSet(str(clause))):
             clauses.remove(clause)
     return SpecifierSet(",".join(map(str, clauses)))
 
 
 def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) -> tuple[str, ...]:
-    wanted: list[str] = []
+    clauses: list[str] = []
     for clause in () if requirement.url else sorted(requirement.specifier, key=str):
         floor = clause.version.removesuffix(".*").partition("+")[0]
         meant = f">={floor}" if clause.operator in {"==", "===", "~="} else str(clause)
         for text in dict.fromkeys((str(clause), meant)):
             if all(_accepts(requirement.name, text, stack) for stack in stacks):
-                wanted.append(text)
+                clauses.append(text)
                 break
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(clauses))
 
 
 def _accepts(name: str, clause: str, stack: CellStack) -> bool:

@@ -1,5 +1,5 @@
-"""From a line to the packages behind it: which lines to resolve, and whose demands lead back to
-which line. Pure.
+"""The packages behind a line: which lines to resolve, and whose demands lead back to which
+line. Pure.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def constraint_lines(
 ) -> tuple[str, ...]:
     """Return the constraints that an installer applies, without those that are findings."""
     return tuple(
-        _bare(Requirement(one.text))
-        for one in _applying(declared_requirements, Kind.CONSTRAINT, stack)
-        if breach_of(one, stack) is None
+        _bare(Requirement(constraint.text))
+        for constraint in _applying(declared_requirements, Kind.CONSTRAINT, stack)
+        if breach_of(constraint, stack) is None
     )
 
 
@@ -62,12 +62,16 @@ def _applying(
     stack: CellStack,
     local: Collection[str] = (),
 ) -> Iterator[DeclaredRequirement]:
-    for one in declared_requirements:
-        if one.kind is kind and one.is_installed:
-            requirement = Requirement(one.text)
+    for declared in declared_requirements:
+        if declared.kind is kind and declared.is_installed:
+            requirement = Requirement(declared.text)
             name = canonicalize_name(requirement.name)
-            if not requirement.url and name not in local and applies(requirement, stack, one.group):
-                yield one
+            if (
+                not requirement.url
+                and name not in local
+                and applies(requirement, stack, declared.group)
+            ):
+                yield declared
 
 
 def wanted_lines(
@@ -75,14 +79,14 @@ def wanted_lines(
     stack: CellStack,
     local: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return those of these lines that are not about the stack itself, without markers that hold:
-    a resolver may know no extra of the project.
+    """Return those of these lines that are not about the stack itself, without their markers: a
+    resolver may know no extra of the project.
     """
-    own = {*stack.stack.held, *stack.stack.excluded}
+    stack_names = {*stack.stack.held, *stack.stack.excluded}
     lines = [
         _bare(Requirement(declared_requirement.text))
         for declared_requirement in followed_lines(declared_requirements, stack, local)
-        if canonicalize_name(Requirement(declared_requirement.text).name) not in own
+        if canonicalize_name(Requirement(declared_requirement.text).name) not in stack_names
     ]
     return tuple(dict.fromkeys(lines))
 
@@ -92,8 +96,10 @@ def rehearsed_lines(
     stack: CellStack,
     local: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return the lines to try on the stack as it is installed. What is a finding already is left
-    out, or no version is asked for, so that it hides nothing else.
+    """Return the lines to try on the stack as it is installed.
+
+    Lines that are findings already are skipped or lose their versions, so that they hide no other
+    finding.
     """
     lines: list[str] = []
     for declared_requirement in followed_lines(declared_requirements, stack, local):
@@ -117,17 +123,17 @@ def _bare(requirement: Requirement) -> str:
 def unfollowed(
     declared_requirements: Iterable[DeclaredRequirement], stack: CellStack
 ) -> Iterator[str]:
-    """The lines whose packages are at a URL: reading what they demand could mean to build them."""
-    for one in declared_requirements:
-        if one.kind is Kind.REQUIREMENT and one.is_installed and Requirement(one.text).url:
-            requirement = Requirement(one.text)
+    """Yield the lines whose packages are at a URL: reading their demands could require a build."""
+    for line in declared_requirements:
+        if line.kind is Kind.REQUIREMENT and line.is_installed and Requirement(line.text).url:
+            requirement = Requirement(line.text)
             name = canonicalize_name(requirement.name)
-            if applies(requirement, stack, one.group) and name not in stack.stack.held:
-                yield f"{one.where}: {requirement.name} is at a URL; what it demands is not known"
+            if applies(requirement, stack, line.group) and name not in stack.stack.held:
+                yield f"{line.where}: {requirement.name} is at a URL; what it demands is not known"
 
 
 def chain_of(demand: UnmetDemand) -> str:
-    """From the line's own package to what is demanded: `vllm 0.11.0 -> torch==2.8.0`."""
+    """Return the chain from the line's own package to the demand: `vllm 0.11.0 -> torch==2.8.0`."""
     return " -> ".join((*demand.chain, demand.wanted))
 
 
@@ -146,18 +152,18 @@ def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
 
 
 def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
-    """The guard's own sentences about a demand: what this image holds, and what to do."""
+    """Return the guard's own sentences about a demand: the image's version, and the next step."""
     shims = {name: version.partition("+")[0] for name, version in stack.stack.answered.items()}
-    others = dict.fromkeys(shims, "this torch has another build of it")
+    reasons = dict.fromkeys(shims, "this torch has another build of it")
     policy = Policy(
         cell="",
         title=stack.title,
         protected=dict(stack.stack.held),
-        sentinels={**stack.stack.foreign, **others},
+        sentinels={**stack.stack.foreign, **reasons},
         needs={name: str(need.specifier) for name, need in stack.stack.needs.items()},
     )
-    asker, wanted = demand.chain[-1], Requirement(demand.wanted)
-    text = f"{asker} depends on {wanted.name}{wanted.specifier}"
+    asker, requirement = demand.chain[-1], Requirement(demand.wanted)
+    text = f"{asker} depends on {requirement.name}{requirement.specifier}"
     lines = explanation(text, policy).splitlines()
     return tuple(line.removeprefix(_PREFIX) for line in lines)
 
@@ -168,7 +174,7 @@ def unmet(
     distributions: Iterable[Distribution],
     stack: CellStack,
 ) -> Iterator[tuple[DeclaredRequirement, UnmetDemand]]:
-    """Each unmet demand of a package with the line that brought the package."""
+    """Yield each unmet demand of a package with the line that brought the package."""
     demands = unmet_demands(
         distributions,
         lines,

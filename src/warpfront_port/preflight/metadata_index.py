@@ -34,7 +34,7 @@ _KEPT_SECONDS = 3600
 MOST_REQUESTS = 16
 """At a time: the connections that a transport keeps."""
 _ELSEWHERE = re.compile("win|macosx|musllinux|ios|android|pyodide|emscripten")
-"""Platforms that no image is of."""
+"""Platforms of no image."""
 
 
 class Demands(NamedTuple):
@@ -53,8 +53,8 @@ it; None where only running it would tell.
 
 
 class Offer(NamedTuple):
-    """One file of a release, and the source that offers it; `tags` are those of a wheel's name, ()
-    for a source archive.
+    """A file of a release, and the source that offers it; `tags` are those of a wheel's name,
+    () for a source archive.
     """
 
     version: Version
@@ -64,7 +64,7 @@ class Offer(NamedTuple):
 
     @property
     def is_universal(self) -> bool:
-        """Whether it is a wheel for every Python 3."""
+        """Return whether it is a wheel for every Python 3."""
         return bool(self.tags) and self.tags[1:] == ("none", "any") and "py3" in self.tags[0]
 
 
@@ -92,11 +92,11 @@ class _Memo:
 
 
 class MetadataIndex:
-    """The index, served for as long as the `with` block lasts.
+    """The index, served while the `with` block runs.
 
-    `silent` maps a source that did not answer to the reason, `unread` holds the (name, version) of
-    releases whose demands only a build would tell; they are served without any. `conditional` maps
-    a release ("name version") to the names that it demands under a condition.
+    `silent` maps a source that did not answer to the reason. `unread` are the (name, version) of
+    releases whose demands are known only after a build; they are served without any. `conditional`
+    maps a release ("name version") to the names that it demands under a condition.
     """
 
     def __init__(self, site: Site, read_source: ReadSource) -> None:
@@ -128,12 +128,12 @@ class MetadataIndex:
 
     @property
     def cache(self) -> Path:
-        """A folder for uv's cache of this index."""
+        """Return a folder for uv's cache of this index."""
         return Path(self._cache.name)
 
     @property
     def sources(self) -> tuple[tuple[str, bool], ...]:
-        """(address, whether it is one page or folder of files), as an installer tries them."""
+        """Return (address, whether it is one page or folder of files), in an installer's order."""
         site = self._site
         return (*((url, True) for url in site.find_links), *((url, False) for url in site.indexes))
 
@@ -145,17 +145,17 @@ class MetadataIndex:
 
     def versions(self, name: str) -> Mapping[str, Collection[Version]]:
         """Return the versions of `name` by source, in the order of the sources."""
-        found: dict[str, set[Version]] = {source: set() for source, _ in self.sources}
+        by_source: dict[str, set[Version]] = {source: set() for source, _ in self.sources}
         for offer in self.offers(name):
-            found[offer.source].add(offer.version)
-        return {without_secrets(source): versions for source, versions in found.items()}
+            by_source[offer.source].add(offer.version)
+        return {without_secrets(source): versions for source, versions in by_source.items()}
 
     def requires(self, name: str, version: str) -> tuple[str, ...]:
-        """Return Requires-Dist of a release, of the file that was asked for first."""
-        wanted = Version(version)
-        files = [offer for offer in self.offers(name) if offer.version == wanted]
-        asked = [file for file in files if ("metadata", file.link.filename) in self._memo]
-        for offer in asked or files[:1]:
+        """Return Requires-Dist of a release, of the file that was requested first."""
+        release = Version(version)
+        files = [offer for offer in self.offers(name) if offer.version == release]
+        fetched = [file for file in files if ("metadata", file.link.filename) in self._memo]
+        for offer in fetched or files[:1]:
             text = self.metadata(canonicalize_name(name), offer.link.filename)
             return requires_of(text) if text else ()
         return ()
@@ -181,13 +181,13 @@ class MetadataIndex:
         return text
 
     def _offers(self, name: str) -> tuple[Offer, ...]:
-        found: dict[str, Offer] = {}
+        offers: dict[str, Offer] = {}
         for source, is_flat in self.sources:
             for link in self._links(source, name, is_flat=is_flat):
                 version, tags = _parsed(link.filename, name)
                 if version is not None:
-                    found.setdefault(link.filename, Offer(version, tags, link, source))
-        return tuple(found.values())
+                    offers.setdefault(link.filename, Offer(version, tags, link, source))
+        return tuple(offers.values())
 
     def _links(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...]:
         if source in self.silent:
@@ -214,7 +214,7 @@ class MetadataIndex:
         """
         if offer.tags:
             return self._of_wheel(offer.link)
-        twins = (one for one in self.offers(name) if one.tags and one.version == offer.version)
+        twins = (twin for twin in self.offers(name) if twin.tags and twin.version == offer.version)
         if (twin := next(twins, None)) and (text := self._of_wheel(twin.link)):
             return text
         demands = self._of_archive(offer.link, name)
@@ -229,20 +229,20 @@ class MetadataIndex:
         )
 
     def _of_wheel(self, link: Link) -> str:
-        """Return METADATA: beside the wheel (PEP 658), by ranges, or of the wheel itself."""
+        """Return METADATA from its own file (PEP 658), by ranges, or of the wheel itself."""
         source = local_path(link.url) or link.url
         with self._places:
             if isinstance(source, str):
                 page = self._transport.read(f"{source}.metadata")
                 if not isinstance(page, NoAnswer) and page[2].startswith("Metadata-Version:"):
                     return page[2]
-            found = read_small_members(source, self._transport, ("METADATA",))
-            if found is None and isinstance(source, str):
+            members = read_small_members(source, self._transport, ("METADATA",))
+            if members is None and isinstance(source, str):
                 with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
                     path = Path(folder) / "a.whl"
                     if save(link, path, self._transport) is None:
-                        found = read_small_members(path, self._transport, ("METADATA",))
-        return (found or {}).get("METADATA", "")
+                        members = read_small_members(path, self._transport, ("METADATA",))
+        return (members or {}).get("METADATA", "")
 
     def _of_archive(self, link: Link, name: str) -> Demands | None:
         """Return what `read_source` reads from an archive; None where that is nothing."""
@@ -266,8 +266,9 @@ def _is_of_linux(filename: str) -> bool:
 
 
 def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
-    """The version and tags of a file of `name`; None for the version of any other file. By hand,
-    for pages have thousands of files.
+    """Return the version and tags of a file of `name`; None for the version of any other file.
+
+    It is parsed by hand, because pages have thousands of files.
     """
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")
@@ -282,14 +283,14 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
 
 
 def _file(offer: Offer, name: str) -> dict[str, Any]:
-    """An entry of a project's page: a source archive under the name of a wheel."""
+    """Return an entry of a project's page: a source archive under the name of a wheel."""
     filename = offer.link.filename
     wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
-    shown = filename if offer.tags else wheel
+    file_name = filename if offer.tags else wheel
     attributes = dict(offer.link.attributes)
     entry: dict[str, Any] = {
-        "filename": shown,
-        "url": f"../../files/{name}/{filename}/{shown}",
+        "filename": file_name,
+        "url": f"../../files/{name}/{filename}/{file_name}",
         "hashes": {},
         "core-metadata": True,
     }
@@ -307,7 +308,7 @@ def _handler(index: MetadataIndex) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            parts = [unquote(one) for one in self.path.split("?")[0].split("/")]
+            parts = [unquote(part) for part in self.path.split("?")[0].split("/")]
             kind, text = _JSON, ""
             if parts[1] == "simple":
                 text = index.page(parts[2])

@@ -31,11 +31,16 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     include. Raise `InputError` for a name that the project does not have.
     """
     files = tuple(files)
-    known = {(one.part, one.group) for file in files for one in file.asked if one.group}
-    known |= {place[:2] for file in files for place in file.nested}
+    groups = {
+        (requirement.part, requirement.group)
+        for file in files
+        for requirement in file.asked
+        if requirement.group
+    }
+    groups |= {place[:2] for file in files for place in file.nested}
     for part, name in parts.named:
-        if not any(_same(place, (part, name)) for place in known):
-            names = ", ".join(sorted(name for of, name in known if of is part)) or "none"
+        if not any(_same(place, (part, name)) for place in groups):
+            names = ", ".join(sorted(name for of, name in groups if of is part)) or "none"
             raise InputError(
                 f"{part} {name}: the project has none of this name", hint=f"it has: {names}"
             )
@@ -43,23 +48,27 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
 
 
 def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
-    # What is always installed may demand an extra of the project itself: `name[extra]`.
-    wanted = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
+    # A line that is always installed may demand an extra of the project itself: `name[extra]`.
+    keys = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
     grows = True
     while grows:
-        more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in wanted}
-        grows = not more <= wanted
-        wanted |= more
-    asked = tuple(
-        replace(one, is_chosen=bool(one.group) and _key((one.part, one.group)) in wanted)
-        for one in file.asked
+        more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in keys}
+        grows = not more <= keys
+        keys |= more
+    requirements = tuple(
+        replace(
+            requirement,
+            is_chosen=bool(requirement.group)
+            and _key((requirement.part, requirement.group)) in keys,
+        )
+        for requirement in file.asked
     )
-    return replace(file, asked=asked)
+    return replace(file, asked=requirements)
 
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:
     return place[0], str(canonicalize_name(place[1]))
 
 
-def _same(one: tuple[Part, str], other: tuple[Part, str]) -> bool:
-    return _key(one) == _key(other)
+def _same(first: tuple[Part, str], second: tuple[Part, str]) -> bool:
+    return _key(first) == _key(second)

@@ -30,12 +30,12 @@ _TABLES = frozenset(
     {"project", "tool", "build-system", "dependency-groups", "dependencies", "packages"}
     | {"dev-packages", "lock-version", "requires-python"}
 )
-"""Those of pyproject.toml, a script, pylock.toml and Pipfile; any other file is none of these."""
+"""The tables of pyproject.toml, a script, pylock.toml and Pipfile; no other file has them."""
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
 def read_pyproject(text: str, *, path: str) -> FileRequirements:
-    """What the project asks for, in whatever table. Raises `InputError` with file:line."""
+    """Return the project's requirements, from any table. Raise `InputError` with file:line."""
     check_text(text, path=path)
     return _PyprojectReader(TomlText(text, path=path)).read()
 
@@ -68,9 +68,9 @@ class _PyprojectReader:
         for group, texts in self._tables(self._document.values, "dependency-groups"):
             plain = [text for text in _items(texts) if isinstance(text, str)]
             self._list(plain, "dependency-groups", group=group, part=Part.GROUP)
-            for one in _items(texts):
-                if isinstance(one, Mapping) and isinstance(one.get("include-group"), str):
-                    self._nested.append((Part.GROUP, group, Part.GROUP, one["include-group"]))
+            for item in _items(texts):
+                if isinstance(item, Mapping) and isinstance(item.get("include-group"), str):
+                    self._nested.append((Part.GROUP, group, Part.GROUP, item["include-group"]))
         build = self._table("build-system")
         self._list(build.get("requires"), "build-system.requires", kind=Kind.BUILD)
         self._read_poetry()
@@ -81,8 +81,8 @@ class _PyprojectReader:
         self._read_files_of_dynamic()
         if not _TABLES & self._document.values.keys():
             self._unknown.append(f"{self._document.path}: no table in which installers read")
-        own = project.get("name") or poetry.get("name")
-        name = canonicalize_name(own) if isinstance(own, str) else ""
+        project_name = project.get("name") or poetry.get("name")
+        name = canonicalize_name(project_name) if isinstance(project_name, str) else ""
         return FileRequirements(
             path=self._document.path,
             asked=self._without_itself(name),
@@ -96,16 +96,20 @@ class _PyprojectReader:
         )
 
     def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
-        """Without the lines by which an extra of the project includes its other extras."""
-        kept = []
-        for one in self._asked:
-            wanted = None if one.kind is Kind.INDEX else Requirement(one.text)
-            if wanted is None or not name or canonicalize_name(wanted.name) != name:
-                kept.append(one)
+        """Return the lines except those by which an extra of the project includes its other
+        extras.
+        """
+        remaining = []
+        for declared in self._asked:
+            requirement = None if declared.kind is Kind.INDEX else Requirement(declared.text)
+            if requirement is None or not name or canonicalize_name(requirement.name) != name:
+                remaining.append(declared)
             else:
-                extras = sorted(wanted.extras)
-                self._nested += [(one.part, one.group, Part.EXTRA, extra) for extra in extras]
-        return tuple(kept)
+                extras = sorted(requirement.extras)
+                self._nested += [
+                    (declared.part, declared.group, Part.EXTRA, extra) for extra in extras
+                ]
+        return tuple(remaining)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")
@@ -120,13 +124,17 @@ class _PyprojectReader:
             for url in _items(uv.get(option)):
                 self._index({"url": url}, "tool.uv")
         for name, source in self._tables(uv, "sources"):
-            for one in _items(source):
-                if isinstance(one, Mapping):
-                    self._uv_source(name, one)
+            for entry in _items(source):
+                if isinstance(entry, Mapping):
+                    self._uv_source(name, entry)
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
-        """A source of `name`, for whatever group of the project demands it."""
-        requirers = {(one.part, one.group): None for one in self._asked if _names(one, name)}
+        """Add a source of `name`, for any group of the project that demands it."""
+        requirers = {
+            (declared.part, declared.group): None
+            for declared in self._asked
+            if _names(declared, name)
+        }
         for part, group in _narrowed(requirers, source):
             place = self._document.key(name, table="tool.uv.sources")
             if isinstance(source.get("path"), str):
@@ -169,8 +177,8 @@ class _PyprojectReader:
             if name == "python":
                 continue
             place = self._document.key(name, table=table)
-            for one in _items(value):
-                self._poetry_one(name, one, place, group)
+            for entry in _items(value):
+                self._poetry_one(name, entry, place, group)
 
     def _poetry_one(self, name: str, value: object, place: TomlPlace, group: str) -> None:
         form = {"version": value} if isinstance(value, str) else value
@@ -193,12 +201,12 @@ class _PyprojectReader:
                 )
             return
         try:
-            wanted = f" @ {url}" if url else _from_poetry(version)
+            suffix = f" @ {url}" if url else _from_poetry(version)
         except InvalidVersion as error:
             raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         markers = f" ; {form['markers']}" if form.get("markers") else ""
-        self._add(f"{name}{extras}{wanted}{markers}", place, group=group, part=part)
+        self._add(f"{name}{extras}{suffix}{markers}", place, group=group, part=part)
 
     def _read_pipfile(self) -> None:
         self._poetry_table(self._table("packages"), "packages", "")
@@ -226,13 +234,13 @@ class _PyprojectReader:
     def _read_pdm(self) -> None:
         pdm = self._table("tool", "pdm")
         for group, texts in self._tables(pdm, "dev-dependencies"):
-            plain = [one for one in _items(texts) if isinstance(one, str) and one[:2] != "-e"]
+            plain = [text for text in _items(texts) if isinstance(text, str) and text[:2] != "-e"]
             self._list(plain, "tool.pdm.dev-dependencies", group=group, part=Part.GROUP)
         for source in _items(pdm.get("source")):
             self._index(source, "tool.pdm.source")
 
     def _read_files_of_dynamic(self) -> None:
-        """Requirements that setuptools and a hatch plugin read from files."""
+        """Read the requirements that setuptools and a hatch plugin take from files."""
         dynamic = self._table("tool", "setuptools", "dynamic")
         hooks = self._table("tool", "hatch", "metadata", "hooks", "requirements_txt")
         self._files(dynamic.get("dependencies"), "file")
@@ -329,12 +337,12 @@ def _items(value: object) -> tuple[Any, ...]:
 
 
 def _optional(name: str) -> str:
-    """The group of an optional dependency of poetry, which its extras name."""
+    """Return the group of an optional dependency of poetry, which its extras name."""
     return f"optional {canonicalize_name(name)}"
 
 
 def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
-    """Whether a requirement is about the distribution `name`."""
+    """Return whether a requirement is about the distribution `name`."""
     if declared_requirement.kind is not Kind.REQUIREMENT:
         return False
     return canonicalize_name(Requirement(declared_requirement.text).name) == canonicalize_name(name)
@@ -343,8 +351,8 @@ def _names(declared_requirement: DeclaredRequirement, name: str) -> bool:
 def _narrowed(
     requirers: Iterable[tuple[Part, str]], source: Mapping[str, Any]
 ) -> list[tuple[Part, str]]:
-    """The groups that a source is for: of its own `extra` or `group`, or else one of those that
-    demand the name, the default installation first.
+    """Return the groups that a source is for: of its own `extra` or `group`, or else one of
+    those that demand the name, the default installation first.
     """
     for key, part in (("extra", Part.EXTRA), ("group", Part.GROUP)):
         if isinstance(source.get(key), str):
@@ -353,9 +361,8 @@ def _narrowed(
 
 
 def _from_poetry(version: str) -> str:
-    """poetry's version text as PEP 440 (https://python-poetry.org/docs/dependency-specification/).
-
-    Raises `InvalidVersion`.
+    """Return poetry's version text as PEP 440
+    (https://python-poetry.org/docs/dependency-specification/). Raise `InvalidVersion`.
     """
     clauses = (clause.strip() for clause in version.replace(" ", ",").split(","))
     return ",".join(part for clause in clauses if clause for part in _from_clause(clause))
@@ -375,9 +382,9 @@ def _from_clause(clause: str) -> Iterator[str]:
 
 
 def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
-    """The first version that a caret or tilde no longer accepts."""
+    """Return the first version that a caret or tilde no longer accepts."""
     if caret:
-        first = next((at for at, part in enumerate(release) if part), len(release) - 1)
+        first = next((index for index, part in enumerate(release) if part), len(release) - 1)
     else:
         first = min(1, len(release) - 1)
     parts = [*release[:first], release[first] + 1]

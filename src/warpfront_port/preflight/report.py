@@ -12,8 +12,8 @@ _SOURCE_CHARACTERS = 120
 
 
 def preflight_text(preflight: Preflight) -> str:
-    """Return the answer, then each finding with its place, its line, the cells, why, and the line
-    to write instead; what decides nothing stands last.
+    """Return the answer, then each finding with its place, line, cells, reason and the line to
+    write instead. Findings that decide nothing come last.
     """
     lines = [_answer(preflight), ""]
     for finding in preflight.findings:
@@ -37,7 +37,9 @@ def counted_breaches(count: int) -> str:
 
 
 def _answer(preflight: Preflight) -> str:
-    """The first line: whether the installation replaces or breaks torch, as far as is known."""
+    """Return the first line: whether the installation replaces or breaks torch, as far as is
+    known.
+    """
     unknown = len(preflight.unknown)
     more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
     if preflight.count:
@@ -78,17 +80,17 @@ def _summary(preflight: Preflight) -> str:
     counts = dict.fromkeys(("error", "warning", "note"), 0)
     for finding in preflight.findings:
         counts[finding.level] += 1
-    said = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
+    totals = ", ".join(f"{number} {level}s" for level, number in counts.items() if number)
     cells = sum(len(cells) for cells in preflight.stacks.values())
     unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
     return (
         f"{len(preflight.files)} files, {preflight.lines} lines, {cells} cells with "
-        f"{len(preflight.stacks)} torch stacks: {said or 'nothing found'}{unknown}"
+        f"{len(preflight.stacks)} torch stacks: {totals or 'nothing found'}{unknown}"
     )
 
 
 def preflight_sarif(preflight: Preflight, *, version: str) -> str:
-    """SARIF 2.1.0. A line to write instead is a fix of that line."""
+    """Return SARIF 2.1.0. A line to write instead is a fix of that line."""
     return sarif_text(
         (_source_finding(finding) for finding in preflight.findings),
         rules=rule_texts.RULES,
@@ -102,9 +104,9 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
 def _source_finding(finding: LineBreach) -> SourceFinding:
     fix = None
     if finding.write is not None and finding.end_line:
-        what = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
+        action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
         fix = Replacement(
-            description=what, start=finding.line, end=finding.end_line, text=finding.write
+            description=action, start=finding.line, end=finding.end_line, text=finding.write
         )
     return SourceFinding(
         rule_id=finding.rule,

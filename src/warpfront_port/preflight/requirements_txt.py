@@ -1,4 +1,4 @@
-"""What a project's requirements files ask for. Pure."""
+"""The requirements of a project's requirements files. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 
 
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
-    """What the file asks for. Raises `InputError` with file:line for what pip would refuse too."""
+    """Return the requirements of the file. Raise `InputError` with file:line where pip would
+    refuse too.
+    """
     check_text(text, path=path)
     declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
@@ -61,7 +63,9 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
 
 
 def _read_option(line: RequirementLine, *, path: str) -> DeclaredRequirement | Include | str:
-    """An option's line; "" for options that name nothing to install (`--pre`, `--no-binary`)."""
+    """Read an option's line; "" for options that name nothing to install (`--pre`,
+    `--no-binary`).
+    """
     name, value = line.option
     if not name:
         raise InputError(f"{path}:{line.start}: not a requirement and not an option")
@@ -97,7 +101,7 @@ def _is_folder(text: str) -> bool:
 def _read_path(
     text: str, line: RequirementLine, *, path: str
 ) -> DeclaredRequirement | Include | str:
-    """A local project, to be read in its turn; a local wheel, as what it is."""
+    """Read a path: a local project is an include, a local wheel a requirement."""
     bare, _, _marker = text.removeprefix("file://").partition(";")
     match = _EXTRAS.match(bare.strip())
     folder = match[1] if match else bare
@@ -106,14 +110,14 @@ def _read_path(
         url = f"{name} @ file:///{folder.rpartition('/')[2]}"
         return _asked(line, url, path=path) if name else "not a wheel's name"
     extras = (match[2] or "").strip("[]") if match else ""
-    names = tuple(canonicalize_name(one.strip()) for one in extras.split(",") if one.strip())
+    names = tuple(canonicalize_name(extra.strip()) for extra in extras.split(",") if extra.strip())
     return Include(path=folder, line=line.start, project=True, extras=names)
 
 
 def _read_url(
     text: str, line: RequirementLine, *, path: str, kind: Kind
 ) -> DeclaredRequirement | str:
-    """A bare URL: a wheel says its name, others may (`#egg=`)."""
+    """Read a bare URL: a wheel's file name has the name, others may have `#egg=`."""
     bare = text.partition(";")[0].strip()
     parts = urlsplit(bare)
     egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)

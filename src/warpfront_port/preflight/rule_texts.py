@@ -107,4 +107,4 @@ RULES: tuple[SarifRule, ...] = tuple(
 )
 LEVELS: dict[str, Level] = {rule.id: rule.level for rule in RULES}
 DECIDING = frozenset({MOVED, MOVED_BY_DEPENDENCY, NEEDS, FOREIGN, TRITON})
-"""The rules that say of an installation that it replaces or breaks a cell's torch."""
+"""The rules for an installation that replaces or breaks a cell's torch."""

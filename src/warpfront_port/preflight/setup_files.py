@@ -31,7 +31,7 @@ _SETUP_ARGUMENTS = {
 
 
 def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
-    """`[options] install_requires`, `setup_requires`, `[options.extras_require]`."""
+    """Read `[options] install_requires`, `setup_requires` and `[options.extras_require]`."""
     check_text(text, path=path)
     parser = configparser.RawConfigParser(strict=False)
     try:
@@ -49,12 +49,12 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
             includes += [Include(path=name.strip(), line=1, group=group) for name in names]
             continue
         for value in values.splitlines():
-            wanted = value.partition(" #")[0].strip()
-            if wanted and not wanted.startswith("#"):
-                number = _line_of(wanted, lines)
-                read_requirement(wanted, where=f"{path}:{number}")
+            requirement = value.partition(" #")[0].strip()
+            if requirement and not requirement.startswith("#"):
+                number = _line_of(requirement, lines)
+                read_requirement(requirement, where=f"{path}:{number}")
                 declared_requirements.append(
-                    _asked(path, number, lines[number - 1], wanted, kind=kind, group=group)
+                    _asked(path, number, lines[number - 1], requirement, kind=kind, group=group)
                 )
     is_project = parser.has_section("options") or parser.has_section("metadata")
     return FileRequirements(
@@ -74,8 +74,8 @@ def _setup_cfg_values(parser: configparser.RawConfigParser) -> Iterator[tuple[st
             yield extra, Kind.REQUIREMENT, values
 
 
-def _line_of(wanted: str, lines: list[str]) -> int:
-    return next((number for number, line in enumerate(lines, start=1) if wanted in line), 1)
+def _line_of(needle: str, lines: list[str]) -> int:
+    return next((number for number, line in enumerate(lines, start=1) if needle in line), 1)
 
 
 def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> FileRequirements:
@@ -98,13 +98,13 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
                 unknown.append(f"{path}:{line}: arguments are computed, and setup.py is not run")
             elif argument in _SETUP_ARGUMENTS:
                 texts = tuple(_texts(value))
-                if argument == "install_requires" and any(one is UNKNOWN for _, one in texts):
-                    what = f"{argument} is computed, and setup.py is not run"
-                    unknown.append(f"{path}:{line}: {what}")
+                if argument == "install_requires" and any(item is UNKNOWN for _, item in texts):
+                    message = f"{argument} is computed, and setup.py is not run"
+                    unknown.append(f"{path}:{line}: {message}")
                 declared_requirements += (
-                    _of_setup(one, _SETUP_ARGUMENTS[argument], group, path=path, line=line)
-                    for group, one in texts
-                    if isinstance(one, Placed) and _is_wanted(one)
+                    _of_setup(item, _SETUP_ARGUMENTS[argument], group, path=path, line=line)
+                    for group, item in texts
+                    if isinstance(item, Placed) and _is_wanted(item)
                 )
     if not setup_interpreter.calls:
         unknown.append(f"{path}: no call of setup() was found")
@@ -118,7 +118,7 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
 
 
 def _texts(value: object) -> Iterator[tuple[str, object]]:
-    """Each requirement of an argument with its extra; `UNKNOWN` for what is not known."""
+    """Yield each requirement of an argument with its extra; `UNKNOWN` for one that is not known."""
     groups = value.items() if isinstance(value, Mapping) else [("", value)]
     for group, listed in groups:
         texts = _placed_lines(listed) if isinstance(listed, str) else listed
@@ -126,11 +126,11 @@ def _texts(value: object) -> Iterator[tuple[str, object]]:
             yield "", UNKNOWN
             continue
         extra, _, marker = str(group).partition(":")
-        for one in texts or ():
-            if isinstance(one, str) and (bare := one.partition(" #")[0].strip()):
+        for entry in texts or ():
+            if isinstance(entry, str) and (bare := entry.partition(" #")[0].strip()):
                 text = f"{bare} ; {marker}" if marker and ";" not in bare else bare
-                yield extra, Placed.at(text, one)
-            elif not isinstance(one, str):
+                yield extra, Placed.at(text, entry)
+            elif not isinstance(entry, str):
                 yield "", UNKNOWN
 
 
@@ -140,12 +140,12 @@ def _placed_lines(text: str) -> list[str]:
 
 def _of_setup(text: Placed, kind: Kind, group: str, *, path: str, line: int) -> DeclaredRequirement:
     file = posixpath.join(posixpath.dirname(path), text.path) if text.path else path
-    made = _asked(file, text.line or line, text.source, str(text), kind=kind, group=group)
-    return replace(made, condition=f"{path}:{text.condition}" if text.condition else "")
+    declared = _asked(file, text.line or line, text.source, str(text), kind=kind, group=group)
+    return replace(declared, condition=f"{path}:{text.condition}" if text.condition else "")
 
 
 def _is_wanted(text: object) -> bool:
-    """Whether a literal is a requirement: file names may end up in the same list."""
+    """Return whether a literal is a requirement: file names may end up in the same list."""
     try:
         read_requirement(str(text), where="")
     except InputError:
@@ -154,7 +154,7 @@ def _is_wanted(text: object) -> bool:
 
 
 def read_environment_yml(text: str, *, path: str) -> FileRequirements:
-    """conda's environment: its torch packages, and the requirements of its `pip:` list."""
+    """Read conda's environment: its torch packages, and the requirements of its `pip:` list."""
     check_text(text, path=path)
     try:
         document = yaml.safe_load(text)
@@ -167,19 +167,19 @@ def read_environment_yml(text: str, *, path: str) -> FileRequirements:
     lines = text.splitlines()
     declared_requirements: list[DeclaredRequirement] = []
     pip: list[str] = []
-    for one in document.get("dependencies") or ():
-        if isinstance(one, str):
-            name = re.split(r"[=<>!\s]", one.rpartition("::")[2], maxsplit=1)[0]
-            number = _line_of(one, lines)
+    for entry in document.get("dependencies") or ():
+        if isinstance(entry, str):
+            name = re.split(r"[=<>!\s]", entry.rpartition("::")[2], maxsplit=1)[0]
+            number = _line_of(entry, lines)
             declared_requirements.append(
                 _asked(path, number, lines[number - 1], name, kind=Kind.CONDA)
             )
-        elif isinstance(one, Mapping) and isinstance(one.get("pip"), list):
-            pip += (text for text in one["pip"] if isinstance(text, str))
+        elif isinstance(entry, Mapping) and isinstance(entry.get("pip"), list):
+            pip += (text for text in entry["pip"] if isinstance(text, str))
     # conda writes them into a requirements file: each at the line that it has in the YAML.
     placed = [""] * len(lines)
-    for one in pip:
-        placed[_line_of(one, lines) - 1] = one
+    for entry in pip:
+        placed[_line_of(entry, lines) - 1] = entry
     read = read_requirements("\n".join(placed), path=path)
     return replace(read, asked=(*declared_requirements, *read.asked))
 

@@ -56,12 +56,12 @@ class Placed(str):
     def at(
         cls, text: str, place: Any, *, line: int = 0, source: str = "", condition: int = 0
     ) -> Self:
-        made = cls(text)
-        made.path = getattr(place, "path", "")
-        made.line = line or getattr(place, "line", 1)
-        made.source = source or getattr(place, "source", "")
-        made.condition = condition or getattr(place, "condition", 0)
-        return made
+        placed = cls(text)
+        placed.path = getattr(place, "path", "")
+        placed.line = line or getattr(place, "line", 1)
+        placed.source = source or getattr(place, "source", "")
+        placed.condition = condition or getattr(place, "condition", 0)
+        return placed
 
 
 class _File:
@@ -131,8 +131,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda one, many: one in many,
-    ast.NotIn: lambda one, many: one not in many,
+    ast.In: lambda member, many: member in many,
+    ast.NotIn: lambda member, many: member not in many,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
     ast.Not: operator.not_,
@@ -177,9 +177,11 @@ Values = Mapping[str, Any]
 
 
 class SetupInterpreter:
-    """One run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with the
-    line of each; "**" stands for arguments whose names are unknown. Variables of the environment
-    are unset; `reads_environment` tells whether any was read.
+    """A run of a setup.py; `calls` are the keyword arguments of each call of `setup()`, with
+    its line.
+
+    The key "**" is for arguments whose names are unknown. Variables of the environment are unset;
+    `reads_environment` is whether any was read.
     """
 
     def __init__(self, tree: ast.Module, lines: list[str], read: ReadFile) -> None:
@@ -212,23 +214,23 @@ class SetupInterpreter:
 
     def _forget(self, node: ast.AST) -> None:
         """Make the names that a statement binds unknown, in whatever way it does."""
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                self._names[one.id] = UNKNOWN
-            elif isinstance(one, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-                self._names[one.name] = UNKNOWN
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                self._names[child.id] = UNKNOWN
+            elif isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                self._names[child.name] = UNKNOWN
 
     def _do_functiondef(self, node: ast.FunctionDef) -> None:
         self._names[node.name] = UNKNOWN if node.decorator_list else _Function(node)
 
     def _do_import(self, node: ast.Import) -> None:
-        for one in node.names:
-            top = one.name.partition(".")[0]
-            self._names[one.asname or top] = _Import(one.name if one.asname else top)
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            self._names[alias.asname or top] = _Import(alias.name if alias.asname else top)
 
     def _do_importfrom(self, node: ast.ImportFrom) -> None:
-        for one in node.names:
-            self._names[one.asname or one.name] = _Import(f"{node.module}.{one.name}")
+        for alias in node.names:
+            self._names[alias.asname or alias.name] = _Import(f"{node.module}.{alias.name}")
 
     def _do_assign(self, node: ast.Assign) -> None:
         value = self._of(node.value)
@@ -354,7 +356,7 @@ class SetupInterpreter:
                 _poison(of)
 
     def _unpack(self, targets: list[ast.expr], value: Any) -> None:
-        starred = [at for at, target in enumerate(targets) if isinstance(target, ast.Starred)]
+        starred = [index for index, target in enumerate(targets) if isinstance(target, ast.Starred)]
         values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
         if starred and value is not UNKNOWN:
             end = len(values) - (len(targets) - starred[0] - 1)
@@ -363,12 +365,13 @@ class SetupInterpreter:
             self._bind(target.value if isinstance(target, ast.Starred) else target, part)
 
     def _conditioned(self, values: list[Any]) -> list[Any]:
-        """The strings of a list with the condition that they are added under, if any."""
+        """Return the strings of a list with the condition that they are added under, if any."""
         if not self._conditions:
             return values
         line = self._conditions[-1]
         return [
-            Placed.at(one, one, condition=line) if isinstance(one, str) else one for one in values
+            Placed.at(value, value, condition=line) if isinstance(value, str) else value
+            for value in values
         ]
 
     def _of(self, node: ast.expr) -> Any:
@@ -415,49 +418,49 @@ class SetupInterpreter:
         return value.name if isinstance(value, _Import) else "" if value is not None else node.id
 
     def _of_list(self, node: ast.List | ast.Tuple | ast.Set) -> list[Any]:
-        found: list[Any] = []
+        elements: list[Any] = []
         for element in node.elts:
             if isinstance(element, ast.Starred):
-                found += self._sure(element.value)
+                elements += self._sure(element.value)
             else:
-                found.append(self._of(element))
-        return found
+                elements.append(self._of(element))
+        return elements
 
     _of_tuple = _of_set = _of_list
 
     def _of_dict(self, node: ast.Dict) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                found |= self._sure(value)
+                entries |= self._sure(value)
             else:
-                found[self._of(key)] = self._of(value)
-        return found
+                entries[self._of(key)] = self._of(value)
+        return entries
 
     def _of_binop(self, node: ast.BinOp) -> Any:
-        left, right = self._sure(node.left), self._sure(node.right)
+        first, second = self._sure(node.left), self._sure(node.right)
         if isinstance(node.op, ast.Add):
-            value = left + right
-        elif isinstance(node.op, ast.Div) and isinstance(left, _Path):
-            value = left / right
-        elif isinstance(node.op, ast.Mod) and isinstance(left, str) and "%" in left:
-            # A width of a billion characters is as short to write as one of two.
-            if re.search(r"%[^sd%]", left):
+            value = first + second
+        elif isinstance(node.op, ast.Div) and isinstance(first, _Path):
+            value = first / second
+        elif isinstance(node.op, ast.Mod) and isinstance(first, str) and "%" in first:
+            # A format's width may be a billion characters.
+            if re.search(r"%[^sd%]", first):
                 return UNKNOWN
-            value = left % (tuple(right) if isinstance(right, list) else right)
+            value = first % (tuple(second) if isinstance(second, list) else second)
         else:
             return UNKNOWN
-        return Placed.at(value, left) if isinstance(value, str) else value
+        return Placed.at(value, first) if isinstance(value, str) else value
 
     def _of_joinedstr(self, node: ast.JoinedStr) -> str:
         parts = []
-        for one in node.values:
-            if isinstance(one, ast.FormattedValue):
-                if one.format_spec is not None or one.conversion != -1:
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                if part.format_spec is not None or part.conversion != -1:
                     raise ValueError
-                parts.append(str(self._sure(one.value)))
+                parts.append(str(self._sure(part.value)))
             else:
-                parts.append(str(self._of(one)))
+                parts.append(str(self._of(part)))
         source = self._lines[node.lineno - 1]
         return Placed.at("".join(parts), None, line=node.lineno, source=source)
 
@@ -465,12 +468,12 @@ class SetupInterpreter:
         value = self._sure(node.value)
         if isinstance(node.slice, ast.Slice):
             bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-            found = value[
+            element = value[
                 slice(*(bound if bound is None else self._sure(bound) for bound in bounds))
             ]
         else:
-            found = value[self._sure(node.slice)]
-        return Placed.at(found, value) if isinstance(value, Placed) else found
+            element = value[self._sure(node.slice)]
+        return Placed.at(element, value) if isinstance(value, Placed) else element
 
     def _of_unaryop(self, node: ast.UnaryOp) -> Any:
         return _OPERATORS[type(node.op)](self._sure(node.operand))
@@ -478,14 +481,14 @@ class SetupInterpreter:
     def _of_compare(self, node: ast.Compare) -> bool:
         if len(node.ops) != 1:
             raise ValueError
-        of, right = _OPERATORS[type(node.ops[0])], self._sure(node.comparators[0])
-        if isinstance(right, list | dict | set) and UNKNOWN in right:
+        of, operand = _OPERATORS[type(node.ops[0])], self._sure(node.comparators[0])
+        if isinstance(operand, list | dict | set) and UNKNOWN in operand:
             raise ValueError
-        return bool(of(self._sure(node.left), right))
+        return bool(of(self._sure(node.left), operand))
 
     def _of_boolop(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)
-        values = [self._of(one) for one in node.values]
+        values = [self._of(operand) for operand in node.values]
         for value in values:
             if value is not UNKNOWN and bool(value) != is_and:
                 return value
@@ -511,7 +514,7 @@ class SetupInterpreter:
             self._names = self._names.new_child()
             try:
                 self._bind(first.target, value)
-                if all(self._sure(one) for one in first.ifs):
+                if all(self._sure(condition) for condition in first.ifs):
                     yield from self._rounds(inner)
             finally:
                 self._names = self._names.parents
@@ -545,8 +548,8 @@ class SetupInterpreter:
             is_container = isinstance(of, list | dict | set)
             call = self._of_container if is_container else self._of_text
             return call(of, method, arguments, keywords)
-        for one in (*arguments, *keywords.values(), of):
-            _poison(one)
+        for argument in (*arguments, *keywords.values(), of):
+            _poison(argument)
         return UNKNOWN
 
     def _built_in(self, name: str, arguments: list[Any], keywords: Mapping[str, Any]) -> Any:
@@ -564,8 +567,10 @@ class SetupInterpreter:
         return _placed(value, arguments[-1]) if is_pattern else _plain(value)
 
     def _of_container(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
-        """Call a method of a list, dictionary or set. What a list gets under a condition is kept
-        with it; any other change under one leaves nothing known.
+        """Call a method of a list, dictionary or set.
+
+        Values that a list gets under a condition carry it; any other change under one makes the
+        whole value unknown.
         """
         if isinstance(of, dict) and UNKNOWN in of:
             return UNKNOWN
@@ -576,8 +581,8 @@ class SetupInterpreter:
             return UNKNOWN
         if is_growing:
             values = [
-                self._conditioned(list(one)) if isinstance(one, list) else one
-                for one in self._conditioned(values)
+                self._conditioned(list(item)) if isinstance(item, list) else item
+                for item in self._conditioned(values)
             ]
         return _plain(getattr(of, name)(*values, **keywords))
 
@@ -610,8 +615,8 @@ class SetupInterpreter:
     ) -> Any:
         """Return what a function of setup.py returns."""
         names = [posonlyarg.arg for posonlyarg in (*node.args.posonlyargs, *node.args.args)]
-        every = (one for one in ast.walk(node.args) if isinstance(one, ast.arg))
-        local: dict[str, Any] = {one.arg: UNKNOWN for one in every}
+        every = (child for child in ast.walk(node.args) if isinstance(child, ast.arg))
+        local: dict[str, Any] = {child.arg: UNKNOWN for child in every}
         for name, default in zip(reversed(names), reversed(node.args.defaults), strict=False):
             local[name] = self._of(default)
         for only, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
@@ -627,7 +632,7 @@ class SetupInterpreter:
             return end.value if isinstance(end.node, ast.Return) else UNKNOWN
         finally:
             self._names, self._conditions = caller, conditions
-        is_generator = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
+        is_generator = any(isinstance(child, ast.Yield | ast.YieldFrom) for child in ast.walk(node))
         return local["yield"] if is_generator else None
 
     def _called(self, node: ast.Call) -> None:
@@ -637,21 +642,21 @@ class SetupInterpreter:
             if keyword.arg is not None:
                 call[keyword.arg] = value, line
             elif isinstance(value, dict) and UNKNOWN not in value:
-                call |= {str(name): (one, line) for name, one in value.items()}
+                call |= {str(name): (argument, line) for name, argument in value.items()}
             else:
                 call["**"] = UNKNOWN, line
         self.calls.append(call)
 
 
 def _may_fail(node: ast.stmt) -> bool:
-    """Whether a statement imports what may not be there when setup.py runs."""
+    """Return whether a statement imports a module that may be missing when setup.py runs."""
     names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
     names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
     return any(name.partition(".")[0] not in _THERE for name in names)
 
 
 def _poison(value: Any) -> None:
-    """Mark a container as one whose contents only running setup.py would tell."""
+    """Mark a container as one whose contents are known only by running setup.py."""
     if isinstance(value, list):
         value.append(UNKNOWN)
     elif isinstance(value, set):
@@ -662,17 +667,17 @@ def _poison(value: Any) -> None:
 
 
 def _are_equal(values: list[Any]) -> bool:
-    return all(one is values[0] or one == values[0] for one in values[1:])
+    return all(other is values[0] or other == values[0] for other in values[1:])
 
 
 def _plain(value: Any) -> Any:
-    """Views and iterators as lists, which can be read more than once."""
+    """Return views and iterators as lists, which can be read more than once."""
     is_lazy = isinstance(value, zip | enumerate | reversed)
     return list(value) if is_lazy or type(value).__name__.startswith("dict_") else value
 
 
 def _lines(text: Placed, *, keepends: bool) -> list[Any]:
-    """The lines of a text, each with its place where that is a whole file."""
+    """Return the lines of a text, each with its place where that is a whole file."""
     if not text.path:
         return [Placed.at(line, text) for line in text.splitlines(keepends)]
     return [
@@ -682,7 +687,7 @@ def _lines(text: Placed, *, keepends: bool) -> list[Any]:
 
 
 def _longest(of: Any, method: str, arguments: list[Any]) -> int:
-    """At most how many characters come of a method that multiplies them."""
+    """Return the largest number of characters that a method which multiplies them can return."""
     if method == "replace":
         return (len(of) + 1) * (len(arguments[1]) + 1)
     if method == "join":
@@ -693,9 +698,9 @@ def _longest(of: Any, method: str, arguments: list[Any]) -> int:
 
 
 def _placed(value: Any, of: Any) -> Any:
-    """The strings that came of a string, at its place."""
+    """Return the strings made of a string, at its place."""
     if isinstance(value, str):
         return Placed.at(value, of)
     if isinstance(value, list | tuple):
-        return [_placed(one, of) for one in value]
+        return [_placed(item, of) for item in value]
     return value

@@ -1,4 +1,4 @@
-"""The torch stacks of a matrix: cells whose images hold the same torch are judged once. Pure."""
+"""The torch stacks of a matrix: cells whose images have the same torch are judged once. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORKED = "a0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellStack:
-    """What the images of some cells have in common: the torch stack, the Python, the index.
+    """The torch stack, the Python and the index that the images of some cells share.
 
     `index` is the name of the index that torch comes from (`cpu`, `rocm6.4`, `pypi`), "" where it
     comes with the base. `paired` are the companions of this torch that the images lack, by bare
-    version. `inputs` are those of one of the cells, with nothing of its own asked for. `variants`
-    are the labels of those of its locked wheels that are one of several builds of their version.
-    `wheels` are the locked wheels of the stack, `own` the distributions with the metadata that
-    were found of it, None where nothing was looked for.
+    version. `inputs` are those of one of the cells, without its own requirements. `variants` are
+    the labels of those of its locked wheels that are one of several builds of their version.
+    `wheels` are the locked wheels of the stack. `own` are its distributions with the metadata that
+    was read, None where none was looked for.
     """
 
     title: str
@@ -43,23 +43,24 @@ class CellStack:
 
     @property
     def with_needs(self) -> tuple[str, ...]:
-        """The names whose demands on others count: torch, its companions and its triton, whose
-        libraries demand one another alone.
+        """Return the names whose demands on others count: torch, its companions and its triton.
+
+        Their libraries demand only one another.
         """
         names = ("torch", *COMPANIONS)
         return tuple(n for n in self.stack.held if n in names or "triton" in n)
 
     @property
     def installed(self) -> tuple[Distribution, ...]:
-        """The distributions of the stack, with their metadata as far as it is known."""
-        known = {one.name: one for one in self.own or ()}
+        """Return the distributions of the stack, with their metadata as far as it is known."""
+        by_name = {distribution.name: distribution for distribution in self.own or ()}
         return tuple(
-            known.get(name) or Distribution(name=name, version=version, requires=())
+            by_name.get(name) or Distribution(name=name, version=version, requires=())
             for name, version in self.stack.held.items()
         )
 
     def knowing(self, distributions: Iterable[Distribution]) -> CellStack:
-        """This stack with its distributions' metadata, and what they need."""
+        """Return this stack with its distributions' metadata, and their demands."""
         distributions = tuple(distributions)
         asking = [
             distribution for distribution in distributions if distribution.name in self.with_needs
@@ -69,16 +70,17 @@ class CellStack:
 
     @property
     def torch(self) -> str:
-        """The full version (`2.9.1+rocm6.4`)."""
+        """Return the full version (`2.9.1+rocm6.4`)."""
         return self.stack.held["torch"]
 
 
 def stacks_of(
     cells: Iterable[Cell], locks: Mapping[str, WheelLock], compat: Compat
 ) -> tuple[CellStack, ...]:
-    """One stack for all cells with the same vendor, toolkit, Python and torch, in matrix order.
+    """Return one stack for all cells with the same vendor, toolkit, Python and torch, in matrix
+    order.
 
-    Where no cell has a lock, the libraries that torch brings are not known and not judged.
+    Without a lock of any cell, the libraries that torch brings are not known and not judged.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
@@ -95,9 +97,9 @@ def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) ->
         pins |= {wheel.name: wheel.version for wheel in locks[cell.id].wheels}
     stack = stack_of(inputs, pins)
     if not cell.stack:
-        held = {"torch": f"{cell.torch}{_FORKED}"}
+        versions = {"torch": f"{cell.torch}{_FORKED}"}
         foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
-        stack = Stack(held=held, answered={}, foreign=foreign)
+        stack = Stack(held=versions, answered={}, foreign=foreign)
     title = " ".join(
         (
             cell.vendor,

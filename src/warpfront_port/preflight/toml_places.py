@@ -1,4 +1,4 @@
-"""Where in a TOML text a value stands: `tomllib` reads values and forgets their lines. Pure."""
+"""The place of a value in a TOML text: `tomllib` reads values and drops their lines. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class TomlText:
             self.values: Mapping[str, Any] = tomllib.loads(text)
         except ValueError as error:  # a number of 5,000 digits is one, too
             # tomllib quotes keys and characters of the file: only the place is passed on.
-            at = _LINE.search(str(error))
-            where = f"{path}:{at[1]}" if at else path
+            match = _LINE.search(str(error))
+            where = f"{path}:{match[1]}" if match else path
             raise InputError(f"{where}: broken TOML") from None
         except RecursionError:
             raise InputError(f"{path}: nested too deeply to be read") from None
@@ -54,16 +54,20 @@ class TomlText:
         self._used: set[int] = set()
 
     def string(self, value: str, *, table: str) -> TomlPlace:
-        """The next string `value` at or below `[table]`; the whole file where it cannot be told."""
+        """Return the next string `value` at or below `[table]`; the whole file where it is
+        unclear.
+        """
         begin = self._begin(table)
-        for start, end, said in self._strings:
-            if start >= begin and start not in self._used and said == value:
+        for start, end, text in self._strings:
+            if start >= begin and start not in self._used and text == value:
                 self._used.add(start)
                 return self._place(start, end)
         return TomlPlace(line=1, end_line=1, source=self._lines[0], literal="")
 
     def key(self, name: str, *, table: str) -> TomlPlace:
-        """The line on which `name` gets its value in `[table]`, or its own `[table.name]`."""
+        """Return the line on which `name` gets its value in `[table]`, or its own
+        `[table.name]`.
+        """
         begin = self._begin(table)
         quoted = re.escape(name)
         pattern = (
@@ -75,13 +79,13 @@ class TomlText:
         return self._place(match.start(), match.end())
 
     def _begin(self, table: str) -> int:
-        """Where `[table]` or the nearest table above it begins."""
-        wanted = _bare(table)
-        while wanted:
+        """Return the beginning of `[table]` or of the nearest table above it."""
+        bare_name = _bare(table)
+        while bare_name:
             for start, name in self._headers:
-                if name == wanted:
+                if name == bare_name:
                     return start
-            wanted = wanted.rpartition(".")[0]
+            bare_name = bare_name.rpartition(".")[0]
         return 0
 
     def _place(self, start: int, end: int) -> TomlPlace:

@@ -1,4 +1,4 @@
-"""The tasks about somebody's own source: preflight, scan, compile."""
+"""The tasks about the user's own source: preflight, scan, compile."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def preflight(
         preflight_text,
     )
 
-    found = examine_project(
+    result = examine_project(
         workspace_here(),
         cells,
         display,
@@ -107,12 +107,12 @@ def preflight(
         offline=offline,
     )
     if sarif and not dry_run:
-        write_text(Path(sarif), preflight_sarif(found, version=__version__))
-    print_result(found, preflight_text(found), json=json)
-    if found.count:
-        raise FindingsError(counted_breaches(found.count))
+        write_text(Path(sarif), preflight_sarif(result, version=__version__))
+    print_result(result, preflight_text(result), json=json)
+    if result.count:
+        raise FindingsError(counted_breaches(result.count))
     require_determined(
-        found.unknown,
+        result.unknown,
         allow_undetermined=allow_undetermined,
         hint="--allow-undetermined accepts this; the reasons are printed above",
     )
@@ -120,7 +120,7 @@ def preflight(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
-    """What is tried, and what is made of it."""
+    """Options of a trial: its program, and the files made of its result."""
 
     repo: Annotated[str, Option("the project's folder (this one if not given)")] = "."
     install: Annotated[
@@ -166,13 +166,13 @@ def try_program(
         cell = only_cell(workspace.matrix.cells, source)
         print(f"would run {shlex.join(asking.argv)} in {cell.id}, with {asking.repo} read-only")
         return
-    found = try_project(workspace, source, display, asking)
-    if isinstance(found, Blocked | Failed):
-        print_unfinished(() if json else [found])
-        raise_failure([found])
+    trial = try_project(workspace, source, display, asking)
+    if isinstance(trial, Blocked | Failed):
+        print_unfinished(() if json else [trial])
+        raise_failure([trial])
         return
-    _show_trial(found, tried, json=json)
-    _raise_untried(found)
+    _show_trial(trial, tried, json=json)
+    _raise_untried(trial)
 
 
 def _trial_request(trial_options: TrialOptions) -> TrialRequest:
@@ -193,7 +193,7 @@ def _trial_request(trial_options: TrialOptions) -> TrialRequest:
 
 
 def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> None:
-    """The trial on the screen or as JSON, and the folder of the image that it makes."""
+    """Print the trial on the screen or as JSON, and write the folder of the image that it makes."""
     from warpfront_port.trying.trial_text import trial_text, unwritten_text
 
     print_result(trial, trial_text(trial, name=trial_options.name), json=json)
@@ -204,7 +204,7 @@ def _show_trial(trial: Trial, trial_options: TrialOptions, *, json: bool) -> Non
 
 
 def _words_after_dashes() -> tuple[str, ...]:
-    """The program to try, as it was typed: invoke hands it over joined by spaces."""
+    """Return the program to try, as it was typed: invoke passes it joined by spaces."""
     return tuple(sys.argv[sys.argv.index("--") + 1 :]) if "--" in sys.argv else ()
 
 
@@ -225,15 +225,15 @@ def _raise_untried(trial: Trial) -> None:
         return
     if trial.lacking:
         raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
-    ended = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
+    outcome = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
     raise CommandFailedError(
-        f"{trial.said} {ended}, and no missing module is why", hint=trial.way_out
+        f"{trial.said} {outcome}, and no missing module is why", hint=trial.way_out
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """How findings are shown, and which files are written."""
+    """The forms of the findings on the screen, and the files to write."""
 
     json: Json = False
     dry_run: Annotated[bool, Option("scan and print, and write no file")] = False
@@ -244,7 +244,7 @@ class Forms:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What is read, and what of it is known already."""
+    """The files to scan, and the findings that are known already."""
 
     repo: Repo = ""
     baseline: Annotated[
@@ -301,16 +301,18 @@ def scan(
     if fail_on not in _GATES:
         raise NothingSelectedError(f"no verdict {fail_on!r}", hint=f"one of {', '.join(_GATES)}")
     scan_request = _scan_request(source, scanned, dry_run=forms.dry_run)
-    found, new = scanning.scan(scan_request, display, _compiled_by(scan_request, compiler, display))
-    if not found.files and all(one.left_out for one in found.unread):
+    result, new = scanning.scan(
+        scan_request, display, _compiled_by(scan_request, compiler, display)
+    )
+    if not result.files and all(file.left_out for file in result.unread):
         raise InputError(
             f"{scan_request.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree with --repo; --vendored reads third parties too",
         )
-    verdict = scanning.verdict_of(found, new)
-    _show_verdict(verdict, found, new, forms, everything=everything)
+    verdict = scanning.verdict_of(result, new)
+    _show_verdict(verdict, result, new, forms, everything=everything)
     if phases:
-        _print_phases(scan_request, found)
+        _print_phases(scan_request, result)
     if fix or apply:
         patch = "" if forms.dry_run else fix
         display.say(_fixed(scan_request, patch, apply=apply and not forms.dry_run))
@@ -325,12 +327,13 @@ def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Cal
         raise NothingSelectedError(f"no compiler {where!r}", hint=f"one of {', '.join(PLACES)}")
     workspace = _workspace_for(where)
     request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
-    return lambda found: with_compiler(found, request, workspace, display)
+    return lambda scanned: with_compiler(scanned, request, workspace, display)
 
 
 def _workspace_for(compiler: str) -> Workspace | None:
-    """Return the project here, for its compilers; a matrix that cannot be read is no reason for a
-    scan to stop, unless its compiler is asked for by name.
+    """Return the project here, for its compilers.
+
+    A matrix that cannot be read does not stop a scan, unless its compiler is named.
     """
     if compiler in ("none", "host") or not Path("matrix.yaml").is_file():
         return None
@@ -427,7 +430,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool) -> Scan
 
 def _show_verdict(
     verdict: Verdict,
-    found: Scan,
+    scanned: Scan,
     new: tuple[ScanFinding, ...],
     forms: Forms,
     *,
@@ -439,18 +442,18 @@ def _show_verdict(
     from warpfront_port.scan.catalogue import catalogue
 
     rules = catalogue()
-    unread = [f"{item.path}: {item.reason}" for item in found.unread]
+    unread = [f"{item.path}: {item.reason}" for item in scanned.unread]
     if forms.sarif and not forms.dry_run:
         text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
         write_text(Path(forms.sarif), text)
     if forms.markdown and not forms.dry_run:
         write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
     if forms.json:
-        facts = {"files": found.files, "lines": found.lines, "suppressed": found.suppressed}
+        facts = {"files": scanned.files, "lines": scanned.lines, "suppressed": scanned.suppressed}
         facts |= finding_forms.totals(new)
         print_json(
             {
-                "target": found.target,
+                "target": scanned.target,
                 "verdict": finding_forms.verdict_json(verdict),
                 "totals": facts,
                 "unread": unread,
@@ -459,19 +462,19 @@ def _show_verdict(
             }
         )
     else:
-        print(finding_forms.verdict_text(verdict, found, everything=everything), end="")
-        print(finding_forms.scan_summary(found, new), end="")
+        print(finding_forms.verdict_text(verdict, scanned, everything=everything), end="")
+        print(finding_forms.scan_summary(scanned, new), end="")
     if forms.annotations:
         print(finding_forms.annotation_lines(new, rules), end="")
 
 
-def _print_phases(scan_request: ScanRequest, found: Scan) -> None:
+def _print_phases(scan_request: ScanRequest, scanned: Scan) -> None:
     from warpfront_port.commands import port_work
     from warpfront_port.scan.phases import phases_text
 
     order = port_work.phases_of(
         scan_request.repo,
-        found.findings,
+        scanned.findings,
         exclude=scan_request.exclude,
         vendored=scan_request.vendored,
     )
@@ -508,7 +511,7 @@ def _raise_verdict(verdict: Verdict, gate: str, *, allow_undetermined: bool) -> 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What is compiled, and how."""
+    """The sources to compile, and their options."""
 
     repo: Repo = ""
     sources: Annotated[
@@ -558,11 +561,11 @@ def compile_sources(
             print(f"would compile {unit.path} for {compile_request.target}")
         return
     workspace = workspace_here()
-    found = compiling.compile_sources(
+    compilation = compiling.compile_sources(
         workspace.matrix, workspace.folders, source, display, compile_request
     )
-    _show_compilation(found, sarif, json=json)
-    _raise_uncompiled(found)
+    _show_compilation(compilation, sarif, json=json)
+    _raise_uncompiled(compilation)
 
 
 def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
@@ -583,7 +586,7 @@ def _compile_request(source: Selection, compiled: Compiled) -> CompileRequest:
 
 
 def _show_compilation(compilation: Compilation, sarif: str, *, json: bool) -> None:
-    """The compilation on the screen or as JSON, and in the file that was asked for."""
+    """Print the compilation on the screen or as JSON, and write the requested file."""
     from warpfront.system.store import write_text
     from warpfront_port import compilation_forms as forms
     from warpfront_port.scan.catalogue import catalogue
@@ -606,19 +609,19 @@ def _raise_uncompiled(result: Compilation) -> None:
 
 
 def _asked_tree(source: Selection, repo: str) -> SourceTree:
-    """The folder that was named, else the project of the image that was, else this folder."""
+    """Return the named folder, else the project of the named image, else this folder."""
     declared = None if repo else _declared_tree(source)
     return declared or SourceTree(path=repo or ".")
 
 
 def _declared_tree(source: Selection) -> SourceTree | None:
-    """The `project:` of the images that the options name; None where they name none."""
+    """Return the `project:` of the images that the options name; None where they name none."""
     from warpfront.matrix.selection import select
     from warpfront_port.commands.projects import project_trees
 
     if not (source.image or source.only):
         return None
-    # The target is what the source is asked about, not what the image serves.
+    # The target is that of the source's check, not of the image.
     chosen = dataclasses.replace(source, target="")
     trees = project_trees(select(workspace_here().matrix.cells, chosen))
     if len(trees) > 1:

@@ -1,1 +1,1 @@
-"""What a program lacks in an image, and what would be installed for it. Pure."""
+"""The modules that a program lacks in an image, and the packages that bring them. Pure."""

@@ -1,8 +1,8 @@
 """The modules that a program did not find, from the traceback that it ended with. Pure.
 
-Only what ended it counts: an import that a library tries and does without is nobody's need. Python
-prints a chain of exceptions in one piece, the first above, so that "install einops" after a failed
-import is still that import.
+Only the last exception counts: a library may try an import and do without it. Python prints a chain
+of exceptions in one piece, the first above, so that "install einops" after a failed import is still
+that import.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 
 
 def read_misses(output: str) -> tuple[Miss, ...]:
-    """What the last traceback of `output` says was not found, each once."""
+    """Return the modules that the last traceback of `output` reports as missing, each once."""
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
-    found: dict[str, Miss] = {}
+    misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}
     for line in _last_chain(lines):
-        if at := _FRAME.match(line):
-            frame = at.groupdict()
+        if match := _FRAME.match(line):
+            frame = match.groupdict()
         elif miss := _miss(line, frame):
-            found.setdefault(miss.top or miss.distribution, miss)
-    return tuple(found.values())
+            misses.setdefault(miss.top or miss.distribution, miss)
+    return tuple(misses.values())
 
 
 def _last_chain(lines: list[str]) -> list[str]:
-    """The last traceback with those that it happened in the handling of."""
+    """Return the last traceback with those whose handling raised it."""
     starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
     if not starts:
         return []
@@ -54,9 +54,9 @@ def _last_chain(lines: list[str]) -> list[str]:
 
 
 def _miss(line: str, frame: Mapping[str, str]) -> Miss | None:
-    at = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
+    place = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
     if match := _MISSING.match(line.strip()):
-        return Miss(module=match["module"], **at)  # type: ignore[arg-type]
+        return Miss(module=match["module"], **place)  # type: ignore[arg-type]
     if match := _NO_METADATA.match(line.strip()):
-        return Miss(module="", distribution=canonicalize_name(match["name"]), **at)  # type: ignore[arg-type]
+        return Miss(module="", distribution=canonicalize_name(match["name"]), **place)  # type: ignore[arg-type]
     return None

@@ -1,5 +1,5 @@
-"""Which distribution brings a module: what somebody says, what the project's own files name, what
-the table knows. Nobody guesses, for the name of a module is free to take on an index. Pure.
+"""The distribution that brings a module: by an option, by the project's own files, or by the
+table. No name is guessed, because an index may give a module's name to another project. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warpfront_port.trying.trial import Miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provided:
-    """The requirement that brings a module, and who says so; "" where nobody does."""
+    """The requirement that brings a module, and its source; "" for an unknown module."""
 
     requirement: str
     said_by: str
@@ -38,23 +38,24 @@ def provider(
     declared_requirements: Iterable[DeclaredRequirement],
     provides: Mapping[str, str] | None = None,
 ) -> Provided:
-    """Who brings what was missed. A line of the project's files says which versions; where two say
-    something, the first.
+    """Return the provider of a missing module.
+
+    Versions come from a line of the project's files; the first line wins where two name it.
     """
-    own = _by_name(declared_requirements)
-    given = (provides or {}).get(miss.asked)
-    if given:
-        return Provided(requirement=given, said_by="--provides")
-    # What a program prints is no word of anybody's: a distribution has to be known, too.
+    declared = _by_name(declared_requirements)
+    requirement = (provides or {}).get(miss.asked)
+    if requirement:
+        return Provided(requirement=requirement, said_by="--provides")
+    # A program's output is not trusted: a distribution has to be known, too.
     named = _known(miss.top) if miss.top else _known_distribution(miss.distribution)
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
-        if line := own.get(name):
+        if line := declared.get(name):
             return Provided(requirement=line.text, said_by=line.where)
     return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
 
 
 def read_provides(texts: Iterable[str]) -> dict[str, str]:
-    """`module=requirement`, as somebody types it. Raises `InputError`."""
+    """Read options of the form `module=requirement`. Raise `InputError` for any other."""
     provides = {}
     for text in texts:
         module, _, requirement = text.partition("=")
@@ -67,13 +68,13 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
 def _by_name(
     declared_requirements: Iterable[DeclaredRequirement],
 ) -> dict[str, DeclaredRequirement]:
-    name: dict[str, DeclaredRequirement] = {}
-    for one in declared_requirements:
-        if one.kind is Kind.REQUIREMENT:
-            requirement = Requirement(one.text)
+    by_name: dict[str, DeclaredRequirement] = {}
+    for declared in declared_requirements:
+        if declared.kind is Kind.REQUIREMENT:
+            requirement = Requirement(declared.text)
             if requirement.url is None:
-                name.setdefault(canonicalize_name(requirement.name), one)
-    return name
+                by_name.setdefault(canonicalize_name(requirement.name), declared)
+    return by_name
 
 
 def _known(module: str) -> str:
@@ -86,8 +87,8 @@ def _known(module: str) -> str:
 
 def _known_distribution(name: str) -> str:
     table = _table()
-    known = {*table["same_name"]["names"], *table["another_name"].values()}
-    return name if name in known else ""
+    names = {*table["same_name"]["names"], *table["another_name"].values()}
+    return name if name in names else ""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What came of running a program of a project in an image. Words."""
+"""The result of running a program of a project in an image. Words."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LONGEST = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """A module that was not found, or a distribution of which only the name is known (`module`
-    ""), and the line that asked for it.
+    """A missing module, or a distribution of which only the name is known (`module` ""), and
+    the line that required it.
     """
 
     module: str
@@ -30,15 +30,17 @@ class Miss:
 
     @property
     def asked(self) -> str:
-        """What `--provides` calls it: an identifier, also for a distribution."""
+        """Return the name for `--provides`: an identifier, also for a distribution."""
         return self.top or self.distribution.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissAnswer:
-    """What was missing, and what is to be had for it: `requirement` at its `version`, which leaves
-    the image's torch as it is, with `brings` more wheels; or `refusal`, why nothing is. `folder` is
-    where the project itself has it. `replaces` is the newer version that lacks the module.
+    """An answer to a miss: a requirement that brings it, or the refusal with its reason.
+
+    `requirement` at its `version` keeps the image's torch, and adds `brings` more wheels. `folder`
+    is the project's own folder with the module. `replaces` is the newer version that lacks the
+    module.
     """
 
     miss: Miss
@@ -54,19 +56,23 @@ class MissAnswer:
 
     @property
     def line(self) -> str:
-        """The line of a requirements file: the version found, or the releases that do."""
+        """Return the line of a requirements file: the chosen version, or the releases that have
+        the module.
+        """
         return self.requirement if self.replaces else f"{self.requirement_name}=={self.version}"
 
     @property
     def requirement_name(self) -> str:
-        """With its extras, without its versions: these are what was found."""
+        """Return the requirement with its extras, without its versions."""
         return re.split(r"[\s<>=!~;]", self.requirement, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One program in one image. `exit_code` and `tail` are those of the last of `runs`, None where
-    it was stopped at its time. `torch` is the image's; `by_hand` runs it there without us.
+    """A trial of one program in one image.
+
+    `exit_code` and `tail` are those of the last of `runs`, None where the time limit stopped it.
+    `torch` is the image's; `by_hand` runs the program there without warpfront.
     """
 
     cell_id: str
@@ -86,13 +92,13 @@ class Trial:
 
     @property
     def said(self) -> str:
-        """The program as one could type it, in one line."""
+        """Return the program as one could type it, in one line."""
         text = " ".join(shlex.join(self.argv).split())
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
     @property
     def way_out(self) -> str:
-        """What to do about a program that no missing module ended."""
+        """Return the next step for a program that failed without a missing module."""
         if "Read-only file system" in self.tail:
             inside = f"cp -r . /tmp/app && cd /tmp/app && exec {shlex.join(self.argv)}"
             return (
@@ -107,18 +113,18 @@ class Trial:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """What it was without in the last run."""
+        """Return the modules that the program lacked in the last run."""
         return tuple(
-            one.miss.module or one.miss.distribution
-            for one in self.found
-            if not one.folder and not (one.version and self.installed)
+            answer.miss.module or answer.miss.distribution
+            for answer in self.found
+            if not answer.folder and not (answer.version and self.installed)
         )
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What the image needs more, at the versions that were found."""
-        return tuple(sorted(one.line for one in self.wanted))
+        """Return the requirements to add to the image, at the versions of the answers."""
+        return tuple(sorted(answer.line for answer in self.wanted))
 
     @property
     def wanted(self) -> tuple[MissAnswer, ...]:
-        return tuple(one for one in self.found if one.version)
+        return tuple(answer for answer in self.found if answer.version)

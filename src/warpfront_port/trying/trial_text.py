@@ -1,5 +1,5 @@
-"""What came of a trial, for people: what was missing, the requirements that worked, and the image
-to make of them. Pure.
+"""The text of a trial for people: the missing modules, the requirements that worked, and the
+image to make of them. Pure.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ FROM {{ from_reference }}
 
 
 def trial_text(trial: Trial, *, name: str) -> str:
-    """All of it; `name` is what the image would be called."""
+    """Return the whole text; `name` is the name of the image to make."""
     return "\n".join((*_lines(trial, name), ""))
 
 
 def requirements_file(trial: Trial) -> str:
-    """The requirements that the image has more, with who asked."""
+    """Return the requirements to add to the image, each with its source."""
     head = f"# What `{trial.said}` needs beside {trial.image} with torch {trial.torch}."
     return "\n".join((head, *trial.requirements, ""))
 
 
 def entry_text(trial: Trial, name: str) -> str:
-    """The entry for `images:` of matrix.yaml."""
-    paths = [one.folder for one in trial.found if one.folder]
+    """Return the entry for `images:` of matrix.yaml."""
+    paths = [answer.folder for answer in trial.found if answer.folder]
     lines = [
         f"  {name}:",
         f"    parent: {trial.image}",
@@ -39,8 +39,8 @@ def entry_text(trial: Trial, name: str) -> str:
     ]
     if trial.requirements:
         lines.append(f"    requirements: images/{name}/requirements.txt")
-    if older := [one for one in trial.wanted if one.replaces]:
-        names = ", ".join(f"{one.requirement_name} {one.replaces}" for one in older)
+    if older := [answer for answer in trial.wanted if answer.replaces]:
+        names = ", ".join(f"{answer.requirement_name} {answer.replaces}" for answer in older)
         lines.append(f"    # {trial.image} holds {names}, which a child cannot change: give the")
         lines.append(f"    # requirement to {trial.image} itself, in `packages:`")
     if paths:
@@ -49,7 +49,7 @@ def entry_text(trial: Trial, name: str) -> str:
 
 
 def unwritten_text(trial: Trial) -> str:
-    """Why no folder of an image was written."""
+    """Return the reason why no folder of an image was written."""
     if trial.works:
         return f"nothing to write: {trial.image} serves as it is, by the line above"
     return "nothing to write: no package is missing that --install could bring"
@@ -58,8 +58,8 @@ def unwritten_text(trial: Trial) -> str:
 def _lines(trial: Trial, name: str) -> Iterator[str]:
     times = "once" if trial.runs == 1 else f"{trial.runs} times"
     yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"
-    for one in trial.found:
-        yield from _found_lines(one)
+    for answer in trial.found:
+        yield from _found_lines(answer)
     yield from _ending(trial)
     if trial.requirements:
         yield f"\nimages/{name}/requirements.txt:"
@@ -81,8 +81,8 @@ def _found_lines(miss: MissAnswer) -> Iterator[str]:
         yield f"      `{miss.requirement}` in its place: torch stays"
     elif miss.version:
         more = f", with {miss.brings} wheels more" if miss.brings else ""
-        said = f"{miss.requirement_name} {miss.version}, named by {miss.said_by}"
-        yield f"      {said}: torch stays{more}"
+        description = f"{miss.requirement_name} {miss.version}, named by {miss.said_by}"
+        yield f"      {description}: torch stays{more}"
     else:
         yield f"      {miss.refusal}"
         if miss.hint:
@@ -96,12 +96,12 @@ def _ending(trial: Trial) -> Iterator[str]:
             yield f"{trial.image} serves as it is; without `try`, and with the project writable:"
             yield f"    {shlex.join(trial.by_hand)}"
         return
-    ended = "it was stopped at its time" if trial.exit_code is None else f"exit {trial.exit_code}"
+    outcome = "it was stopped at its time" if trial.exit_code is None else f"exit {trial.exit_code}"
     if trial.wanted and not trial.installed:
-        yield f"{ended}; --install tries on with what is named above"
+        yield f"{outcome}; --install tries on with what is named above"
         return
     if not trial.tail.strip():
-        yield f"{ended}; it printed nothing"
+        yield f"{outcome}; it printed nothing"
         return
-    yield f"{ended}; its last words:"
+    yield f"{outcome}; its last words:"
     yield from (f"    {line}" for line in trial.tail.splitlines())

@@ -1,7 +1,8 @@
-"""Logs of others' trainings: declared formats (`data/logs/*.toml`), and readers of documents. Pure.
+"""Readers of other projects' training logs: declared formats (`data/logs/*.toml`), and readers
+of documents. Pure.
 
-A new format of lines is a TOML file and its name here; a format whose lines need more than names
-and units is a module beside these.
+A new format of lines is a TOML file and its name here. A format whose lines need more than names
+and units is a module of this package.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from warpfront.bench.logs.mllog import MLLOG
 from warpfront.bench.logs.tables import KERNELS, TABLES
 from warpfront.bench.logs.tensorprimat import TENSORPRIMAT
 
-# Of two formats that both know a line, the first has it.
+# The first of two formats wins where both recognise a line.
 DECLARED = (
     "primus",
     "megatron",

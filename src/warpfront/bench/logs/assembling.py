@@ -32,7 +32,7 @@ _MOST_FINDINGS = 20
 _LONGEST = 200
 _MIXED_SHARE = 0.2
 _FEWEST_MIXED = 3
-# What a log should say of its run; what of it stays unknown is listed.
+# Fields that a log should have; unknown ones are listed.
 WANTED = (
     "vendor",
     "device_name",
@@ -49,7 +49,7 @@ WANTED_OF_SERVING = ("model", "device_name", "devices", "request_rate")
 _OF_LOAD = {f"{SERVING}concurrency"}
 _MESH = ("data", "tensor", "pipeline", "context")
 _OF_PARALLEL = "parallel."
-# Products in eight bits are of a model that is kept in sixteen: the narrowest format is a run's.
+# A model that multiplies in 8 bits is stored in 16: a run's format is its narrowest.
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
 # Two lines of one step are equal in these, wherever and whenever they are printed.
@@ -77,7 +77,7 @@ class _PlacedStep(NamedTuple):
 
 
 class RunAssembler:
-    """One run in the making."""
+    """A run in the making."""
 
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
@@ -127,14 +127,14 @@ class RunAssembler:
         """Set a field once; what a step's line has replaces what a table of arguments has."""
         if isinstance(value, str) and not isinstance(value, MemoryKind):
             value = cleaned(value)[:_LONGEST]
-        known = self._settings.get(name)
-        if known is None or (firm and name not in self._firm):
+        current = self._settings.get(name)
+        if current is None or (firm and name not in self._firm):
             self._settings[name] = value
-            known = value
+            current = value
         if firm:
             self._firm.add(name)
-        if known != value and name == "global_batch":
-            self._once(f"the global batch changes from {known} to {value}", line)
+        if current != value and name == "global_batch":
+            self._once(f"the global batch changes from {current} to {value}", line)
 
     def _once(self, message: str, line: int) -> None:
         if not any(finding.message == message for finding in self._findings):
@@ -146,16 +146,18 @@ class RunAssembler:
 
     def _see(self, new: _PlacedStep, *, redrawn: bool) -> None:
         step = new.step
-        known = self._recent.get(step.step)
-        if known and redrawn and step.step == self._last:
-            latest = _merged(step, known.step, strict=False) or step
-            self._recent[step.step] = known._replace(step=latest, total=latest.seconds or 0.0)
+        earlier = self._recent.get(step.step)
+        if earlier and redrawn and step.step == self._last:
+            latest = _merged(step, earlier.step, strict=False) or step
+            self._recent[step.step] = earlier._replace(step=latest, total=latest.seconds or 0.0)
             return
-        if known and step.step == self._last and (merged := _merged(known.step, step)):
-            self._recent[step.step] = known._replace(step=merged, total=known.total or new.total)
+        if earlier and step.step == self._last and (merged := _merged(earlier.step, step)):
+            self._recent[step.step] = earlier._replace(
+                step=merged, total=earlier.total or new.total
+            )
             return
         self._counts["lines"] += 1
-        if known and self._is_known(known, new):
+        if earlier and self._is_known(earlier, new):
             return
         if self._last is not None and step.step <= self._last:
             self._counts["restarts"] += 1
@@ -194,7 +196,10 @@ class RunAssembler:
         return False
 
     def _latest(self) -> list[int]:
-        """Ranks of one run are a step apart at most; a restart goes back further."""
+        """Return the numbers of the latest two steps.
+
+        Ranks of one run are a step apart at most; a restart goes back further.
+        """
         return list(islice(reversed(self._recent), 2))
 
     def _keep(self, new: _PlacedStep) -> None:
@@ -205,24 +210,26 @@ class RunAssembler:
             self._recent.popitem(last=False)
 
     def _close(self) -> None:
-        """The latest step is complete: no further line of it is merged."""
+        """Complete the latest step: no further line of it is merged."""
         if self._last is None or self._last not in self._recent:
             return
-        done = self._recent[self._last]
-        self._parts[done.parts] += 1
-        if self._pending and self._pending[-1].segment != done.segment:
+        closed_step = self._recent[self._last]
+        self._parts[closed_step.parts] += 1
+        if self._pending and self._pending[-1].segment != closed_step.segment:
             self._flush()
-        self._pending.append(done)
+        self._pending.append(closed_step)
         if len(self._pending) >= self._width:
             self._flush()
 
     def _accumulates(self) -> bool:
-        """Whether one rank prints several lines of nearly every step."""
+        """Return whether one rank prints several lines of nearly every step."""
         usual, count = max(self._parts.items(), key=lambda item: item[1], default=(1, 0))
         return usual > 1 < count and count >= _USUAL * (self._parts.total() - 2)
 
     def _whole(self, placed_step: _PlacedStep) -> _PlacedStep:
-        """A step of several parts, with the time of them all; of a single odd one, the first's."""
+        """Return a step of several parts with the time of them all; of a single odd part, with
+        the first's.
+        """
         if placed_step.parts == 1 or not self._accumulates():
             return placed_step._replace(parts=1)
         step = dataclasses.replace(
@@ -237,15 +244,19 @@ class RunAssembler:
         """Keep what is pending; once there is too much, twice as many lines are one."""
         if self._pending:
             several = len(self._pending) > 1
-            pending = [self._whole(one) for one in self._pending] if several else self._pending
+            pending = (
+                [self._whole(placed_step) for placed_step in self._pending]
+                if several
+                else self._pending
+            )
             self._kept.append(_mean(pending))
             self._pending = []
         if len(self._kept) >= MOST_STEPS:
             self._width *= 2
             self._kept = [
-                _mean([self._whole(one) for one in pair])
+                _mean([self._whole(placed_step) for placed_step in pair])
                 for segment in _by_segment(self._kept)
-                for pair in (segment[at : at + 2] for at in range(0, len(segment), 2))
+                for pair in (segment[start : start + 2] for start in range(0, len(segment), 2))
             ]
 
     def run(self, source: RecordSource, *, lines: int, given: Mapping[str, Any]) -> Run:
@@ -258,33 +269,35 @@ class RunAssembler:
         if mixed:
             self._once("two lines of one step differ: the first counts", 0)
         steps = [
-            dataclasses.replace(one.step, segment=one.segment, line=one.line)
-            for one in map(self._whole, self._kept)
+            dataclasses.replace(
+                placed_step.step, segment=placed_step.segment, line=placed_step.line
+            )
+            for placed_step in map(self._whole, self._kept)
         ]
         steps = _from_zero(_with_intervals(steps) if self._averages else steps)
-        said = {**self._settings, **given}
+        facts = {**self._settings, **given}
         fields = {field.name for field in dataclasses.fields(Run)}
         run = Run(
             source=source,
             steps=tuple(steps),
             evaluations=tuple(self._evaluations),
-            parallel=_parallel(said),
+            parallel=_parallel(facts),
             serving={
                 name.removeprefix(SERVING): value
-                for name, value in said.items()
+                for name, value in facts.items()
                 if name.startswith(SERVING)
             },
             lines=lines,
             given=tuple(sorted(given)),
             findings=(*self._findings, *self._counted()),
-            **{name: value for name, value in said.items() if name in fields},
+            **{name: value for name, value in facts.items() if name in fields},
         )
-        return completed(run, said, self._firm)
+        return completed(run, facts, self._firm)
 
     def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
-        for what, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
-            if count := self._counts[what]:
+        for kind, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
+            if count := self._counts[kind]:
                 message = f"{count} of {lines} lines {words} a step that is known"
                 yield Remark(level="note", message=message)
         if self._accumulates():
@@ -310,31 +323,34 @@ _MERGED = tuple(
 
 
 def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
-    """Two lines of one step as one, where each has figures that the other lacks; None where both
-    have one and differ, or where the second adds none. Without `strict`, the first has precedence.
+    """Merge two lines of one step, where each has figures that the other lacks.
+
+    Return None where both have a figure and differ, or where the second adds none. Without
+    `strict`, the first has precedence.
     """
     added: dict[str, Any] = {}
     for name in _MERGED:
-        known, new = getattr(step, name), getattr(other, name)
+        earlier, new = getattr(step, name), getattr(other, name)
         if name == "steps":
-            added[name] = max(known, new)
-        elif known is None:
+            added[name] = max(earlier, new)
+        elif earlier is None:
             added[name] = new
-        elif strict and new is not None and new != known:
+        elif strict and new is not None and new != earlier:
             return None
     fresh = any(value is not None for name, value in added.items() if name != "steps")
     return dataclasses.replace(step, **added) if fresh or not strict else None
 
 
 def _repeats(step: Step, other: Step) -> bool:
-    """Whether the second line, which may be cut, has no other figure than the first."""
+    """Return whether the second line, which may be cut, has no other figure than the first."""
     pairs = ((getattr(step, name), getattr(other, name)) for name in _FIGURES)
-    return all(new is None or new == known for known, new in pairs)
+    return all(new is None or new == earlier for earlier, new in pairs)
 
 
 def _alike(step: Step, other: Step) -> bool:
-    """Whether two lines of a step, without ranks, are two ranks' of one run: all ranks have the
-    same loss and gradients, and wait for each other.
+    """Return whether two lines of a step, without ranks, are two ranks' of one run.
+
+    All ranks have the same loss and gradients, and wait for each other.
     """
     if step.loss is None or (step.loss, step.grad_norm) != (other.loss, other.grad_norm):
         return False
@@ -346,24 +362,24 @@ def _alike(step: Step, other: Step) -> bool:
 
 
 def _mean(placed_steps: list[_PlacedStep]) -> _PlacedStep:
-    """Neighbours as one, under the last one's number."""
+    """Merge neighbours into one step, under the last one's number."""
     last = placed_steps[-1]
     if len(placed_steps) == 1:
         return last
     steps = [step.step for step in placed_steps]
-    known = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
-    weight = sum(each for _, each in known)
-    seconds = sum(seconds * each for seconds, each in known) / weight if known else None
+    timed = [(step.seconds, step.steps) for step in steps if step.seconds is not None]
+    weight = sum(each for _, each in timed)
+    seconds = sum(seconds * each for seconds, each in timed) / weight if timed else None
     count = sum(step.steps for step in steps)
     return last._replace(step=dataclasses.replace(last.step, steps=count, seconds=seconds))
 
 
 def _by_segment(placed_steps: list[_PlacedStep]) -> list[list[_PlacedStep]]:
-    return [list(one) for _, one in groupby(placed_steps, key=attrgetter("segment"))]
+    return [list(group) for _, group in groupby(placed_steps, key=attrgetter("segment"))]
 
 
 def _with_intervals(steps: list[Step]) -> list[Step]:
-    """Lines every so many steps are each the mean of the steps since the line before."""
+    """Set the number of steps of each line, where lines are means since the line before."""
     gaps = [
         step.step - (before.step if before and before.segment == step.segment else 0)
         for before, step in zip([None, *steps], steps, strict=False)
@@ -378,32 +394,34 @@ def _with_intervals(steps: list[Step]) -> list[Step]:
 
 
 def _from_zero(steps: list[Step]) -> list[Step]:
-    """Where lines count the steps since the line before, the first counts from the start."""
+    """Count the first line from the start of the run, where lines count the steps since the
+    line before.
+    """
     first, second = (*steps, None, None)[:2]
     if first and second and first.steps == 1 < second.steps == first.step:
         return [dataclasses.replace(first, steps=first.step), *steps[1:]]
     return steps
 
 
-def _parallel(said: dict[str, Any]) -> Parallel:
-    ways = {name: said.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
-    replicas, shards = (said.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
+def _parallel(facts: dict[str, Any]) -> Parallel:
+    ways = {name: facts.get(_OF_PARALLEL + name) for name in Parallel.__dataclass_fields__}
+    replicas, shards = (facts.get(_OF_PARALLEL + name) for name in ("replicate", "shard"))
     if replicas and shards:
         ways["data"] = replicas * shards
-        known = [count for name in _MESH if (count := ways[name])]
-        if len(known) == len(_MESH):
-            said.setdefault("devices", math.prod(known))
+        sizes = [count for name in _MESH if (count := ways[name])]
+        if len(sizes) == len(_MESH):
+            facts.setdefault("devices", math.prod(sizes))
     return Parallel(**ways)
 
 
-def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> Run:
+def completed(run: Run, facts: Mapping[str, Any], firm: Container[str] = ()) -> Run:
     """Return a run with the fields that follow from others, and the names of unknown ones.
 
     `firm` are fields that the lines of its steps print themselves.
     """
-    vendor = run.vendor or vendor_of(run.device_name) or said.get("organisation")
-    model = run.model or said.get("tokenizer")
-    flags = (name for name in _PRECISIONS if said.get(f"is_{name}"))
+    vendor = run.vendor or vendor_of(run.device_name) or facts.get("organisation")
+    model = run.model or facts.get("tokenizer")
+    flags = (name for name in _PRECISIONS if facts.get(f"is_{name}"))
     precision = run.precision or next(flags, None)
     run = dataclasses.replace(run, vendor=vendor, model=model, precision=precision)
     solved: dict[str, Any] = {}
@@ -419,25 +437,25 @@ def completed(run: Run, said: Mapping[str, Any], firm: Container[str] = ()) -> R
     if not run.devices and (devices := _devices_by_rates(run.steps)):
         solved["devices"] = devices
         run = dataclasses.replace(run, devices=devices)
-    for name, value in () if said.get("rounded") else _checked(run, firm):
-        known = getattr(run, name)
-        if known is None or name in firm or name == "devices":
+    for name, value in () if facts.get("rounded") else _checked(run, firm):
+        current = getattr(run, name)
+        if current is None or name in firm or name == "devices":
             solved[name] = value
-        if known is not None:
-            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {known}"
+        if current is not None:
+            message = f"its tokens/s fit {_WORDS[name].format(value)}, and it says {current}"
             findings.append(Remark(level="warning", message=message))
     run = dataclasses.replace(run, **solved)
     steps = tuple(_filled(step, run) for step in run.steps)
-    wanted = WANTED_OF_SERVING if run.serving else WANTED
-    missing = tuple(name for name in wanted if getattr(run, name) is None)
+    expected = WANTED_OF_SERVING if run.serving else WANTED
+    missing = tuple(name for name in expected if getattr(run, name) is None)
     return dataclasses.replace(
         run, steps=steps, solved=tuple(solved), findings=tuple(findings), missing=missing
     )
 
 
 def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
-    """The field that the printed tokens/s give: the sequence; the devices, where the steps' own
-    lines print the sequence.
+    """Yield the field that the printed tokens/s give: the sequence; the devices, where the
+    steps' own lines print the sequence.
     """
     sequence = solved_sequence(run)
     work = _work_of(run)
@@ -454,7 +472,7 @@ def _checked(run: Run, firm: Container[str]) -> Iterable[tuple[str, int]]:
 
 
 def _devices_by_rates(steps: Sequence[Step]) -> int | None:
-    """Tokens/s of all devices over those of one, where both are printed."""
+    """Return tokens/s of all devices over those of one, where both are printed."""
     ratios = [
         step.tokens_per_second / step.tokens_per_second_per_device
         for step in steps
@@ -464,25 +482,25 @@ def _devices_by_rates(steps: Sequence[Step]) -> int | None:
 
 
 def _work_of(run: Run) -> int | None:
-    """Tokens of a step on all devices."""
+    """Return the tokens of a step on all devices."""
     return run.tokens_per_step or (
         run.global_batch and run.sequence and run.global_batch * run.sequence
     )
 
 
 def _tokens_per_step(steps: Sequence[Step]) -> int | None:
-    """The tokens of a step by the printed counts of tokens, where it is always the same."""
-    known = [(step.step, step.tokens) for step in steps if step.tokens]
-    gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(known))
+    """Return the tokens of a step by the printed counts of tokens, where it is always the same."""
+    counted = [(step.step, step.tokens) for step in steps if step.tokens]
+    gaps = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(counted))
     rates = [tokens / count for count, tokens in gaps if count > 0]
-    is_rounded = all(tokens % 1000 == 0 for _, tokens in known)
+    is_rounded = all(tokens % 1000 == 0 for _, tokens in counted)
     if not rates or is_rounded or min(rates) <= 0 or max(rates) / min(rates) > 1 + _WHOLE:
         return None
     return round(median(rates))
 
 
 def solved_sequence(run: Run) -> int | None:
-    """tokens/s/device * seconds * devices / batch, where that is a whole number."""
+    """Return tokens/s/device * seconds * devices / batch, where that is an integer."""
     if not run.devices or not run.global_batch:
         return None
     return _whole_median(
@@ -493,15 +511,15 @@ def solved_sequence(run: Run) -> int | None:
 
 
 def _whole_median(values: Iterable[float], within: float = _WHOLE) -> int | None:
-    """The median, where it is nearly a whole number."""
-    found = list(values)
-    middle = median(found) if found else 0.0
+    """Return the median, where it is nearly an integer."""
+    numbers = list(values)
+    middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
 
 
 def _filled(step: Step, run: Run) -> Step:
-    """Time from rate and rate from time, where batch, sequence and devices are known."""
+    """Compute time from rate and rate from time, where batch, sequence and devices are known."""
     batch, devices = run.global_batch, run.devices
     seconds, total = step.seconds, step.tokens_per_second
     tokens = step.tokens_per_second_per_device

@@ -66,7 +66,7 @@ _SCALES = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "tera": 1e12, "giga": 1e9, "GiB":
 
 
 def _clock(text: str) -> float | None:
-    """Seconds of `9 days, 1:02:03` or `02:03`."""
+    """Return the seconds of `9 days, 1:02:03` or `02:03`."""
     if clock := _CLOCK.match(text.strip()):
         days, hours, minutes = (int(part or 0) for part in clock.groups()[:3])
         return ((days * 24 + hours) * 60 + minutes) * 60 + float(clock[4])
@@ -74,7 +74,7 @@ def _clock(text: str) -> float | None:
 
 
 def _per_iteration(text: str) -> float | None:
-    """Seconds of tqdm's `1.25s/it` and `3.10it/s`."""
+    """Return the seconds of tqdm's `1.25s/it` and `3.10it/s`."""
     value = scaled(text)
     return value if "s/" in text else _inverse(value)
 
@@ -108,13 +108,13 @@ class Target:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineRule:
-    """One kind of line: the texts that it `has`, and the pattern it begins with.
+    """A kind of line: the texts that it `has`, and the pattern it begins with.
 
     Names and values follow, between `split`s with a `sign` between the two, or as `pairs` finds
-    them. A `block` line belongs to the step of the line before. A `quiet` line alone does not tell
-    the format. A `bar` is drawn again and again, of one total; what is `redrawn` has any total, and
-    the last drawing of a step counts. `offset` is added to a line's count. A line that
-    `opens` begins another run, and tells the format as a step's line does.
+    them. A `block` line belongs to the step of the line before. A `quiet` line alone does not
+    identify the format. A `bar` is printed again and again, of one total; a `redrawn` line has any
+    total, and the last drawing of a step counts. `offset` is added to a line's count. A line that
+    `opens` begins another run, and identifies the format like a step's line.
     """
 
     has: tuple[str, ...] = ()
@@ -140,16 +140,20 @@ class LineRule:
         return self.applies(line) and (self.begin is None or self.begin.search(line) is not None)
 
     def named(self, line: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """The text before each beginning, and the names with their values up to the next begun."""
+        """Yield the text before each beginning, and the names with their values up to the next
+        beginning.
+        """
         if self.begin is None:
             yield line, self._pairs(line)
             return
         beginnings = list(self.begin.finditer(line))
-        ends = [*(begun.start() for begun in beginnings[1:]), len(line)]
-        for begun, end in zip(beginnings, ends, strict=False):
-            groups = {name: text for name, text in begun.groupdict().items() if text is not None}
-            body = groups.pop("fields", line[begun.end() : end])
-            yield line[: begun.start()], {**self._pairs(body), **groups}
+        ends = [*(beginning.start() for beginning in beginnings[1:]), len(line)]
+        for beginning, end in zip(beginnings, ends, strict=False):
+            groups = {
+                name: text for name, text in beginning.groupdict().items() if text is not None
+            }
+            body = groups.pop("fields", line[beginning.end() : end])
+            yield line[: beginning.start()], {**self._pairs(body), **groups}
 
     def _pairs(self, body: str) -> dict[str, str]:
         if self.pairs is not None:
@@ -164,7 +168,7 @@ class LineRule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Declaration:
-    """One format's file."""
+    """The file of one format."""
 
     name: str
     steps: tuple[LineRule, ...]
@@ -186,7 +190,7 @@ class Declaration:
         return target if target is None or target.field else None
 
     def is_unused(self, name: str) -> bool:
-        """Whether a name looks like a measurement that no rule reads."""
+        """Return whether a name looks like a measurement that no rule reads."""
         return (
             name not in self.names
             and _LOOKS_MEASURED.search(name) is not None
@@ -244,7 +248,9 @@ def _read(name: str) -> Declaration:
 
 
 def _extended(document: dict[str, Any]) -> dict[str, Any]:
-    """A variant: its own step lines before those of the format that it extends, which are quiet."""
+    """Return a variant: its own step lines before those of the format that it extends, which
+    are quiet.
+    """
     file = resources.files("warpfront").joinpath("data", "logs", f"{document['extends']}.toml")
     base = tomllib.loads(file.read_text("utf-8"))
     steps = [*document.get("step", ()), *({**rule, "quiet": True} for rule in base.get("step", ()))]
@@ -284,10 +290,10 @@ class DeclaredReader:
             return
         for rule in self._format.steps:
             if rule.applies(text):
-                begun = list(rule.named(text))
-                for before, named in begun:
+                beginnings = list(rule.named(text))
+                for before, named in beginnings:
                     yield from self._line(rule, named, rank_of(before))
-                if begun:
+                if beginnings:
                     break
                 if not rule.quiet:
                     yield Unused(f"lines with {rule.has[0]!r} in another form")
@@ -315,7 +321,9 @@ class DeclaredReader:
                 yield from self._setting(target, text)
 
     def _setting(self, target: Target, text: str, *, firm: bool = False) -> Iterator[Fact]:
-        """What a name says of the run; an epoch count and a number of steps are remembered."""
+        """Yield the facts of the run that a name sets. Remember the epochs and the number of
+        steps.
+        """
         name, is_set = target.field, text.strip() not in _UNSET
         if name in _TEXTS or name == "vendor":
             yield from _named(name, text) if is_set else ()
@@ -335,7 +343,9 @@ class DeclaredReader:
             yield Setting(name, value if is_real else round(value), firm)
 
     def _line(self, rule: LineRule, named: Mapping[str, str], rank: str) -> Iterator[Fact]:
-        """The facts of one step's line: settings, its step, and the names that are not read."""
+        """Yield the facts of one step's line: settings, its step, and the names that are not
+        read.
+        """
         figures: dict[str, float] = {}
         is_no_loss = False
         for field, value in rule.sets:
@@ -359,7 +369,9 @@ class DeclaredReader:
             yield from self._logged(rule, step, figures, rank, is_no_loss=is_no_loss)
 
     def _position(self, rule: LineRule, figures: dict[str, float]) -> int | None:
-        """The step of a line: its own, the epoch's and the count's, or that of the line before."""
+        """Return the step of a line: its own, the epoch's and the count's, or that of the line
+        before.
+        """
         count, total, epoch = (figures.pop(name, None) for name in ("count", "total", "epoch"))
         step = figures.pop("step", None)
         if step is None and count is not None:
@@ -383,7 +395,7 @@ class DeclaredReader:
     def _logged(
         self, rule: LineRule, step: int, figures: dict[str, float], rank: str, *, is_no_loss: bool
     ) -> Iterator[Fact]:
-        """The step, unless its line, cut or of another kind, has no time of its own."""
+        """Yield the step, unless its line, cut or of another kind, has no time of its own."""
         elapsed, part = figures.pop("elapsed", None), figures.pop("part", None)
         block = rule.block or bool(self._format.records) or elapsed is not None
         if (tokens := figures.pop("step_tokens", None)) and "seconds" in figures:
@@ -424,12 +436,12 @@ def _memory_kind(name: str) -> Iterator[Fact]:
 
 
 def _plain(document: Mapping[str, Any]) -> dict[str, str]:
-    """The figures and texts of a JSON object, as text."""
+    """Return the figures and texts of a JSON object, as text."""
     return {str(k): str(v) for k, v in document.items() if isinstance(v, int | float | str)}
 
 
 def _named(name: str, text: str) -> Iterator[Fact]:
-    """A text about the run, and the vendor that a device's name tells."""
+    """Yield a text about the run, and the vendor that a device's name implies."""
     if name == "request_rate":
         rate = scaled(text)
         yield Setting(name, "inf" if rate is None else f"{rate:g}")
@@ -440,7 +452,7 @@ def _named(name: str, text: str) -> Iterator[Fact]:
 
 
 def _precision(name: str, text: str) -> Iterator[Fact]:
-    """A named number format; a flag's format where the flag is set."""
+    """Yield a named number format; a flag's format where the flag is set."""
     if name.startswith(_FLAG):
         yield Setting(name, value=True)
     elif precision := precision_of(text):

@@ -9,14 +9,14 @@ from typing import Protocol
 from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
 SERVING = "serving."
-"""How settings begin that are figures of a serving benchmark, or of a profiler's summary."""
+"""The prefix of settings that are figures of a serving benchmark, or of a profiler's summary."""
 KERNEL = "kernel "
-"""How a kernel's mean time begins among them."""
+"""The prefix of a kernel's mean time among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One fact about the whole run, by its field's name; `firm` from a step's own line."""
+    """A fact about the whole run, by its field's name; `firm` from a step's own line."""
 
     name: str
     value: str | int | float | bool | MemoryKind
@@ -51,7 +51,7 @@ Fact = Setting | LoggedStep | Evaluation | Remark | Unused | NextRun
 
 
 class Reader(Protocol):
-    """One format's reader, for one file: it may remember earlier lines."""
+    """A reader of one format, for one file: it may remember earlier lines."""
 
     def read(self, text: str) -> Iterable[Fact]:
         """Return the facts of a line without colours (of a document: all of it). Never raises."""
@@ -59,10 +59,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How logs of one kind are recognised and read.
+    """A format of logs: its recognition and its reader.
 
-    `marks` tells whether only this format has a line, `averages` whether a step's figures are the
-    mean since the line before, `closes` whether a line shows by itself that it is whole. A
+    `marks` is whether only this format has a line. `averages` is whether a step's figures are the
+    mean since the line before. `closes` is whether a line shows by itself that it is whole. A
     `fallback` is of a library, and is chosen where a log has no trainer's own lines.
     """
 

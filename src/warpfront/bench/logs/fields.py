@@ -31,7 +31,7 @@ _LARGEST_AMOUNT = 10**15
 _UNITS = {
     "": 1,
     "B": 1,
-    # Primus says GB and divides by 1024 three times; torchtitan says GiB.
+    # Primus writes GB and divides by 1024 three times; torchtitan writes GiB.
     "KB": 2**10,
     "KIB": 2**10,
     "MB": 2**20,
@@ -60,7 +60,7 @@ _DTYPES = (
 
 
 def cleaned(line: str) -> str:
-    """Foreign text without colours, and with blanks for what no terminal should be told."""
+    """Return foreign text without colours, and with blanks for control characters of terminals."""
     if line.isprintable():
         return line
     return _CONTROL.sub(" ", _COLOUR.sub("", line))
@@ -85,20 +85,20 @@ def number(text: str) -> float | None:
 
 
 def scaled(text: str) -> float | None:
-    """As `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
+    """Return the number like `number`, with the suffix that may follow: `20.5K`, `1.9M`, `7.2B`."""
     value, digits = number(text), _NUMBER.match(text)
-    found = _SUFFIX.match(text, digits.end()) if digits else None
-    return value * _SUFFIXES[found[1]] if found and value is not None else value
+    suffix = _SUFFIX.match(text, digits.end()) if digits else None
+    return value * _SUFFIXES[suffix[1]] if suffix and value is not None else value
 
 
 def positive(text: str) -> float | None:
-    """As `number`, where only more than nothing makes sense."""
+    """Return the number like `number`; None unless it is above zero."""
     value = number(text)
     return value if value is not None and value > 0 else None
 
 
 def whole(text: str) -> int | None:
-    """A whole number that is not negative."""
+    """Return an integer that is not negative."""
     value = number(text)
     if value is None or value < 0 or value != int(value) or value > _LARGEST:
         return None
@@ -106,12 +106,12 @@ def whole(text: str) -> int | None:
 
 
 def is_no_number(text: str) -> bool:
-    """`nan`, `inf`: said, and no figure."""
+    """Return whether a text is `nan` or `inf`."""
     return _NAN.match(text) is not None
 
 
 def size_bytes(text: str) -> int | None:
-    """`168.57GiB(94.52%)`, `33.81GB/254.18GB`, `115792977920`."""
+    """Return the bytes of `168.57GiB(94.52%)`, `33.81GB/254.18GB` or `115792977920`."""
     match = _SIZE.match(text)
     value = positive(match[1]) if match else None
     if match is None or value is None:
@@ -121,7 +121,7 @@ def size_bytes(text: str) -> int | None:
 
 
 def vendor_of(*texts: str | None) -> str | None:
-    """The vendor that the first telling text names, by any of the names in use."""
+    """Return the vendor of the first text that names one, by any of the names in use."""
     for text in texts:
         for vendor, names in _VENDORS:
             if text and names.search(text.replace("_", " ")):
@@ -130,7 +130,7 @@ def vendor_of(*texts: str | None) -> str | None:
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """An object as JSON has it; an empty one for anything else, and for what no JSON is."""
+    """Return a JSON text's object; an empty one for any other value or text."""
     try:
         document = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
@@ -139,17 +139,17 @@ def json_object(text: str) -> Mapping[str, Any]:
 
 
 def refuse_constant(_: str) -> NoReturn:
-    """What `json` is to do with `NaN` and the like."""
+    """Reject `NaN` and the like in JSON."""
     raise ValueError("no number")
 
 
 def amount(value: object) -> float | None:
-    """A JSON value as a finite number that is not negative."""
+    """Return a JSON value as a finite number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < _LARGEST_AMOUNT else None
 
 
 def precision_of(text: str) -> str | None:
-    """torch's name of the number format that a text names."""
+    """Return torch's name of the number format that a text names."""
     return next((name for name, form in _DTYPES if form.search(text)), None)

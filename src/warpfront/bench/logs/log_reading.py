@@ -11,7 +11,7 @@ from warpfront.bench.records import RecordSource, Remark, Run
 
 
 class Reading:
-    """One log, line by line, to its runs. A document comes as one text."""
+    """A reading of one log into its runs, line by line. A document comes as one text."""
 
     def __init__(self, chosen: Format, path: str) -> None:
         self._format = chosen
@@ -20,7 +20,7 @@ class Reading:
         self.lines = 0
 
     def feed(self, number: int, text: str, *, whole: bool = True) -> None:
-        """A line; of one that ends nowhere, the last word may be half of one."""
+        """Read a line. The last word of an unfinished line may be half a word."""
         self.lines = number
         if not whole and not self._format.closes and not self._format.is_document:
             text = text.rstrip().rpartition(" ")[0]
@@ -31,6 +31,6 @@ class Reading:
             self._runs[-1].add(fact, number)
 
     def runs(self, source: RecordSource, given: Mapping[str, object]) -> tuple[Run, ...]:
-        """Those that have steps, or at least a duration."""
+        """Return the runs that have steps, or at least a duration."""
         runs = (run for run in self._runs if run.has_steps)
         return tuple(run.run(source, lines=self.lines, given=given) for run in runs)

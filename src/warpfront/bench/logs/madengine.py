@@ -16,7 +16,7 @@ from warpfront.bench.records import Remark, Run, Step, Summary
 from warpfront.system.markdown import flat
 
 COLUMNS = ("model", "performance", "metric")
-# Those of its own table, in its order (`additional_docker_run_options` is the last).
+# The columns of its own table, in its order (`additional_docker_run_options` is the last).
 _ALL_COLUMNS = (
     "model",
     "n_gpus",
@@ -61,7 +61,7 @@ _TOKENS = {"tokens_per_second", "tokens/s", "tokens_per_sec"}
 
 
 class MadengineReader:
-    """Every row with a figure whose unit is known; the others are findings."""
+    """A reader of the rows whose figure has a known unit; the others are findings."""
 
     def __init__(self, _path: str) -> None:
         pass
@@ -78,8 +78,8 @@ class MadengineReader:
                 continue
             if row is None:
                 return
-            kept = {str(k): v for k, v in row.items() if isinstance(v, str)}
-            yield from _row(kept, number)
+            cells = {str(k): v for k, v in row.items() if isinstance(v, str)}
+            yield from _row(cells, number)
 
 
 def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
@@ -87,8 +87,8 @@ def _row(row: Mapping[str, str], line: int) -> Iterator[Fact]:
     if row.get("status", "SUCCESS").strip().upper() not in {"SUCCESS", "PASSED", ""}:
         yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
     elif step is None:
-        said = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
-        yield Remark(level="note", message=f"no figure that is known: {said}", line=line)
+        shown_value = f"{row.get('performance', '')[:40]!r} {row.get('metric', '')[:40]!r}"
+        yield Remark(level="note", message=f"no figure that is known: {shown_value}", line=line)
     else:
         yield NextRun()
         yield Setting("model", row.get("model", "").strip()[:200] or "unknown")
@@ -134,8 +134,10 @@ MADENGINE = Format(name="madengine", marks=marks, reader=MadengineReader, is_doc
 
 
 def perf_csv(runs: Iterable[tuple[Run, Summary]]) -> str:
-    """Runs as a table that madengine's own programs read: the median of settled steps, tokens/s of
-    a device where they are known, else seconds; what no log says is empty.
+    """Return runs as a table that madengine's own programs read.
+
+    The figure is the median of settled steps: tokens/s of a device where they are known, else
+    seconds. Fields that no log has are empty.
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, _ALL_COLUMNS, restval="", lineterminator="\n")

@@ -19,7 +19,7 @@ from warpfront.bench.records import Evaluation, Remark, Step
 
 _MARK = ":::MLLOG"
 _NODES = re.compile(r"(\d{1,5})x(?=\S)(.+)")
-# What accelerators are called. Servers, which name a platform as often, are called anything.
+# Names of accelerators. Servers, which name a platform as often, may have any name.
 _DEVICES = re.compile(
     r"(?:x(?P<before>\d{1,3})|(?<![a-z0-9])(?P<after>\d{1,3})x|(?<![a-z0-9]))"
     r"(?P<name>(?:NVIDIA |AMD )?(?:Instinct )?"
@@ -36,12 +36,14 @@ _CARDS = re.compile(
 )
 _PLACES = ("samples_count", "step", "step_num", "epoch_num")
 _FITS = 4.0
-"""How far the clock may be from the steps that a line's place counts."""
+"""The largest distance of the clock from the steps that a line's place counts."""
 _VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence"}
 
 
 class MllogReader:
-    """From run_start to run_stop. Remembers the clock and the samples of the line before."""
+    """A reader of the lines from run_start to run_stop. It remembers the clock and the samples
+    of the line before.
+    """
 
     def __init__(self, _path: str) -> None:
         self._batch = 0
@@ -71,7 +73,7 @@ class MllogReader:
             case "block_start" if seconds is not None:
                 self._at, self._clock = (seconds, self._begun(metadata)), seconds
             case "eval_accuracy" | "eval_start" | "eval_stop":
-                # What an evaluation takes is none of the steps' time.
+                # The time of an evaluation is no part of the steps' time.
                 self._at = None
                 yield from _evaluation(value, metadata)
             case "tracked_stats" if isinstance(value, dict):
@@ -110,11 +112,11 @@ class MllogReader:
             yield Setting("target_quality", quality)
 
     def _tracked(
-        self, value: Mapping[str, Any], metadata: Mapping[str, Any], at: float | None
+        self, value: Mapping[str, Any], metadata: Mapping[str, Any], time: float | None
     ) -> Iterator[Fact]:
         rate, took = amount(value.get("throughput")), amount(value.get("train_step_time"))
         loss = amount(value.get("reduced_train_loss", value.get("train_loss")))
-        # Of a summary, the place is a range, and no amount.
+        # The place of a summary is a range, and no amount.
         name = next((name for name in _PLACES if amount(metadata.get(name)) is not None), "")
         if not self._batch or not name or not (rate or took or loss is not None):
             keys = ", ".join(sorted(map(str, value)))
@@ -129,9 +131,9 @@ class MllogReader:
         if rate or took:
             seconds = took or self._batch / (rate or 1)
             self._lines += 1
-            step = self._step_at(name, place, seconds, at)
+            step = self._step_at(name, place, seconds, time)
         else:
-            seconds, step = self._by_loss(name, place, at)
+            seconds, step = self._by_loss(name, place, time)
         if seconds and seconds < 0:
             yield Remark(level="warning", message="the clock goes back between two lines")
         elif step < 0:
@@ -154,16 +156,18 @@ class MllogReader:
             )
         )
 
-    def _step_at(self, name: str, place: float, seconds: float, at: float | None) -> int:
-        """The optimizer step of a line with a speed, by what its place counts: decided once, by
-        the steps that fit between two lines; -1 for one that goes back.
+    def _step_at(self, name: str, place: float, seconds: float, time: float | None) -> int:
+        """Return the optimizer step of a line with a speed, by the unit that its place counts;
+        -1 for one that goes back.
+
+        The unit is decided once, by the steps that fit between two lines.
         """
         passed = place - self._place
         if passed < 0 or (passed == 0 and self._lines > 1):
             return -1
         if not self._counts and passed > 0:
-            self._counts = self._counted_by(name, place, passed, seconds, at)
-        self._place, self._clock = place, at if at is not None else self._clock
+            self._counts = self._counted_by(name, place, passed, seconds, time)
+        self._place, self._clock = place, time if time is not None else self._clock
         match self._counts:
             case "samples":
                 return int(place) // self._batch
@@ -173,11 +177,11 @@ class MllogReader:
                 return self._lines
 
     def _counted_by(
-        self, name: str, place: float, passed: float, seconds: float, at: float | None
+        self, name: str, place: float, passed: float, seconds: float, time: float | None
     ) -> str:
         if name == "samples_count":
             return "samples"
-        took = at - self._clock if at is not None and self._clock is not None else 0.0
+        took = time - self._clock if time is not None and self._clock is not None else 0.0
         if took > 0:
             fitting = {"samples": passed / self._batch, "steps": passed}
             away = {kind: abs(math.log(steps * seconds / took)) for kind, steps in fitting.items()}
@@ -189,30 +193,32 @@ class MllogReader:
         is_samples = name == "epoch_num" or (name == "step" and not place % self._batch)
         return "samples" if is_samples else "steps"
 
-    def _by_loss(self, name: str, place: float, at: float | None) -> tuple[float | None, int]:
-        """Seconds and step of a line with a loss alone, by the clock since the line before."""
+    def _by_loss(self, name: str, place: float, time: float | None) -> tuple[float | None, int]:
+        """Return seconds and step of a line with a loss alone, by the clock since the line
+        before.
+        """
         is_samples = name == "samples_count" or (place >= self._batch and not place % self._batch)
         samples = int(place if is_samples else place * self._batch)
-        took = None if at is None else self._by_the_clock(at, samples)
-        self._at = self._at if at is None else (at, samples)
+        took = None if time is None else self._by_the_clock(time, samples)
+        self._at = self._at if time is None else (time, samples)
         return took, samples // self._batch
 
     def _begun(self, metadata: Mapping[str, Any]) -> int:
-        """The samples before a block: its `step` where it has one, for then `samples_count` is
-        the block's length.
+        """Return the samples before a block: its `step` where it has one, because
+        `samples_count` is then the block's length.
         """
         step = _whole(metadata.get("step"))
         if step is not None:
             return step * self._batch
         return _whole(metadata.get("samples_count")) or self._samples
 
-    def _by_the_clock(self, at: float, samples: int) -> float | None:
-        """Seconds of a step, from the line before, or the block's start. A block may begin
-        between two lines.
+    def _by_the_clock(self, time: float, samples: int) -> float | None:
+        """Return the seconds of a step, from the line before, or the block's start. A block may
+        begin between two lines.
         """
         if self._at is None or samples <= self._at[1]:
             return None
-        return (at - self._at[0]) * self._batch / (samples - self._at[1])
+        return (time - self._at[0]) * self._batch / (samples - self._at[1])
 
 
 def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
@@ -222,13 +228,15 @@ def _evaluation(value: object, metadata: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _gigabytes(value: object) -> int | None:
-    found = amount(value)
-    return round(found * 10**9) if found else None
+    number = amount(value)
+    return round(number * 10**9) if number else None
 
 
 def _platform(text: str) -> Iterator[Fact]:
-    """`2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one; `2xA5000`, a
-    workstation's card, is two devices of one node. A server's name tells no device.
+    """Yield the devices that a platform's name implies.
+
+    `2xNVIDIA GB200` is two nodes, of as many devices as their maker puts into one. `2xA5000`, a
+    workstation's card, is two devices of one node. A server's name implies no device.
     """
     match = _NODES.fullmatch(text)
     if cards := _CARDS.fullmatch(text):
@@ -255,8 +263,8 @@ def _entry(text: str) -> Mapping[str, Any]:
 
 
 def _whole(value: object) -> int | None:
-    found = amount(value)
-    return int(found) if found is not None and found == int(found) else None
+    number = amount(value)
+    return int(number) if number is not None and number == int(number) else None
 
 
 def marks(line: str) -> bool:

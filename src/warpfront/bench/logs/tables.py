@@ -55,7 +55,7 @@ _METRICS = (
 
 
 class TableReader:
-    """One file; of several runs in it, one after the other."""
+    """A reader of one file, with one or several runs in sequence."""
 
     def __init__(self, path: str) -> None:
         tag = _TAG.search(path)
@@ -95,7 +95,7 @@ class TableReader:
         unread = [columns[name] for name, field in fields.items() if field is None]
         before: tuple[int, float] | None = None
         for line, row in enumerate(rows, 2):
-            step, at = scaled(row.get(place) or ""), scaled(row.get(clock or "") or "")
+            step, time = scaled(row.get(place) or ""), scaled(row.get(clock or "") or "")
             if step is None or step < 0:
                 continue
             values = {
@@ -104,11 +104,11 @@ class TableReader:
                 if field and (value := scaled(row.get(name) or "")) is not None
             }
             steps = 1
-            if at is not None and before and step > before[0]:
+            if time is not None and before and step > before[0]:
                 steps = int(step) - before[0]
-                if at > before[1]:
-                    values.setdefault("seconds", (at - before[1]) / steps)
-            before = (int(step), at) if at is not None else before
+                if time > before[1]:
+                    values.setdefault("seconds", (time - before[1]) / steps)
+            before = (int(step), time) if time is not None else before
             printed = {k: v for k, v in values.items() if v > 0 or k in {"loss", "grad_norm"}}
             if printed:
                 yield LoggedStep(Step(step=int(step), steps=steps, line=line, **printed))  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ class KernelReader:
         pass
 
     def read(self, text: str) -> Iterable[Fact]:
-        begin = next((at for at in map(text.find, _KERNEL_HEADS) if at >= 0), 0)
+        begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
         total = 0.0
         try:
             for row in csv.DictReader(text[begin:].replace("\0", "").splitlines()):

@@ -2,10 +2,10 @@
 
     output/benchmark_{cuda,rocm}_{model}.json
 
-The older schema says `raw_step_times`, the newer `step_times` with losses; a GB is 1e9 bytes.
-`software_stack` wins over `platform`. Written are the names that its users' tools read, by its own
-definition of each (a mean without the first step), but not rounded; not written are its cores and
-`throughput_per_gpu_core`: a core is no unit of speed across vendors.
+The older schema has `raw_step_times`, the newer `step_times` with losses; a GB is 1e9 bytes.
+`software_stack` wins over `platform`. The written names are those that its users' tools read, by
+its own definition of each (a mean without the first step), but not rounded. Its cores and
+`throughput_per_gpu_core` are not written: a core is no unit of speed across vendors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONFIG = {
 
 
 class TensorprimatReader:
-    """One file is one run; its model stands in the file's name."""
+    """A reader of one file with one run, whose model is in the file's name."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -65,8 +65,8 @@ class TensorprimatReader:
 
 def _settings(document: Mapping[str, Any]) -> Iterator[Fact]:
     device, config = _part(document, "gpu_info"), _part(document, "training_config")
-    said = (device.get("software_stack"), document.get("platform"), device.get("device_name"))
-    if vendor := vendor_of(*(text for text in said if isinstance(text, str))):
+    names = (device.get("software_stack"), document.get("platform"), device.get("device_name"))
+    if vendor := vendor_of(*(text for text in names if isinstance(text, str))):
         yield Setting("vendor", vendor)
     for name, key in (("device_name", "device_name"), ("torch", "pytorch_version")):
         if isinstance(value := device.get(key), str) and value:
@@ -100,14 +100,14 @@ TENSORPRIMAT = Format(name="tensorprimat", marks=marks, reader=TensorprimatReade
 
 
 def layout_name(run: Run) -> str:
-    """`benchmark_rocm_llama.json`, as its tools look for it."""
+    """Return `benchmark_rocm_llama.json`, the name that its tools look for."""
     stack = STACKS.get(run.vendor or "", "unknown")
     model = re.sub(r"[^a-zA-Z0-9.-]+", "-", run.model or "unknown").strip("-")
     return f"benchmark_{stack}_{model}.json"
 
 
 def layout_text(run: Run) -> str:
-    """A run as TensorPrimat writes one; what the run does not know is left out."""
+    """Return a run in TensorPrimat's layout, without fields that the run does not know."""
     times = [step.seconds for step in run.steps if step.seconds is not None]
     document: dict[str, Any] = {
         "platform": _PLATFORMS.get(run.vendor or "", run.vendor),
@@ -148,17 +148,17 @@ def _performance(run: Run, times: list[float]) -> dict[str, Any]:
 
 
 def _memory(run: Run) -> dict[str, Any]:
-    known = [step.memory_bytes for step in run.steps if step.memory_bytes]
-    if run.memory_kind is not MemoryKind.ALLOCATED or not known:
+    sizes = [step.memory_bytes for step in run.steps if step.memory_bytes]
+    if run.memory_kind is not MemoryKind.ALLOCATED or not sizes:
         return {}
     return {
-        "avg_memory_allocated_gb": fmean(known) / _GB,
-        "peak_memory_allocated_gb": max(known) / _GB,
+        "avg_memory_allocated_gb": fmean(sizes) / _GB,
+        "peak_memory_allocated_gb": max(sizes) / _GB,
     }
 
 
 def _known(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: _known(one) for key, one in value.items() if one is not None}
-        return {key: one for key, one in kept.items() if one not in ({}, [])}
+        entries = {key: _known(entry) for key, entry in value.items() if entry is not None}
+        return {key: entry for key, entry in entries.items() if entry not in ({}, [])}
     return value
