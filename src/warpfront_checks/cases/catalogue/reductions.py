@@ -147,7 +147,8 @@ REDUCTIONS: tuple[Operation, ...] = (
         _order(f"{n} into", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False, out=True)
         for n in ("max", "min", "cummax", "cummin", "median", "sort")
     ),
-    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM),
+    # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
+    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM, backward=False),
     _order("sort's values", "torch.sort(a, {dim}, {down}).values", dim=DIM, down=(False, True)),
     _order(
         "stable sort's indices",
