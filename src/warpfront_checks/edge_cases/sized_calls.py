@@ -1,4 +1,4 @@
-"""What is asked with each of its sizes in turn (`sized`), by what it does."""
+"""Calls that run with each of their sizes in turn (`sized`), by kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _torch, _nn, _linalg, _fft = (
 
 
 def _places(x: Tensor, count: int, among: int) -> Tensor:
-    """So many places among others, in no order, some of them twice."""
+    """Return `count` indices below `among`, in no order, some of them twice."""
     return (torch.arange(count, device=x.device) * 7 + 2) % among
 
 
@@ -72,16 +72,16 @@ PRODUCTS: Mapping[str, Sized] = {
 }
 
 
-def _convolved(_: Sizes, x: Tensor, w: Tensor, *bias: Tensor, **how: Any) -> Tensor:
+def _convolved(_: Sizes, x: Tensor, w: Tensor, *bias: Tensor, **kwargs: Any) -> Tensor:
     """Padded so that each tap meets each place."""
     call = (functional.conv1d, functional.conv2d, functional.conv3d)[x.dim() - 3]
-    return call(x, w, *bias, padding=tuple(n - 1 for n in w.shape[2:]), **how)
+    return call(x, w, *bias, padding=tuple(n - 1 for n in w.shape[2:]), **kwargs)
 
 
-def _spread(_: Sizes, x: Tensor, w: Tensor, **how: Any) -> Tensor:
+def _spread(_: Sizes, x: Tensor, w: Tensor, **kwargs: Any) -> Tensor:
     names = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     call: Callable[..., Tensor] = getattr(functional, names[x.dim() - 3])
-    return call(x, w, **how)
+    return call(x, w, **kwargs)
 
 
 def _grouped(_: Sizes, x: Tensor, w: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ _PADDED = ("constant", "replicate", "circular")
 
 
 def _looked(_: Sizes, x: Tensor, where: Tensor) -> Tensor:
-    """At places that are no pixel's."""
+    """Sample an image between its pixels."""
     return functional.grid_sample(x, where.sin() * 0.9, align_corners=False)
 
 
@@ -275,7 +275,7 @@ MOVED: Mapping[str, Sized] = {
     "added across": _along(lambda _, x, y, z: x + y - 2 * z, "a k b, k 1, a 1 b"),
     "multiplied across": _along(lambda _, x, y: x * y, "a k b, a 1 b"),
 }
-# Where all numbers are alike, what rounding left of them is divided by the root of it.
+# Where all numbers are alike, the rounding error of them is divided by the root of it.
 EPS = 0.125
 NORMS: Mapping[str, Sized] = {
     "layer_norm": nearly(
@@ -375,8 +375,8 @@ LOSSES: Mapping[str, Sized] = {
 }
 
 
-def _attended(s: Sizes, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, **how: Any) -> Tensor:
-    return functional.scaled_dot_product_attention(q, k, v, *mask, **how)
+def _attended(s: Sizes, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, **kwargs: Any) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, *mask, **kwargs)
 
 
 _heads: Maker = partial(nearly, b=1, h=2, q=4, k=5, d=(8, 259), e=(8, 259), roundings=64.0)
@@ -480,14 +480,14 @@ TRANSFORMED: Mapping[str, Sized] = {
 }
 
 
-def _stepped(make: Callable[..., torch.optim.Optimizer], **how: Any) -> Call:
+def _stepped(make: Callable[..., torch.optim.Optimizer], **kwargs: Any) -> Call:
     """Two steps by the same gradients, of a list of parameters."""
 
     def call(_: Sizes, x: Tensor, slopes: Tensor) -> Tensor:
-        leaves = [one.clone() for one in x.unbind(0)]
+        leaves = [row.clone() for row in x.unbind(0)]
         for leaf, slope in zip(leaves, slopes.unbind(0), strict=True):
             leaf.grad = slope.clone()
-        optimizer = make(leaves, **how)
+        optimizer = make(leaves, **kwargs)
         for _step in range(2):
             optimizer.step()
         return torch.stack(leaves)
@@ -513,12 +513,14 @@ LISTS: Mapping[str, Sized] = {
         lambda _, x, y: torch.stack(torch._foreach_lerp(x.unbind(0), y.unbind(0), 0.25)), "n k, n k"
     ),
     **{
-        f"{make.__name__}, {how}": _lists(_stepped(make, lr=0.25, **{how: True}), "n k, n k")
+        f"{make.__name__}, {implementation}": _lists(
+            _stepped(make, lr=0.25, **{implementation: True}), "n k, n k"
+        )
         for make in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-        for how in ("foreach", "fused")
+        for implementation in ("foreach", "fused")
     },
 }
-# As in every table: who rounds what is exact otherwise is asked in 16 bits too.
+# As in every table: calls with exact results in float32 run in 16 bits too.
 EACH: Mapping[str, Mapping[str, Sized]] = {
     "products": PRODUCTS,
     "convolutions": CONVOLUTIONS,
@@ -542,11 +544,11 @@ SIZES = HazardClass(
     hazards=tuple(
         Hazard(
             name=f"sizes of {name}",
-            answers=partial(answers_of, one),
-            dtypes=USUAL if one in PRODUCTS.values() else SINGLE,
+            answers=partial(answers_of, sized_call),
+            dtypes=USUAL if sized_call in PRODUCTS.values() else SINGLE,
             devices=("cuda", "rocm") if topic in CROSSED else (),
         )
         for topic, table in EACH.items()
-        for name, one in table.items()
+        for name, sized_call in table.items()
     ),
 )

@@ -1,7 +1,7 @@
-"""What an operation is asked to compute: inputs made on the CPU, the same numbers everywhere.
+"""Cases of operations: inputs made on the CPU, the same numbers on every device.
 
-A case is one call of one operation on given tensors. Families yield cases; `execute_case` is the
-device, and the seam that tests put faulty ones into.
+A case is one call of one operation on given tensors. Families yield cases. `execute_case` runs one
+on the device, and tests replace it by faulty functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LATTICE = (97, 61, 37, 11, 5)
 @dataclass(frozen=True)
 class Case:
     """One call. `views` turn the sent tensors into the inputs on the device itself, so that
-    strides survive the journey; `strides` says that the output's strides are part of the answer.
+    strides survive the transfer. `strides` means that the output's strides are compared too.
 
     `backward` is False where a derivative does not exist or is not defined (NaN, infinities).
     """
@@ -39,10 +39,10 @@ class Case:
     strides: bool = False
     reduces: bool = False
 
-    def inputs(self, sent: Sequence[Tensor]) -> list[Tensor]:
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The sent tensors, each through its view."""
-        views = self.views or (None,) * len(sent)
-        return [view(x) if view else x for view, x in zip(views, sent, strict=True)]
+        views = self.views or (None,) * len(tensors)
+        return [view(x) if view else x for view, x in zip(views, tensors, strict=True)]
 
 
 Execute = Callable[[Case, "Tensor | None", str], Computed]
@@ -90,8 +90,8 @@ class Maker:
             along = [-1 if i == axis else 1 for i in range(len(shape))]
             position = position + torch.arange(size).reshape(along) * LATTICE[axis - len(shape)]
         values = torch.randperm(251, generator=self.generator) - 125
-        found = values[position % 251]
-        return (found / 16).to(self.dtype) if self.floating else found.to(self.dtype)
+        result = values[position % 251]
+        return (result / 16).to(self.dtype) if self.floating else result.to(self.dtype)
 
     def indices(self, high: int, *shape: int) -> Tensor:
         return torch.randint(0, high, shape, generator=self.generator)
@@ -123,11 +123,11 @@ def make_maker(dtype: torch.dtype, seed: int, *, quick: bool = False) -> Maker:
 def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Computed:
     """Compute a case on a device, with gradients if there is a cotangent (on the CPU)."""
     floating = [x.is_floating_point() for x in case.tensors]
-    sent = [
+    arguments = [
         x.detach().to(device).requires_grad_(is_float and cotangent is not None)
         for x, is_float in zip(case.tensors, floating, strict=True)
     ]
-    inputs = case.inputs(sent)
+    inputs = case.inputs(arguments)
     leaves = [x for x, is_float in zip(inputs, floating, strict=True) if is_float]
-    fed = None if cotangent is None else [cotangent.to(device)]
-    return computed(lambda: case.operation(*inputs), leaves, fed)
+    grad_outputs = None if cotangent is None else [cotangent.to(device)]
+    return computed(lambda: case.operation(*inputs), leaves, grad_outputs)

@@ -1,8 +1,8 @@
 """Arithmetic, activations, comparisons and choices: one output element from one of each input.
 
-Units in the last place per operation: what vendors' mathematical libraries document, rounded
-up (CUDA C++ Programming Guide, "Mathematical Functions"; the same limits held on the CPU and
-on an H100).
+Units in the last place per operation: the documented limits of vendors' mathematical libraries,
+rounded up (CUDA C++ Programming Guide, "Mathematical Functions"). The CPU and an H100 were within
+the same limits.
 """
 
 from __future__ import annotations

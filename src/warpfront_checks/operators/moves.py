@@ -138,8 +138,8 @@ def _dropout(maker: Maker) -> Iterator[Case]:
 
 
 def _survivors(x: Tensor) -> Tensor:
-    left = functional.dropout(x, p=0.5, training=True)
-    return torch.where(left == 0, 2 * x, left)
+    survivors = functional.dropout(x, p=0.5, training=True)
+    return torch.where(survivors == 0, 2 * x, survivors)
 
 
 def _share(x: Tensor) -> Tensor:

@@ -162,7 +162,9 @@ def _classes(function: Callable[..., Tensor], *, normalised: bool) -> Cases:
 
 
 def _class_loss(function: Callable[..., Tensor], target: Tensor, *, normalised: bool) -> Operation:
-    """In low precision the logarithms of the probabilities are rounded in between."""
+    """Return the loss of a class. In low precision the logarithms of the probabilities are
+    rounded in between.
+    """
 
     def loss(x: Tensor) -> Tensor:
         return function(x, target.to(x.device))

@@ -42,21 +42,21 @@ def _matmul(maker: Maker) -> Iterator[Case]:
     yield _product(maker, "vectors", (129,), (129,))
     yield _product(maker, "batch broadcast", (3, 1, 9, 65), (5, 65, 7))
     for name, views in (("left", (_mirrored, None)), ("right", (None, _mirrored))):
-        left, right = ((65, 33) if views[0] else (33, 65)), ((9, 65) if views[1] else (65, 9))
-        yield _product(maker, f"{name} transposed", left, right, views)
+        lhs, rhs = ((65, 33) if views[0] else (33, 65)), ((9, 65) if views[1] else (65, 9))
+        yield _product(maker, f"{name} transposed", lhs, rhs, views)
 
 
 def _product(
     maker: Maker,
     name: str,
-    left: tuple[int, ...],
-    right: tuple[int, ...],
+    lhs: tuple[int, ...],
+    rhs: tuple[int, ...],
     views: tuple[View | None, ...] = (),
 ) -> Case:
     return Case(
         name,
-        MATMUL if len(left) == len(right) else BROADCAST,
-        (maker.normal(*left), maker.normal(*right)),
+        MATMUL if len(lhs) == len(rhs) else BROADCAST,
+        (maker.normal(*lhs), maker.normal(*rhs)),
         views=views,
         backward=maker.floating,
         reduces=True,
@@ -74,7 +74,7 @@ def _bmm(maker: Maker) -> Iterator[Case]:
 
 
 def _einsum(maker: Maker) -> Iterator[Case]:
-    for form, left, right in (
+    for form, lhs, rhs in (
         ("bij,bkj->bik", (3, 17, 67), (3, 9, 67)),
         ("bhqd,bhkd->bhqk", (2, 3, 9, 33), (2, 3, 17, 33)),
         ("ij,ij->", (17, 65), (17, 65)),
@@ -82,7 +82,7 @@ def _einsum(maker: Maker) -> Iterator[Case]:
         yield Case(
             form,
             Multilinear(kind="linear", function=partial(torch.einsum, form)),
-            (maker.normal(*left), maker.normal(*right)),
+            (maker.normal(*lhs), maker.normal(*rhs)),
             reduces=True,
         )
 

@@ -1,5 +1,5 @@
-"""What is true of correct operations besides their values: derivatives that fit, the same answer
-every time, and memory given back.
+"""Properties of correct operations apart from their values: derivatives that fit, the same
+result every time, and memory that is freed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PropertyReport:
-    """Faults by operation, what was tried, and what torch itself says cannot be had."""
+    """The faults by operation, the number of operations, and those that torch exempts."""
 
     faults: tuple[str, ...]
     tried: int
@@ -59,15 +59,15 @@ def check_gradients(
     alter: Callable[[Function], Function] = _as_it_is,
     largest: int = 1_000_000,
 ) -> PropertyReport:
-    """torch's gradcheck in float64 on the device: each backward fits its own forward. Operations
-    whose smallest case has more than `largest` numbers are left out.
+    """Run torch's gradcheck in float64 on the device: each backward fits its own forward.
+    Operations whose smallest case has more than `largest` numbers are skipped.
     """
-    faults, tried = [], 0
+    faults, count = [], 0
     for operator in chosen:
         case = _smallest(operator)
         if case is None or _size(case) > largest:
             continue
-        tried += 1
+        count += 1
         inputs = [
             x.to(device).clone(memory_format=torch.contiguous_format).requires_grad_()
             for x in case.inputs(list(case.tensors))
@@ -78,19 +78,19 @@ def check_gradients(
             )
         except GradcheckError as error:
             faults.append(f"{operator.name}: {str(error).strip().splitlines()[0]}")
-    return PropertyReport(faults=tuple(faults), tried=tried)
+    return PropertyReport(faults=tuple(faults), tried=count)
 
 
 def check_repeats(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case, dtype: str = "float32"
 ) -> PropertyReport:
-    """Three runs must agree bit for bit under torch's deterministic algorithms.
+    """Check that three runs agree bit for bit under torch's deterministic algorithms.
 
-    Where torch has none for an operation it says so; then the spread of plain runs is reported.
+    Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
-    faults, exempt, tried, spread = [], [], 0, 0.0
+    faults, exempt, count, spread = [], [], 0, 0.0
     for operator, case, cotangent in _plain_cases(chosen, dtype):
-        tried += 1
+        count += 1
         torch.use_deterministic_algorithms(True)  # noqa: FBT003 - torch's own signature
         try:
             runs = [run(case, cotangent, device) for _ in range(REPEATS)]
@@ -106,7 +106,7 @@ def check_repeats(
         if not runs:
             plain = [run(case, cotangent, device) for _ in range(REPEATS)]
             spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
-    return PropertyReport(faults=tuple(faults), tried=tried, exempt=tuple(exempt), spread=spread)
+    return PropertyReport(faults=tuple(faults), tried=count, exempt=tuple(exempt), spread=spread)
 
 
 def check_memory(
@@ -140,8 +140,8 @@ def check_memory(
 
 @contextmanager
 def _collecting_little() -> Iterator[None]:
-    """What is there before, torch's modules and all, is looked through once, not for each
-    operation: that took half of the check's time.
+    """Freeze existing objects, torch's modules included, so that garbage is collected once, not
+    for each operation. That took half of the check's time.
     """
     gc.collect()
     gc.freeze()
@@ -166,9 +166,9 @@ def _growth(
 def memory_readings(
     work: Callable[[], object], measure: Callable[[], T], *, collect: bool = False
 ) -> list[T]:
-    """What is in use after every `BLOCK` runs."""
+    """Return the memory in use after every `BLOCK` runs."""
     readings = []
-    gc.collect()  # what was left before, given back meanwhile, would hide what is kept
+    gc.collect()  # earlier garbage, freed meanwhile, would hide a leak
     for _ in range(READINGS):
         for _ in range(BLOCK):
             work()
@@ -190,7 +190,9 @@ def systematic_growth(readings: Sequence[int], least: int) -> int:
 
 
 def _resident_bytes() -> int:
-    """What the process holds, once malloc has given back what nobody uses (glibc's alone can)."""
+    """Return the process's resident bytes, after malloc has returned unused memory (glibc's
+    alone can).
+    """
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:
         give_back(0)
@@ -218,13 +220,15 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_bytes() -> int:
-    """What malloc gave out and was not given back, in heaps and mapped; 0 where none says so."""
+    """Return the bytes that malloc allocated and did not free, in heaps and mapped; 0 without a
+    malloc that reports it.
+    """
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
         return 0
     mallinfo.restype = _Mallinfo2
-    found = mallinfo()
-    return int(found.uordblks + found.hblkhd)
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
 
 
 def _plain_cases(
@@ -254,8 +258,8 @@ def _slopes(case: Case) -> bool:
     if not output.is_floating_point() or not output.numel():
         return False
     cotangent = torch.linspace(1.0, 2.0, output.numel(), dtype=output.dtype).square()
-    found = gradients_of(case.operation, inputs, cotangent.reshape(output.shape))
-    return any(bool((gradient.abs() > SLIGHT).any()) for gradient in found)
+    gradients = gradients_of(case.operation, inputs, cotangent.reshape(output.shape))
+    return any(bool((gradient.abs() > SLIGHT).any()) for gradient in gradients)
 
 
 def _same(computed: Computed, other: Computed) -> bool:

@@ -27,15 +27,19 @@ def _along(
     """Cases over the last, the first and a strided axis; `operation` takes axis and length."""
 
     def cases(maker: Maker) -> Iterator[Case]:
-        made = getattr(maker, make)
+        result = getattr(maker, make)
         for name, shape, axis in _shapes(maker, empty=empty, long=long):
             operated = operation(axis, float(shape[axis]) if shape else 1.0)
             backward = maker.floating
-            yield Case(name, operated, (made(*shape),), backward=backward, reduces=shape != ())
+            yield Case(name, operated, (result(*shape),), backward=backward, reduces=shape != ())
         if maker.floating:
             view = (lambda x: x[:, ::2],)
             yield Case(
-                "every second column", operation(1, 65.0), (made(9, 130),), views=view, reduces=True
+                "every second column",
+                operation(1, 65.0),
+                (result(9, 130),),
+                views=view,
+                reduces=True,
             )
 
     return cases

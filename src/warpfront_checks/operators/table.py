@@ -23,8 +23,8 @@ FAMILIES: tuple[OperatorFamily, ...] = (ELEMENTWISE, REDUCTIONS, PRODUCTS, NORMS
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One row: `number` is its place among the required ones, 0 for the others; `letter` its class
-    (E, U or A); `dtypes` are names of torch's.
+    """A row: `number` is its place among the required ones, 0 for the others; `letter` its
+    class (E, U or A); `dtypes` are names of torch's.
     """
 
     name: str
@@ -41,7 +41,9 @@ class Operator:
 
 @cache
 def operators() -> tuple[Operator, ...]:
-    """Every operation of the table, in its order. A row without cases, or the reverse, raises."""
+    """Return every operation of the table, in its order. Raise for a row without cases, and for
+    cases without a row.
+    """
     document = json.loads(TABLE.read_text(encoding="utf-8"))
     makers = {
         name: (family.name, cases) for family in FAMILIES for name, cases in family.cases.items()
