@@ -52,7 +52,7 @@ class CaseContext:
     quick: bool = False
 
     def send(self, x: Tensor | np.ndarray[Any, Any], dtype: torch.dtype | None = None) -> Tensor:
-        """A fresh tensor on the device."""
+        """Return a fresh tensor on the device."""
         tensor = torch.as_tensor(x)
         if tensor.is_floating_point():
             tensor = tensor.to(dtype or self.dtype)
@@ -62,12 +62,12 @@ class CaseContext:
         return tensor.to(self.device, copy=True)
 
     def whole(self, *shape: int, most: int = 4) -> Tensor:
-        """Whole numbers from -most to most, in float64."""
+        """Return integers from -most to most, in float64."""
         samples = torch.randint(-most, most + 1, shape, generator=self.generator)
         return samples.double()
 
     def few(self, *shape: int) -> Tensor:
-        """-1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
+        """Return -1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
         samples = torch.randint(0, 16, shape, generator=self.generator)
         return (samples == 0).double() - (samples == 1).double()
 
@@ -75,7 +75,7 @@ class CaseContext:
         return torch.randint(0, high, shape, generator=self.generator)
 
     def normal(self, *shape: int) -> Tensor:
-        """Normal numbers, rounded to the dtype, in float64."""
+        """Return normal numbers, rounded to the dtype, in float64."""
         samples = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         return samples.to(self.dtype).double()
 
@@ -90,7 +90,7 @@ class CaseContext:
 
     @property
     def complex(self) -> torch.dtype:
-        """Both parts are of the dtype."""
+        """Return the complex dtype whose parts are of the dtype."""
         return torch.complex64 if self.dtype == torch.float32 else torch.complex128
 
     @property
@@ -127,7 +127,7 @@ Hazards = tuple[Hazard, ...]
 
 
 def kind_of(device: str) -> str:
-    """AMD's devices have kernels of their own under CUDA's name."""
+    """Return the kind of a device: AMD's devices have kernels of their own under CUDA's name."""
     return "rocm" if device == "cuda" and torch.version.hip else device
 
 
@@ -145,7 +145,9 @@ class HazardClass:
     seen_on: tuple[str, ...] = ()
 
     def judges(self, device: str) -> bool:
-        """A bound that no right device of a kind has confirmed could refuse right ones."""
+        """Return whether the bounds apply to a device. A bound that no correct device of a kind
+        has confirmed could reject correct ones.
+        """
         return not self.seen_on or kind_of(device) in self.seen_on
 
     def tried(self, row: Hazard, dtypes: Sequence[str], *, quick: bool) -> tuple[str, ...]:
@@ -159,7 +161,7 @@ class HazardClass:
 
 
 def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Hazards:
-    """A table of names and tries, all with the same options."""
+    """Return a row for each function of a table, all with the same options."""
     return tuple(
         Hazard(name=name, answers=attempt, dtypes=dtypes, **options)
         for name, attempt in table.items()

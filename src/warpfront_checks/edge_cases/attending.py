@@ -67,7 +67,9 @@ ASKED: dict[str, Attending] = {
 
 
 def _mask(attending: Attending, ground: CaseContext) -> Tensor | None:
-    """True where a key is seen; every query sees at least one, if not some are to see nothing."""
+    """Return a mask, True where a key is visible. Every query sees at least one key, unless the
+    case has fully masked queries.
+    """
     shape: tuple[int, ...] = (attending.queries, attending.keys)
     if attending.hidden in {"", "causal"}:
         return torch.ones(shape).tril().bool() if attending.hidden else None
@@ -118,7 +120,7 @@ def _known(visible: Tensor | None) -> Tensor:
 
 
 def _unit(ground: CaseContext, attending: Attending) -> float:
-    """Roundings of what is multiplied, and of what is summed, which walk."""
+    """Return the rounding unit of products and of sums, whose errors walk."""
     walk = math.sqrt(max(attending.size, attending.keys, attending.queries))
     return 8 * ground.eps + 4 * walk * 1.2e-7
 
@@ -126,7 +128,7 @@ def _unit(ground: CaseContext, attending: Attending) -> float:
 def _defined(
     on_device: list[Numbers], visible: Tensor | None, grad_output: Numbers, attending: Attending
 ) -> tuple[Numbers, list[Numbers], list[Numbers]]:
-    """Output, gradients, and how large the terms are of which each of them is a sum."""
+    """Return output, gradients, and the size of the terms that each of them sums."""
     q, k, v = on_device[0], *(np.repeat(x, attending.groups, 1) for x in on_device[1:])
     scale = 1 / math.sqrt(attending.size)
     scores = q @ k.swapaxes(-1, -2) * scale
@@ -159,7 +161,7 @@ def _defined(
 
 
 def _gathered(x: Numbers, attending: Attending) -> Numbers:
-    """A gradient of each head of queries, added up for the head of keys that they share."""
+    """Sum the gradients of the query heads that share a head of keys."""
     n, heads, length, size = x.shape
     return x.reshape(n, heads // attending.groups, attending.groups, length, size).sum(2)
 
@@ -219,7 +221,7 @@ def _inferred(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _masks_by_head(ground: CaseContext) -> Iterator[Answer]:
-    """A layer without gradients, with a mask for each head of each sample."""
+    """Check a layer without gradients, with a mask for each head of each sample."""
 
     def make() -> torch.nn.Module:
         return torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()

@@ -25,7 +25,7 @@ IGNORED = -100
 
 
 def _log_probabilities(a: Numbers) -> Numbers:
-    """Classes are axis 1."""
+    """Return logarithms of probabilities over axis 1, the classes."""
     shifted = a - a.max(1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
 
@@ -33,7 +33,9 @@ def _log_probabilities(a: Numbers) -> Numbers:
 def _loss(
     a: Numbers, target: Numbers, weight: Numbers, smoothing: float, reduction: str
 ) -> tuple[Numbers, Numbers]:
-    """The loss and its gradient, by the definition. Classes are axis 1 of (n, classes, places)."""
+    """Return the loss and its gradient, by the definition. Classes are axis 1 of (n, classes,
+    places).
+    """
     classes = a.shape[1]
     logs, counted = _log_probabilities(a), target != IGNORED
     hit = np.zeros_like(a)
@@ -110,7 +112,7 @@ def _soft_targets(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _likelihood(ground: CaseContext) -> Iterator[Answer]:
-    """nll_loss of whole numbers: exact but for the mean."""
+    """Check nll_loss of integers: exact except for the mean."""
     for shape, weighted, reduction, ignored in product(
         ((7, 5), (3, 5, 4, 6), (1, 1025, 3)), (False, True), ("none", "sum", "mean"), (IGNORED, 2)
     ):
@@ -153,7 +155,7 @@ def _likelihood(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _padded_rows(ground: CaseContext) -> Iterator[Answer]:
-    """An embedding's padding gets no gradient; rows that are looked up often get all of theirs."""
+    """Check that an embedding's padding gets no gradient, and frequent rows get all of theirs."""
     few, many = torch.tensor([[0, 3, 3, 1], [1, 1, 0, 3]]), ground.index(4, 13, 90)
     for index, padding, scaled in product((few, many), (None, 1), (False, True)):
         weight = ground.send(ground.whole(5, 33)).requires_grad_()
@@ -178,7 +180,9 @@ def _padded_rows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _bag_slopes(mode: str, weight: Numbers, index: Numbers, grad_output: Numbers) -> Numbers:
-    """Each row's part of what is fed back: all of it, its share, or where it is the largest."""
+    """Return each row's part of the output's gradient: all of it, its share, or where it is the
+    largest.
+    """
     slope = np.zeros_like(weight)
     for bag, places in enumerate(np.split(index, [3, 3, 5])):
         if mode == "max" and len(places):
@@ -191,7 +195,7 @@ def _bag_slopes(mode: str, weight: Numbers, index: Numbers, grad_output: Numbers
 
 
 def _bags(ground: CaseContext) -> Iterator[Answer]:
-    """Bags of rows, one of them empty."""
+    """Check bags of rows, one of them empty."""
     # No two rows are equal at any position, so that there is one largest.
     index, offsets = torch.tensor([3, 0, 4, 4, 1, 2, 0]), torch.tensor([0, 3, 3, 5])
     weight = torch.argsort(ground.normal(5, 33), 0).double() + 1
@@ -234,7 +238,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _distances(ground: CaseContext) -> Iterator[Answer]:
-    """Losses of differences, with each reduction, forward and backward."""
+    """Check losses of differences, with each reduction, forward and backward."""
     x, y = ground.whole(7, 33), ground.whole(7, 33)
     d = array(x - y)
     table = {
@@ -260,7 +264,7 @@ def _distances(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _ignored_afar(ground: CaseContext) -> Iterator[Answer]:
-    """A class that is ignored and not there, beyond 32 bits: none is."""
+    """Check an ignored class beyond 32 bits that no target has."""
     x, target = ground.whole(33, 5), ground.index(5, 33)
     expected = -array(x)[np.arange(33), array(target)]
     for ignored in (1 << 32, -(1 << 32), (1 << 32) + 1):

@@ -70,7 +70,7 @@ def _density(x: Numbers) -> Numbers:
 
 
 def _product(x: Numbers, gate: Numbers) -> Numbers:
-    """x times a gate that reaches 0 faster than x grows."""
+    """Return x times a gate that reaches 0 faster than x grows."""
     return np.where(gate == 0, 0.0 * np.sign(x), np.where(np.isinf(x), x, x * gate))
 
 
@@ -236,7 +236,9 @@ OFFSETS = (0.0, 100.0, -100.0, 1e4, -1e4, 3e4, -3e4)
 
 
 def _logits(ground: CaseContext, width: int) -> Tensor:
-    """Rows whose numbers are all far from 0, one that spans the range, one with only one finite."""
+    """Return rows whose numbers are all far from 0, one that spans the range, and one with a
+    single finite number.
+    """
     wide = 2e-3 if not ground.half else 0.25
     body = [ground.normal(width).mul(max(1.0, abs(o) * wide)).add(o) for o in OFFSETS]
     span = torch.linspace(-3e4, 3e4, width).double()
@@ -402,7 +404,7 @@ def _norms_of(on_device: Tensor) -> Iterator[tuple[str, Tensor, tuple[int, ...]]
 
 
 def _attention(ground: CaseContext) -> Iterator[Answer]:
-    """Scores of some hundreds, and keys of which all but one are hidden."""
+    """Check scores of some hundreds, and keys of which all but one are masked."""
     q, k = (ground.whole(2, 3, 65, 32) for _ in range(2))
     v = ground.whole(2, 3, 65, 32)
     for label, mask in (("large scores", None), ("all but one hidden", torch.eye(65).bool())):
@@ -432,7 +434,7 @@ def _powers(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _whole_quotients(ground: CaseContext) -> Iterator[Answer]:
-    """Rounding towards minus infinity, remainders with the sign of either operand."""
+    """Check rounding towards minus infinity, and remainders with the sign of either operand."""
     far = [] if ground.half else [1e9, -1e9, 123_456_789.0]
     a = torch.tensor([7.0, -7.0, 7.5, -7.5, 0.0, 1e4, -1e4, 3.0, *far]).double()
     b = torch.tensor([2.0, -2.0, 3.0, -3.0, 0.5, -0.25]).double()
@@ -448,7 +450,9 @@ def _whole_quotients(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _beyond_the_range(ground: CaseContext) -> Iterator[Answer]:
-    """Sums that leave float16's range on the way to a result within it: 16 bits are added wider."""
+    """Check sums that leave float16's range on the way to a result within it: 16 bits are added
+    wider.
+    """
     x = torch.full((3, 4099), 60.0).double()
     x[1] *= -1
     on_device, a = ground.send(x), array(x)

@@ -65,7 +65,7 @@ def _extent(x: Tensor) -> int:
 
 
 def _as_if_whole(x: Tensor) -> Tensor:
-    """The numbers that a kernel reads which takes x for contiguous."""
+    """Return the numbers that a kernel reads if it assumes that x is contiguous."""
     flat = x.as_strided((_extent(x),), (1,), x.storage_offset())
     size = x.numel()
     return flat.repeat(-(-size // max(1, flat.numel())))[:size].reshape(x.shape)
@@ -145,7 +145,7 @@ def _many_columns(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any, **kwarg
 
 
 def _mask_changed(change: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
-    """Attention whose mask is another one: `change` gets the queries and the mask."""
+    """Return attention with a modified mask: `change` gets the queries and the mask."""
 
     def wrong(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
         if isinstance(kwargs.get("attn_mask"), Tensor):
@@ -345,7 +345,7 @@ def _many_transforms(kernel: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor
 
 @_long("cancelled", "sums of half precision overflow in parts", "sum", like="pytorch#74438")
 def _sum_in_half(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
-    """Parts of a large sum are handed on in the dtype, and overflow there."""
+    """Store partial sums of a large sum in the dtype, where they overflow."""
     if x.dtype == torch.float16 and x.numel() > 2**20 and not rest and kwargs.get("dtype") is None:
         parts = [kernel(part) for part in x.flatten().split(2**19)]
         total = parts[0]

@@ -62,7 +62,9 @@ ACROSS: dict[str, Pair] = {
 
 
 def _part(x: Tensor) -> Tensor:
-    """The same, as columns of a table that is wider: rows begin at even and at odd places."""
+    """Return the same numbers as columns of a wider table: rows begin at even and at odd
+    offsets.
+    """
     beside = x[..., :1] * 5
     return torch.cat([beside, x, beside, beside], -1)[..., 1:-2]
 
@@ -98,7 +100,9 @@ WINDOWS: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
 
 
 def _windows(ground: CaseContext) -> Iterator[Answer]:
-    """Made where they are used, as are frequencies and steps; a periodic one lacks its last."""
+    """Check windows, which are computed where they are used, as are frequencies and steps; a
+    periodic one lacks its last value.
+    """
     on: Any = {"device": ground.device}
     for count in (2, 9, 400):
         for name, (call, numbers) in WINDOWS.items():
@@ -123,7 +127,7 @@ def _windows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _whole_steps(ground: CaseContext) -> Iterator[Answer]:
-    """Steps of 64 bits. CUDA's are steps of a float32: on an H200 2^40 + 1 was 2^40."""
+    """Check steps of 64 bits. CUDA's are steps of a float32: on an H200 2^40 + 1 was 2^40."""
     for count in (2, 7, 400):
         last = 5 + (count - 1) * (2**40 + 1)
         actual = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)
@@ -131,7 +135,7 @@ def _whole_steps(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _framed(ground: CaseContext) -> Iterator[Answer]:
-    """A sound in frames, and put together again."""
+    """Check the frames of a sound, and its reconstruction."""
     sound, window = ground.normal(2, 1000), torch.hann_window(64, dtype=torch.float64)
     kwargs: Any = {"n_fft": 64, "hop_length": 16}
     expected = torch.stft(sound, window=window, return_complex=True, **kwargs)

@@ -71,7 +71,7 @@ class ClassTally:
 def record_beside_operators(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """The session `operators`: the classes of hazards are judged while the operations are, where
+    """Run the session `operators`: classes of hazards in parallel with the operations, where
     there are cores for both.
     """
     effort, device = effort or CheckOptions(), claims.device
@@ -138,7 +138,7 @@ def rows_for(hazard_class: HazardClass, device: str) -> list[Hazard]:
 
 
 def _obstacle(hazard_class: HazardClass, device: str) -> str:
-    """Why no row of a class can be tried here, or nothing."""
+    """Return the reason why no row of a class can run on the device, or an empty string."""
     rows = rows_for(hazard_class, device)
     if not hazard_class.judges(device):
         kinds = ", ".join(hazard_class.seen_on)
@@ -162,7 +162,9 @@ def judge_rows(
     dtypes: Sequence[str],
     effort: CheckOptions,
 ) -> ClassTally:
-    """Rows of a class in their dtypes. One that raises is wrong, and the others go on."""
+    """Judge rows of a class in their dtypes. A row that raises is a fault, and the others still
+    run.
+    """
     judged = ClassTally()
     for row in rows:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:

@@ -34,7 +34,7 @@ def _at(x: Tensor) -> Tensor:
 
 
 def _marks(ground: CaseContext, dtype: torch.dtype) -> Tensor:
-    """Zeros with a different number at each place."""
+    """Return zeros with a different number at each marked index."""
     x = torch.zeros(COUNT, device=ground.device, dtype=dtype)
     for number, place in enumerate(PLACES):
         x[place] = number + 1
@@ -137,7 +137,7 @@ def _moved(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """A result of more than 2^31 elements; its last rows, and those about the edge."""
+    """Check a result of more than 2^31 elements: its last rows, and those about the edge."""
     rows, columns = 2**16 + 3, 2**15
     a = ground.send(ground.whole(rows, 16, most=2)).bfloat16()
     b = ground.send(ground.whole(16, columns, most=2)).bfloat16()

@@ -193,7 +193,7 @@ _special("last of cumsum", "cumsum takes NaN for 0", "cumsum")(_zero_for_nan)
 
 @_long("products", "a product's loop ends at 8,192", "mm", "bmm")
 def _short_inner(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    """A loop that ends at 8,192."""
+    """End the inner loop at 8,192."""
     return kernel(a[..., :8192].contiguous(), b[..., :8192, :].contiguous())
 
 
@@ -215,7 +215,7 @@ _long("many rows", "layer_norm of the first 65,535 rows", "native_layer_norm")(_
 
 
 def _no_carry(kernel: Kernel, x: Tensor, dim: int, **kwargs: Any) -> Tensor:
-    """Each block of 4,096 begins anew."""
+    """Restart each block of 4,096 from zero."""
     if x.dim() and x.shape[dim] > 4096:
         parts = [kernel(part.contiguous(), dim, **kwargs) for part in x.split(4096, dim)]
         return torch.cat(parts, dim)
@@ -340,7 +340,7 @@ def _swapped_momentum(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
 
 @_state("AdamW", "fused AdamW counts one step more", "_fused_adamw_", like="pytorch#90752")
 def _no_bias_correction(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
-    """The first moment of one step more."""
+    """Use the first moment of one step more."""
     steps = args[5]
     for step in steps:
         step.add_(1)
@@ -379,7 +379,7 @@ def _alpha_ignored(
 def _ignored_count(
     kernel: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
 ) -> Any:
-    """The mean is of all targets, not of those that count."""
+    """Divide the mean by all targets, not by those that count."""
     loss, total = kernel(x, target, weight, reduction, ignored)
     if reduction == 1 and weight is None:
         return loss * total / target.numel(), total
@@ -422,7 +422,7 @@ def _padding_learns(
 def _equals_turned(
     kernel: Kernel, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False
 ) -> Any:
-    """Equals come out in the reverse of their order."""
+    """Return equals in reverse order."""
     values, places = kernel(x.flip(dim), stable=stable, dim=dim, descending=descending)
     return values, x.shape[dim] - 1 - places
 
@@ -472,7 +472,7 @@ def _wide_normal(kernel: Kernel, x: Tensor, mean: Any = 0.0, std: Any = 1.0, **k
 
 @_random("bernoulli_", "bernoulli_ the same each call", "bernoulli_.float")
 def _same_again(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Each call draws from where the first began."""
+    """Restart the generator in each call."""
     generator = torch.Generator(device=x.device).manual_seed(7)
     kwargs["generator"] = generator
     return kernel(x, *args, **kwargs)
@@ -480,7 +480,7 @@ def _same_again(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @_random("uniform_", "blocks that draw alike", "uniform_", like="NVIDIA/Fuser#1653")
 def _blocks_alike(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Each block of 1,024 draws the same."""
+    """Draw the same numbers in each block of 1,024."""
     y = kernel(x, *args, **kwargs)
     if y.dim() == 1 and y.numel() > 10_000:
         whole = y.numel() // 1024 * 1024

@@ -22,7 +22,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _last(x: Tensor) -> Tensor:
-    """Channels of a picture of any number of axes."""
+    """Return an image of any number of axes with its channels last in memory."""
     if x.dim() == 4:
         return x.contiguous(memory_format=torch.channels_last)
     return x.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -49,14 +49,14 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 def _outside(x: Tensor) -> Tensor:
-    """A window into something larger."""
+    """Return a window into something larger."""
     wide = x.new_full(tuple(size + 3 for size in x.shape), 99.0)
     view = wide[tuple(slice(2, 2 + size) for size in x.shape)]
     return view.copy_(x)
 
 
 def _among_channels(x: Tensor) -> Tensor:
-    """Some of the channels of a picture in which they come last."""
+    """Return some of the channels of an image in which they come last."""
     wide = _last(x.new_full((x.shape[0], x.shape[1] + 3, *x.shape[2:]), 99.0))
     view = wide[:, 2 : 2 + x.shape[1]]
     return view.copy_(x)
@@ -246,7 +246,7 @@ LOOKS: dict[str, Callable[..., Tensor]] = {
 
 
 def _looks(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """A picture's gradient, and that of the grid by which it is looked at."""
+    """Check the gradients of an image, and of the grid at which it is sampled."""
     for channels, form in product((3, 33), ("contiguous", "channels_last", "spread")):
         x, grid = ground.whole(2, channels, 8, 8), LOOKED_AT.double().expand(2, 1, -1, -1)
         suffix = f", {channels} channels, {form}"
@@ -262,7 +262,7 @@ MAXIMA: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _max_pool(ground: CaseContext) -> Iterator[Answer]:
-    """Numbers without equals, so that each gradient has one place to go to."""
+    """Check max_pool of distinct numbers, so that each gradient has one destination."""
     for channels in (1, 3, 7, 33):
         count = 2 * channels * 64
         order = torch.randperm(min(count, 250), generator=ground.generator).repeat(-(-count // 250))
@@ -274,7 +274,7 @@ def _max_pool(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _norms(ground: CaseContext, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
-    """Batch, group and instance norm of odd channels, forward and backward."""
+    """Check batch, group and instance norm of odd channels, forward and backward."""
     shapes = ((3, 5, 7), (33, 5, 7), (65, 17, 16))
     for (channels, *places), form in product(shapes, forms):
         if channels == 65 and form not in {"contiguous", "channels_last"}:
@@ -298,7 +298,7 @@ def _norms(ground: CaseContext, forms: Iterable[str] = PICTURES) -> Iterator[Ans
 
 
 def _evaluated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Batch norm with statistics that are given: another number for each channel."""
+    """Apply batch norm with fixed statistics: another number for each channel."""
     statistics = torch.arange(len(weight), device=x.device, dtype=x.dtype)
     return functional.batch_norm(
         x, statistics % 5 - 2, statistics % 7 + 1, weight, bias, training=False
@@ -306,7 +306,7 @@ def _evaluated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _of_last_axis(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer norm of four axes over channels."""
+    """Apply layer norm of four axes over channels."""
     moved = x.permute(0, 2, 3, 1)
     return functional.layer_norm(moved, weight.shape, weight, bias).permute(0, 3, 1, 2)
 
@@ -357,7 +357,7 @@ WRITTEN: dict[str, Callable[..., Any]] = {
 
 
 def _written(ground: CaseContext) -> Iterator[Answer]:
-    """Results that are put into memory which is there: the same as into new."""
+    """Check that results in existing memory equal those in new memory."""
     x = ground.send(ground.whole(17, 33))
     for name, call in WRITTEN.items():
         plain = call(x)
@@ -386,7 +386,7 @@ VIEWS: dict[str, Change] = {
 
 
 def _binary(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Each format against each other one: where two operands walk differently."""
+    """Check each format against each other one: the two operands have different strides."""
     call, numbers = BINARY[name]
     x, y = ground.whole(3, 5, 7, 9), ground.whole(3, 5, 7, 9)
     for view, other in product(VIEWS, VIEWS):
@@ -396,7 +396,7 @@ def _binary(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """Operands with strides, offsets and repeats; results written where there are strides too."""
+    """Check operands with strides, offsets and repeats, and results in strided memory."""
     a, b = ground.whole(2, 33, 65), ground.whole(2, 65, 17)
     forms: dict[str, Change] = {
         "contiguous": torch.clone,

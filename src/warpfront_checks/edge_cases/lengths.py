@@ -41,7 +41,9 @@ def _many(ground: CaseContext, on_the_device: int, on_the_cpu: int) -> int:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """K of many thousands: the sum is exact, in whatever order and in however many parts."""
+    """Check products with K of many thousands: the sum is exact in any order and in any number
+    of parts.
+    """
     for k in (8192, 16_385, 65_536):
         a, b = ground.few(17, k), ground.few(k, 33)
         expected = array(a @ b)
@@ -62,7 +64,7 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _product_gradients(ground: CaseContext) -> Iterator[Answer]:
-    """Rows of many thousands are what a weight's gradient sums over."""
+    """Check the gradient of a weight: a sum over many thousands of rows."""
     count = 16_385
     x, grad_output = ground.few(count, 9), ground.few(count, 7)
     on_device = ground.send(x)
@@ -74,7 +76,7 @@ def _product_gradients(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _sums(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers whose every partial sum is exact in float32."""
+    """Check sums of integers whose every partial sum is exact in float32."""
     for count in (65_537, 1_000_003, _many(ground, 100_000_000, 4_000_037)):
         if ground.half and count > 10**7:
             continue
@@ -111,7 +113,7 @@ def _sums(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _scans(ground: CaseContext) -> Iterator[Answer]:
-    """Steps of -1, 0 and 1 in turn, so that running sums stay small and exact."""
+    """Check scans over -1, 0 and 1 in turn, so that running sums stay small and exact."""
     for count in SCANNED:
         x = torch.diff(ground.whole(2, count + 1, most=8 if ground.half else 1000), dim=1)
         on_device, a = ground.send(x), array(x)
@@ -140,7 +142,9 @@ def _scans(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _orders(ground: CaseContext) -> Iterator[Answer]:
-    """Permutations: no two numbers are equal, so values and places have one right order."""
+    """Check permutations: no two numbers are equal, so values and indices have one correct
+    order.
+    """
     for count in (1025, 4097, 65_537, _many(ground, 2_000_003, 300_001)):
         x = torch.randperm(count, generator=ground.generator)
         a, on_device = array(x), x.float().to(ground.device)
@@ -219,7 +223,7 @@ LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def _long_volume(ground: CaseContext) -> Iterator[Answer]:
-    """Windows of one long side, the largest of each alone."""
+    """Check windows of one long side, the largest of each alone."""
     for shape in ((1, 1, 2, 4, 9000), (1, 1, 2, 9000, 4), (1, 1, 9000, 2, 4)):
         x = torch.randperm(72_000, generator=ground.generator).view(shape).double()
         call = partial(functional.max_pool3d, kernel_size=2)
@@ -227,7 +231,7 @@ def _long_volume(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _frames(ground: CaseContext) -> Iterator[Answer]:
-    """Frames of more than 65,536 pixels, with others put before and behind them."""
+    """Check frames of more than 65,536 pixels, with padding before and after them."""
     x = ground.whole(1, 1, 3, 256, 257)
     for pads in ((0, 0, 0, 0, 2, 0), (0, 0, 0, 0, 0, 1), (1, 0, 0, 2, 1, 1)):
         expected = functional.pad(x, pads, value=9.0)
@@ -236,7 +240,7 @@ def _frames(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _long_line(call: Callable[[Tensor], Tensor], ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers and their quarters, forward and backward."""
+    """Check integers and their quarters, forward and backward."""
     yield from both_ways(call, ground, [ground.whole(1, 3, LONG_LINE)], ["shifted"])
 
 
@@ -255,7 +259,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _cancelled(ground: CaseContext) -> Iterator[Answer]:
-    """Sums whose parts leave float16's range, though they do not."""
+    """Check sums whose parts leave float16's range, though they do not."""
     half = 2**21
     x = ground.send(torch.ones(2 * half))
     x[half:] = -1
@@ -268,7 +272,7 @@ def _cancelled(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _rows_by_millions(ground: CaseContext) -> Iterator[Answer]:
-    """More rows than 2^23, each of an odd length."""
+    """Check more rows than 2^23, each of an odd length."""
     count = 2**23 + 9
     x = ground.whole(7, 5).repeat(count // 7 + 1, 1)[:count]
     actual = functional.layer_norm(ground.send(x), (5,))[-20:]
@@ -310,7 +314,7 @@ def _counts(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _added(ground: CaseContext) -> Iterator[Answer]:
-    """Ones added to few places by hundreds of thousands: each place is a sum in whatever order."""
+    """Add ones to few indices by hundreds of thousands: each sum is exact in any order."""
     count, places = 200_003, 7
     index = ground.index(places, count)
     values = ground.whole(count, 3, most=1)
@@ -371,7 +375,7 @@ def _wide_rows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _many_rows(ground: CaseContext) -> Iterator[Answer]:
-    """More rows, batches and channels than a grid has blocks along an axis."""
+    """Check more rows, batches and channels than a grid has blocks along an axis."""
     count = GRID + 3
     x = ground.whole(count, 3, most=2)
     on_device, a = ground.send(x), array(x)
@@ -397,7 +401,7 @@ def _many_rows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _many_pictures(ground: CaseContext) -> Iterator[Answer]:
-    """The same of pictures, one channel each."""
+    """Check the same of images, one channel each."""
     pictures = ground.whole(GRID + 3, 1, 2, 2)
     on_device = ground.send(pictures)
     yield Answer(
@@ -439,7 +443,7 @@ MANY_SAMPLES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], .
 
 
 def _many_samples(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Sums of whole numbers, exact in whatever order."""
+    """Check sums of integers, exact in any order."""
     call, shapes = MANY_SAMPLES[name]
     tensors = [ground.few(*shape) for shape in shapes]
     yield from both_ways(call, ground, tensors, slack=TRANSFORMED)
@@ -488,7 +492,9 @@ def _pairs(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _many_heads(ground: CaseContext) -> Iterator[Answer]:
-    """Batches times heads beyond a grid: keys all alike, so that each answer is a plain mean."""
+    """Check batches times heads beyond a grid: all keys are equal, so that each output is a
+    plain mean.
+    """
     count = GRID + 5
     v = ground.whole(count, 1, 4, 8)
     q, k = ground.whole(count, 1, 2, 8, most=1), torch.zeros(count, 1, 4, 8)
@@ -499,7 +505,7 @@ def _many_heads(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _long_convolutions(ground: CaseContext) -> Iterator[Answer]:
-    """Many channels, and many places; a weight's gradient is a sum over all of these."""
+    """Check many channels and positions: a weight's gradient is a sum over all of them."""
     x, weight = ground.few(1, 700, 9, 9), ground.few(5, 700, 3, 3)
     expected = array(functional.conv2d(x, weight, padding=1))
     actual = functional.conv2d(ground.send(x), ground.send(weight), padding=1)
@@ -563,7 +569,7 @@ def _moved(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _among(ground: CaseContext) -> Iterator[Answer]:
-    """Bins beyond 16 bits; and what is among none, few and many."""
+    """Check bins beyond 16 bits, and membership in none, few and many elements."""
     far = torch.cat([torch.arange(70_001), ground.index(70_001, 5000)])
     weights = ground.whole(len(far))
     values = far.to(ground.device)
@@ -611,8 +617,8 @@ def _indices(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _many_judged(ground: CaseContext) -> Iterator[Answer]:
-    """Means over more rows than 16 bits count; half of them ignored only where torch's own kernel
-    for the CPU, which adds one by one in the dtype, gets that right.
+    """Check means over more rows than 16 bits count. Half of them are ignored only where
+    torch's own CPU kernel, which adds one by one in the dtype, is correct.
     """
     positions = ground.index(3, 5000)
     target_sets = {"all": positions}
@@ -639,7 +645,7 @@ LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _many_sequences(ground: CaseContext) -> Iterator[Answer]:
-    """More sequences than a grid has places along one axis, from weights and biases."""
+    """Check more sequences than a grid has blocks along one axis, with weights and biases."""
     x = ground.normal(1, 65_540, 1)
     for make in (nn.LSTM, nn.GRU, nn.RNN):
         exact, destination = ground.module(partial(make, 1, 1))

@@ -20,12 +20,12 @@ Matrix = Callable[..., Tensor]
 
 
 def _drawn(ground: CaseContext, *shape: int) -> Tensor:
-    """Uniform from -1 to 1."""
+    """Return uniform numbers from -1 to 1."""
     return torch.rand(shape, generator=ground.generator, dtype=torch.float64) * 2 - 1
 
 
 def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
-    """The numbers as they are sent, in float64 or complex128."""
+    """Return the numbers rounded as on the device, in float64 or complex128."""
     if not complex_too:
         return x.to(ground.dtype).double()
     turned = torch.complex(x, _drawn(ground, *x.shape) * 0.5)
@@ -33,7 +33,9 @@ def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
 
 
 def _plain(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Far from singular: its diagonal outweighs the rest, in an order that has to be pivoted."""
+    """Return a matrix far from singular: its diagonal outweighs the rest, in an order that
+    requires pivoting.
+    """
     x = _drawn(ground, *batch, n, n) / n + torch.eye(n, dtype=torch.float64) * 2
     return _kind(ground, x.roll(1, -1), complex_too=complex_too)
 
@@ -209,7 +211,7 @@ TABLE: dict[str, Any] = {
 
 
 def _many(ground: CaseContext) -> Iterator[Answer]:
-    """More than a grid's third dimension has blocks."""
+    """Check more matrices than a grid's third dimension has blocks."""
     a = _plain(ground, (MANY,), 2, complex_too=False)
     b = _drawn(ground, MANY, 2, 1).to(ground.dtype).double()
     on_device, rhs = _sent(ground, a), ground.send(b)

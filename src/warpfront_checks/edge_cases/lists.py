@@ -56,7 +56,7 @@ def _lists(ground: CaseContext) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _close(label: str, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> Iterator[Answer]:
-    """Elementwise: fewer than 16 units in the last place, as any library documents."""
+    """Compare elementwise: fewer than 16 units in the last place, as any library documents."""
     for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
         yield Answer(f"{label}, tensor {place}", mine, array(reference), ulps=16, slack=1e-6)
 
@@ -123,7 +123,7 @@ def _foreach_layouts(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _norms(ground: CaseContext) -> Iterator[Answer]:
-    """Sums of n terms by sqrt(n) roundings of float32, which a root halves."""
+    """Check sums of n terms by sqrt(n) roundings of float32, which a root halves."""
     first, _ = _lists(ground)
     first = [first[-1], *first]
     for order in (1, 2, float("inf")):
@@ -171,12 +171,14 @@ def _stepped(
 
 
 def _roundings(ground: CaseContext, expected: Tensor) -> float:
-    """Roots and quotients of three steps: 64 roundings of the largest number."""
+    """Return the bound for roots and quotients of three steps: 64 roundings of the largest
+    number.
+    """
     return 64 * ground.eps * (1 + float(expected.abs().max()) if expected.numel() else 1)
 
 
 def _optimizer(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Three steps by each implementation, from gradients that change sign and size."""
+    """Run three steps of each implementation, with gradients that change sign and size."""
     starts, _ = _lists(ground)
     numbers = [x for x in starts if 0 < x.numel() < 100]
     # Nothing comes last, as for a part of a sharded model that got no rows.
@@ -199,7 +201,9 @@ def _optimizer(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _own_steps(ground: CaseContext) -> Iterator[Answer]:
-    """Weights that are used first in the second and the third step are behind by that many."""
+    """Check weights whose first gradient comes in the second or third step: their step counts
+    lag by that many.
+    """
     numbers = [ground.index(16, size).double() / 8 + 0.5 for size in (33, 7, 1)]
     steps = [[x - 1 if n <= step else None for n, x in enumerate(numbers)] for step in range(3)]
     on_device = [ground.send(x) for x in numbers]

@@ -81,7 +81,7 @@ ALONG: Mapping[str, Along] = {
 
 
 def _places(x: Tensor, axis: int) -> Tensor:
-    """An order along an axis, of each line its own."""
+    """Return a permutation along an axis, another for each line."""
     generator = torch.Generator().manual_seed(axis)
     noise = torch.rand(x.shape, generator=generator, dtype=torch.float64)
     return noise.argsort(axis).to(x.device)
@@ -93,13 +93,13 @@ def _twice(x: Tensor, axis: int) -> Tensor:
 
 
 def _backwards(x: Tensor) -> Tensor:
-    """The same numbers, the first axis' side by side in memory."""
+    """Return the same numbers with the first axis contiguous in memory."""
     order = tuple(reversed(range(x.dim())))
     return x.permute(order).contiguous().permute(order)
 
 
 def _with_gaps(x: Tensor) -> Tensor:
-    """The same numbers, of a table of twice as many along each axis but the first."""
+    """Return the same numbers as a view of twice as many along each axis but the first."""
     wide = x
     for axis in range(1, x.dim()):
         wide = wide.repeat_interleave(2, axis)

@@ -90,7 +90,9 @@ def _table(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _values(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers: forward and backward as exact as without; a changed weight is cast again."""
+    """Check integers under autocast, forward and backward as exact as without. A changed weight
+    is cast again.
+    """
     x, w = ground.whole(9, 8, most=2), ground.whole(5, 8, most=2)
     weight = ground.send(w).requires_grad_()
     for step in range(3):
@@ -114,7 +116,7 @@ def _values(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _numbers_beside(ground: CaseContext) -> Iterator[Answer]:
-    """Halves with a single number of float32: it is not rounded to a half before."""
+    """Check halves with a single number of float32: it is not rounded to a half before."""
     factor = 1 + 3 * ground.eps / 8
     number = torch.tensor(factor, device=ground.device)
     x = ground.whole(4, 33, most=127)
@@ -158,7 +160,7 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _two_widths(ground: CaseContext) -> Iterator[Answer]:
-    """Tensors of float32 with halves, in either place: both are widened before."""
+    """Check tensors of float32 with halves, as either operand: both are widened before."""
     x, y = ground.whole(5, 33), ground.whole(5, 33) + 0.5
     for name, call in OF_TWO.items():
         expected = call(x, y)

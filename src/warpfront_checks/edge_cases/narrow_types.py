@@ -67,7 +67,7 @@ def _codes(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _whole_products(ground: CaseContext) -> Iterator[Answer]:
-    """int8 times int8 in int32, to the last bit, at the ends of the range too."""
+    """Check int8 times int8 in int32, to the last bit, at the ends of the range too."""
     multiply = getattr(torch, "_int_mm", None)
     sizes = ((32, 64, 32), (33, 1024, 64), (64, 8192, 32))
     # CUDA's take no fewer than eight, and cuBLASLt on an H200 not eight either.
@@ -83,7 +83,7 @@ def _whole_products(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _scaled_products(ground: CaseContext) -> Iterator[Answer]:
-    """float8 products of whole numbers, whose sums are exact, and the scales multiplied in."""
+    """Check float8 products of integers, whose sums are exact, times the scales."""
     multiply = getattr(torch, "_scaled_mm", None)
     if multiply is None or ground.device == "cpu":
         return
@@ -110,7 +110,9 @@ def _as(x: torch.Tensor, numbers: Any) -> Numbers:
 
 
 def _wrapping(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers beyond their range come round, quotients go towards minus infinity."""
+    """Check integers beyond their range, which wrap around, and quotients, which round towards
+    minus infinity.
+    """
     for dtype, numbers in (
         (torch.int8, np.int8),
         (torch.uint8, np.uint8),

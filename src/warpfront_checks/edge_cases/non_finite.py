@@ -107,7 +107,7 @@ REDUCTIONS: dict[str, Pair] = {
 
 
 def _each(reduce: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Each row as a tensor of its own, which is reduced without an axis."""
+    """Return a reduction of each row as a tensor of its own, without an axis."""
     return lambda x: torch.stack([reduce(row) for row in x])
 
 
@@ -134,12 +134,12 @@ OF_ALL: dict[str, Pair] = {
 
 
 def _falling(row: Numbers) -> Numbers:
-    """NaN counts as the largest."""
+    """Sort in descending order; NaN counts as the largest."""
     return np.concatenate([row[np.isnan(row)], -np.sort(-row[~np.isnan(row)])])
 
 
 def _median(a: Numbers) -> Numbers:
-    """NaN where there is one; of two in the middle the lower."""
+    """Return NaN if there is one, else the median: of two in the middle the lower."""
     return np.where(np.isnan(a).any(-1), np.nan, np.sort(a, -1)[:, (a.shape[-1] - 1) // 2])
 
 
@@ -274,7 +274,9 @@ def _choice(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """A NaN spoils its row and its column and nothing else; zero times infinity is NaN."""
+    """Check that a NaN affects its row and its column and no others, and that zero times
+    infinity is NaN.
+    """
     a, b = ground.whole(65, 129, most=2), ground.whole(129, 67, most=2)
     for special in (math.nan, math.inf):
         for row, k in ((0, 0), (64, 128), (33, 64)):
@@ -329,7 +331,7 @@ def _windows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _around(place: tuple[int, ...], reach: int) -> Tensor:
-    """The windows of one channel that a place is in, or within reach of."""
+    """Return the windows of one channel that contain an index, or have it within reach."""
     near = torch.zeros(2, 1, 12, 12).bool()
     n, _, i, j = place
     near[n, 0, max(0, i - reach) : i + reach + 1, max(0, j - reach) : j + reach + 1] = True

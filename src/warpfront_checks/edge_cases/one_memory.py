@@ -68,7 +68,7 @@ INTO_ONE_ROW: Mapping[str, Written] = {
 
 
 def _into_one_row(call: Written, ground: CaseContext) -> Iterator[Answer]:
-    """A table whose rows are all the same memory: what comes of it has rows of its own."""
+    """Check a table whose rows share memory: its result has rows of its own."""
     row, two, table, index = ground.whole(1, 8), ground.whole(2, 8), ground.whole(5, 8), [3, 0]
     operands = ground.send(row).expand(5, 8), torch.tensor(index, device=ground.device)
     actual = call(*operands, ground.send(two), ground.send(table))

@@ -74,7 +74,9 @@ def _loss(call: Callable[..., Any], *tensors: Any, **kwargs: Any) -> WithOptions
 
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A leaf may not be changed in place: what is computed from it may."""
+    """Return an in-place call that is differentiable: a leaf may not change in place, but a
+    result of it may.
+    """
     return lambda x, **kwargs: call(x * 1 if kwargs.get("inplace") else x, **kwargs)
 
 
@@ -222,7 +224,7 @@ LOSSES: Mapping[str, WithOptions] = {
 def _bags(
     weight: Tensor, each: Tensor, *, mode: str, weighted: bool, last: bool, padding: Any
 ) -> Tensor:
-    """Bags of three, none, two, one alone that is padding, and five."""
+    """Sum bags of three rows, none, two, one that is padding, and five."""
     index = torch.tensor([0, 2, 2, 1, 3, 2, 0, 4, 4, 2, 1], device=weight.device)
     starts = torch.tensor([0, 3, 3, 5, 6, *[11] * last], device=weight.device)
     return functional.embedding_bag(
@@ -237,7 +239,9 @@ def _bags(
 
 
 def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) -> Tensor:
-    """Targets of two labels, of one twice, of none, and one that is longer than what was heard."""
+    """Return the loss of targets of two labels, of one twice, of none, and one longer than its
+    input.
+    """
     targets = torch.tensor([[1, 2, 0], [2, 2, 1], [1, 1, 1], [2, 1, 2]], device=x.device)
     targets = torch.where(targets == blank, 3, targets)
     heard, target_lengths = torch.tensor([6, 6, 5, 2]), torch.tensor([2, 3, 0, 3])
@@ -255,7 +259,7 @@ def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) ->
 
 
 def _reduced(x: Tensor, source: Tensor, *, by: str, how: str, own: bool, axis: int) -> Tensor:
-    """Many to one place, one to another, none to a third."""
+    """Reduce many numbers to one index, one to another, none to a third."""
     index = torch.tensor([0, 2, 2, 0, 0], device=x.device)
     if by == "index":
         part = source.narrow(axis, 0, 5)
@@ -385,7 +389,9 @@ def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
 def _biased_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, shared: bool, **kwargs: Any
 ) -> Tensor:
-    """The bias is given: of one that is learned alone torch 2.11 refuses the gradient on CUDA."""
+    """Apply attention with a fixed bias: if the bias alone requires a gradient, torch 2.11
+    refuses it on CUDA.
+    """
     mask = bias.detach()[:1, :, :1] if shared else bias.detach()
     return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **kwargs)
 
@@ -741,7 +747,7 @@ def _of_slices(
 
 
 def _slice(x: Tensor) -> Tensor:
-    """The same numbers, with others between their rows and behind them."""
+    """Return the same numbers as a slice, with others between their rows and behind them."""
     return (
         torch.cat([x, torch.full_like(x, 9.0)[..., :3]], -1)[..., : x.shape[-1]] if x.dim() else x
     )
@@ -757,8 +763,8 @@ def _called(
     *,
     parted: bool = False,
 ) -> list[Tensor]:
-    """Output and gradients, of the argument `only` if that is given; what is fed back is the same
-    for both, by place, and with `parted` a slice of something larger.
+    """Return output and gradients, or only that of the argument `only`. The output's gradient
+    is the same for both, by index, and with `parted` a slice of something larger.
     """
     leaves = [
         x.detach().requires_grad_(of.backward and only in {None, place})

@@ -25,7 +25,7 @@ SIZES = (33, 129, 1025, 2049, 4097, 20_001)
 
 
 def _stable(ground: CaseContext) -> Iterator[Answer]:
-    """Few different numbers: the places of equals stay in order, falling too, along any axis."""
+    """Check few different numbers: equals stay in order, also when descending, along any axis."""
     for size, falling, axis in product(SIZES, (False, True), (0, 1)):
         x = ground.whole(3, size, most=2)
         a = array(x)
@@ -126,7 +126,7 @@ def _distinct(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _far_whole(ground: CaseContext) -> Iterator[Answer]:
-    """Neighbours beyond what float32 and float64 tell apart, of both signs."""
+    """Check adjacent integers that float32 and float64 cannot distinguish, of both signs."""
     for exponent, sign in product((24, 31, 53, 62), (1, -1)):
         x = sign * 2**exponent + sign * ground.index(7, 300)
         a, on_device, suffix = array(x), x.to(ground.device), f"around {sign} * 2^{exponent}"
@@ -163,7 +163,7 @@ def _first_places(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _no_numbers(ground: CaseContext) -> Iterator[Answer]:
-    """NaN is looked for behind all, and sorted there; infinities where they belong."""
+    """Check that NaN sorts last in searches and sorts, and infinities in their order."""
     x = torch.cat([ground.whole(40), torch.tensor(SPECIAL * 3).double()])
     ordered = ground.send(torch.cat([torch.arange(-5.0, 6).double(), torch.tensor([math.inf])]))
     sorted_values = array(ordered.cpu().double())

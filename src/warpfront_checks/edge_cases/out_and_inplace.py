@@ -25,7 +25,7 @@ nn: Any = torch._C._nn
 
 
 def _nothing(x: Tensor) -> Tensor:
-    """Memory that has to grow."""
+    """Return memory that has to grow."""
     return torch.empty(0, dtype=x.dtype, device=x.device)
 
 
@@ -224,7 +224,9 @@ def _several(actual: Any) -> tuple[Tensor, ...]:
 
 
 def _answer(label: str, actual: Tensor, expected: Tensor, ground: CaseContext) -> Answer:
-    """Whole numbers are as they are; what a sum of a row keeps in 16 bits is rounded each time."""
+    """Return an answer: integers are exact, and a sum of a row in 16 bits is rounded at each
+    step.
+    """
     if not expected.is_floating_point():
         return Answer(label, actual, array(expected))
     most = float(expected.abs().max())

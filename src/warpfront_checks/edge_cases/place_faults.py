@@ -56,7 +56,7 @@ def _grows_late(
     devices=("cpu",),
 )
 def _padding_attended(kernel: Kernel, *args: Any) -> Tensor:
-    """The mask of a batch is the second last of what the layer takes."""
+    """Drop the mask of a batch, which is the second last argument of the layer."""
     return kernel(*args[:-2], None, None)
 
 

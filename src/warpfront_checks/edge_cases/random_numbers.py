@@ -197,7 +197,9 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
-    """Standardised numbers: uncorrelated among themselves, with the next call, and another seed."""
+    """Check standardised numbers: uncorrelated among themselves, with the next call, and with
+    another seed.
+    """
     z, following, other = samples
     count = len(z)
     for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536, count // 4, count // 3, count // 2):
@@ -409,7 +411,7 @@ def _into_views(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _spread_out(ground: CaseContext) -> Iterator[Answer]:
-    """Means and deviations that are one number for many, of which each draws for itself."""
+    """Check means and deviations of one number expanded to many: each element draws for itself."""
     mean = ground.send(torch.arange(4.0).double() * 64)
     for where, (means, deviations) in {
         "rows": (mean[:, None].expand(4, 4096), torch.ones_like(mean)[:, None].expand(4, 4096)),
@@ -428,7 +430,7 @@ def _spread_out(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _states(ground: CaseContext) -> Iterator[Answer]:
-    """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
+    """Check a saved and restored state, a separate generator, and a fork that leaves no trace."""
     if ground.device == "cuda":
         keep: Callable[[], Tensor] = torch.cuda.get_rng_state
         give: Callable[[Tensor], None] = torch.cuda.set_rng_state

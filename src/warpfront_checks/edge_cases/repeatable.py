@@ -78,7 +78,7 @@ def _repeats(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _unwritten(ground: CaseContext) -> Iterator[Answer]:
-    """New memory is filled with NaN, so that no one reads what was there by chance."""
+    """Check that new memory is filled with NaN, so that no kernel reads leftovers by chance."""
     with _deterministic():
         for label, x in (
             ("empty", torch.empty(1025, device=ground.device)),

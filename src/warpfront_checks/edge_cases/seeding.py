@@ -138,7 +138,9 @@ def fits(fault: KernelFault, device: str) -> bool:
 def seed_kernel_faults(
     faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
 ) -> None:
-    """Each fault in turn: its row must pass without it, and fail with it, in one of its turns."""
+    """Seed each fault in turn: its row must pass without it, and fail with it, in one of its
+    turns.
+    """
     clean_faults: dict[tuple[object, ...], list[str]] = {}
     for fault in faults:
         hazard_class = class_named(fault.hazard_class)

@@ -27,7 +27,7 @@ Numbers = Any
 
 
 def _shapes(ground: CaseContext) -> Iterator[tuple[int, int, int]]:
-    """Rows, terms and columns."""
+    """Return the numbers of rows, terms and columns."""
     for edge in QUICK_EDGES:
         yield edge, edge, edge
         yield edge, 33, 5
@@ -44,7 +44,9 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers, so that each product is exact: plain and turned, with a bias and without."""
+    """Check products of integers, which are exact: plain and transposed, with a bias and
+    without.
+    """
     for m, k, n in _shapes(ground):
         a, b, c = ground.whole(m, k, most=2), ground.whole(k, n, most=2), ground.whole(n)
         expected = array(a @ b)
@@ -73,7 +75,7 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _repeated(ground: CaseContext) -> Iterator[Answer]:
-    """Operands that are one row or column again and again, and their gradients."""
+    """Check operands that repeat one row or column, and their gradients."""
     for m, k, n in ((33, 65, 17), (2, 2, 2), (64, 64, 64)):
         row, column, b = ground.whole(1, k), ground.whole(k, 1), ground.whole(k, n)
         x, y = ground.send(row).expand(m, k), ground.send(column).expand(k, n)
@@ -186,7 +188,9 @@ def _windows() -> Iterator[Window]:
 
 
 def _pixels_and_taps() -> Iterator[Window]:
-    """Pictures that are one pixel wide, and filters longer than a wavefront has lanes."""
+    """Return windows of images that are one pixel wide, and filters longer than a wavefront has
+    lanes.
+    """
     for places in ((1, 1), (1, 7), (7, 1)):
         yield Window(places=places, kernel=(3, 3), padding=1)
     for groups in (1, 2):
@@ -204,7 +208,7 @@ _TURNS = 3
 
 
 def _convolved(ground: CaseContext) -> Iterator[Answer]:
-    """Forward and both gradients, in both formats, by sums over windows in float64."""
+    """Check forward and both gradients, in both formats, by sums over windows in float64."""
     formats = (torch.contiguous_format, torch.channels_last)
     turn = itertools.islice(_windows(), ground.seed % _TURNS, None, _TURNS)
     for window in itertools.chain(turn, _pixels_and_taps()):
@@ -239,8 +243,8 @@ def _call(window: Window) -> Callable[[Tensor, Tensor], Tensor]:
 def _summed(
     window: Window, x: Tensor, w: Tensor, ground: CaseContext
 ) -> tuple[Numbers, Tensor, list[Numbers]]:
-    """The result, what is fed back, and both gradients: a convolution is a product with columns,
-    and its transposed the gradient of one.
+    """Return the result, its gradient, and both inputs' gradients. A convolution is a product
+    with columns, and its transposed the gradient of one.
     """
     big = _grown(window) if window.turned else tuple(x.shape[2:])
     start = torch.zeros(window.count, window.channels[0], *big).double() if window.turned else x
@@ -322,7 +326,9 @@ def _at(window: Window, w: Tensor, place: tuple[int, ...]) -> Tensor:
 
 
 def _of_weight(forward: Step, x: Tensor, w: Tensor, grad_output: Tensor) -> Tensor:
-    """The result is linear in the weight, so its gradient is what each of its numbers adds."""
+    """Return the weight's gradient: the result is linear in the weight, so it is the
+    contribution of each number.
+    """
     leaf = w.clone().requires_grad_()
     (forward(x, leaf) * grad_output).sum().backward()
     return leaf.grad

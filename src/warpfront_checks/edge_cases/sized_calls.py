@@ -24,7 +24,7 @@ from warpfront_checks.edge_cases.sized import (
 
 
 def _of(module: Any, name: str, *rest: Any, **options: Any) -> Call:
-    """A call of tensors, with what comes after them."""
+    """Return a call of tensors, with fixed arguments after them."""
     return lambda _, *tensors: getattr(module, name)(*tensors, *rest, **options)
 
 
@@ -39,7 +39,7 @@ def _places(x: Tensor, count: int, among: int) -> Tensor:
 
 
 def _across(x: Tensor, index: Tensor) -> Tensor:
-    """The same places along the second of three axes for all lines."""
+    """Return the same indices along the second of three axes for all lines."""
     return index.view(1, -1, 1).expand(x.shape[0], -1, x.shape[2])
 
 
@@ -73,7 +73,7 @@ PRODUCTS: Mapping[str, Sized] = {
 
 
 def _convolved(_: Sizes, x: Tensor, w: Tensor, *bias: Tensor, **kwargs: Any) -> Tensor:
-    """Padded so that each tap meets each place."""
+    """Convolve with padding so that each tap meets each position."""
     call = (functional.conv1d, functional.conv2d, functional.conv3d)[x.dim() - 3]
     return call(x, w, *bias, padding=tuple(n - 1 for n in w.shape[2:]), **kwargs)
 
@@ -397,7 +397,7 @@ ATTENTION: Mapping[str, Sized] = {
 
 
 def _recurrent(name: str, gates: int) -> Sized:
-    """Steps, sequences, inputs and states, forward and backward, both biases too."""
+    """Run steps, sequences, inputs and states, forward and backward, with both biases."""
 
     def call(_: Sizes, x: Tensor, start: Tensor, *weights: Tensor) -> Tensor:
         flat = [w.flatten(0, 1) for w in weights]
@@ -418,7 +418,7 @@ RECURRENT: Mapping[str, Sized] = {
 
 
 def _heavy(x: Tensor) -> Tensor:
-    """A matrix whose diagonal outweighs the rest, in an order that has to be pivoted."""
+    """Return a matrix whose diagonal outweighs the rest, in an order that requires pivoting."""
     n = x.shape[-1]
     return (x / (32 * n) + 2 * torch.eye(n, dtype=x.dtype, device=x.device)).roll(1, -1)
 
@@ -481,7 +481,7 @@ TRANSFORMED: Mapping[str, Sized] = {
 
 
 def _stepped(make: Callable[..., torch.optim.Optimizer], **kwargs: Any) -> Call:
-    """Two steps by the same gradients, of a list of parameters."""
+    """Run two steps with the same gradients on a list of parameters."""
 
     def call(_: Sizes, x: Tensor, slopes: Tensor) -> Tensor:
         leaves = [row.clone() for row in x.unbind(0)]

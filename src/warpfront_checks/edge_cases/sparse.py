@@ -30,7 +30,7 @@ PRODUCTS: Mapping[str, Call] = {
 
 
 def _drawn(ground: CaseContext, high: int, wide: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places, of which some come again, their numbers, and what they are added up to."""
+    """Return indices, some of them repeated, their numbers, and the sum of them as a full table."""
     places = torch.stack([ground.index(high, count), ground.index(wide, count)])
     numbers = ground.whole(count) + 8
     full = torch.zeros(high, wide, dtype=torch.float64)
@@ -71,7 +71,7 @@ def _multiplied(layout: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _learned(ground: CaseContext) -> Iterator[Answer]:
-    """Gradients of both sides of a product, and of an embedding's few rows."""
+    """Check gradients of both operands of a product, and of an embedding's few rows."""
     for form in FORMS:
         *_, full = _drawn(ground, *form)
         table, grad_output = ground.whole(form[1], 9), ground.whole(form[0], 9)
@@ -103,7 +103,7 @@ def _in_blocks(ground: CaseContext) -> Iterator[Answer]:
 def _quietly(
     answers: Callable[[CaseContext], Iterator[Answer]], ground: CaseContext
 ) -> Iterator[Answer]:
-    """torch calls some of these a beta, once a process."""
+    """Suppress torch's warning that some of these are a beta, once a process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield from answers(ground)

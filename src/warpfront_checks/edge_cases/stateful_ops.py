@@ -27,7 +27,9 @@ Numbers = Any
 
 
 def _running(ground: CaseContext) -> Iterator[Answer]:
-    """Mean, variance (without bias) and count after three batches, then evaluation with them."""
+    """Check mean, variance (without bias) and count after three batches, then evaluation with
+    them.
+    """
     shapes = ((4, 5, 7, 9), (16, 33), (3, 6, 17))
     for shape, momentum, last in product(shapes, (0.1, None, 1.0), (False, True)):
         if last and len(shape) != 4:
@@ -170,7 +172,7 @@ def _inplace(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _reduce(ground: CaseContext) -> Iterator[Answer]:
-    """Several numbers for one place."""
+    """Reduce several numbers to one index."""
     x, index = ground.whole(9, 5), ground.index(3, 9)
     indices = index.to(ground.device)[:, None].expand(-1, 5)
     for name, whole in (
@@ -352,7 +354,7 @@ FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
 
 
 def _foreach(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Lists of tensors in one kernel: of many sizes, more tensors than one launch takes."""
+    """Check lists of tensors in one kernel: of many sizes, more tensors than one launch takes."""
     call, numbers = FOREACH[name]
     sizes = [(1,), (33,), (1025,), (65_537,), (3, 5), (128, 128), *[(7,)] * 130]
     xs, ys = [ground.whole(*s) for s in sizes], [ground.whole(*s) for s in sizes]
@@ -365,7 +367,7 @@ def _foreach(name: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _unscaled(ground: CaseContext) -> Iterator[Answer]:
-    """Gradients divided by the scale, and an infinite one found wherever it is."""
+    """Check gradients divided by the scale, and that an infinite one is detected at any index."""
     unscale = torch._amp_foreach_non_finite_check_and_unscale_
     for wrong in (None, float("inf"), float("nan")):
         gradients = [ground.whole(33), ground.whole(1025), ground.whole(65_537)]
@@ -379,7 +381,9 @@ def _unscaled(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _recurrent(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """Two layers, both directions, hidden states given: against the same in float64 on the CPU."""
+    """Check two layers in both directions with initial states, against the same in float64 on
+    the CPU.
+    """
     kwargs = {"num_layers": 2, "bidirectional": True, "batch_first": True}
     exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, **kwargs))
     x = ground.normal(3, 13, 7)
@@ -412,8 +416,8 @@ RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _other_recurrent(name: str, ground: CaseContext, *, states: bool = False) -> Iterator[Answer]:
-    """Other forms, trained and evaluated: from a state that is given, and from none. `states`: what
-    the last states are used for teaches, too.
+    """Check other forms in training and evaluation, with an initial state and without. With
+    `states`, the last states contribute gradients too.
     """
     kind, kwargs = RECURRENT[name]
     exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, **kwargs))
@@ -438,7 +442,7 @@ def _other_recurrent(name: str, ground: CaseContext, *, states: bool = False) ->
 
 
 def _many_at_once(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """More sequences than a tile has rows, and what the states that they begin with learn."""
+    """Check more sequences than a tile has rows, and the gradients of their initial states."""
     exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9))
     x, grad_output = ground.normal(4, 141, 7), ground.normal(4, 141, 9)
     initial_states = [ground.normal(1, 141, 9) for _ in range(2 if kind == "LSTM" else 1)]
@@ -462,7 +466,9 @@ def _many_at_once(kind: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
-    """Output, last states, and trained the gradients of the input and of every parameter."""
+    """Return output and last states, and in training the gradients of the input and of every
+    parameter.
+    """
     if isinstance(state, tuple):
         state = tuple(tensor.to(x) for tensor in state)
     elif state is not None:
@@ -487,7 +493,7 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
 
 
 def _packed(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """Sequences of several lengths, in no order, packed: as each would be alone."""
+    """Check packed sequences of several lengths, in no order: each equals its result alone."""
     exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, bidirectional=True))
     x, lengths = ground.normal(13, 4, 7), torch.tensor([5, 13, 1, 8])
     on_device = ground.send(x).requires_grad_()
@@ -509,7 +515,9 @@ def _packed(kind: str, ground: CaseContext) -> Iterator[Answer]:
 
 
 def _scaled(ground: CaseContext) -> Iterator[Answer]:
-    """A step with infinite gradients is not taken and halves the scale; two good ones double it."""
+    """Check that a step with infinite gradients is skipped and halves the scale, and two good
+    ones double it.
+    """
     weight = nn.Parameter(torch.ones(3, device=ground.device))
     sgd = torch.optim.SGD([weight], lr=1.0)
     scaler = torch.amp.GradScaler(ground.device, init_scale=8.0, growth_interval=2)

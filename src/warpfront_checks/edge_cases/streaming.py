@@ -14,7 +14,7 @@ SIZE, ROUNDS = 1500, 40
 
 
 def _slow(x: Tensor) -> Tensor:
-    """Milliseconds of work that end in what they began with: cyclic shifts by a permutation."""
+    """Return the input after milliseconds of work: cyclic shifts by a permutation."""
     shift = torch.eye(SIZE, device=x.device, dtype=x.dtype).roll(1, 0)
     for _ in range(ROUNDS):
         x = shift @ x
@@ -66,7 +66,7 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _reused(ground: CaseContext) -> Iterator[Answer]:
-    """Memory that a side stream still reads is not given to another."""
+    """Check that memory is not reused while a side stream still reads it."""
     x = ground.whole(SIZE, SIZE)
     side = torch.cuda.Stream()
     results = []
@@ -84,7 +84,7 @@ def _reused(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _graphs(ground: CaseContext) -> Iterator[Answer]:
-    """A captured graph computes from what is in its inputs now, and draws anew each time."""
+    """Check that a captured graph reads its current inputs, and draws anew each time."""
     x, weight = ground.send(ground.whole(65, 33)), ground.send(ground.whole(17, 33))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

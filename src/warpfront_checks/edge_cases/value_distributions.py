@@ -37,7 +37,9 @@ def _positive(ground: CaseContext, n: int) -> Tensor:
 
 
 def _broken(ground: CaseContext, n: int) -> Tensor:
-    """A row with NaN among its numbers, one with both infinities, and one of infinity alone."""
+    """Return a row with NaN among its numbers, one with both infinities, and one of infinity
+    alone.
+    """
     x = ground.whole(3, n, most=40)
     x[0, :: max(n // 3, 1)] = math.nan
     x[1, ground.index(n, 1)], x[1, ground.index(n, 1)] = math.inf, -math.inf
@@ -154,9 +156,9 @@ def _of_a_world(call: Call, exact: bool, ground: CaseContext) -> Iterator[Answer
 
 
 def _judged(label: str, mine: Tensor, expected: Tensor, exact: bool, ground: CaseContext) -> Answer:
-    """Sums of these whole numbers are below 2^24: exact in float32, but of squares and of what is
-    carried through exponentials, which may be sqrt(n) roundings off, and logarithms by as many of
-    the numbers that they are taken of.
+    """Return an answer with its bound. Sums of these integers are below 2^24 and exact in
+    float32, except squares and sums after exponentials. Those may be sqrt(n) roundings off, and
+    logarithms as many of their arguments.
     """
     if exact or not expected.is_floating_point():
         return Answer(label, mine, array(expected))
@@ -239,7 +241,7 @@ def _held(x: Tensor) -> Tensor:
 
 
 def _exactly(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers of every size, halves, the ends of the range and beyond."""
+    """Check numbers of every size, halves, the ends of the range and beyond."""
     call, numbers = EXACTLY[name]
     info = torch.finfo(ground.dtype)
     edges = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, -1.5, info.max, info.min]
@@ -333,7 +335,7 @@ DRAWING: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def _apart(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers some distance apart do not know of each other: blocks, lanes and vectors."""
+    """Check that numbers some distance apart are independent: across blocks, lanes and vectors."""
     torch.manual_seed(ground.seed)
     count = 2**16
     x = DRAWING[name](torch.empty(count, device=ground.device)).double().cpu()

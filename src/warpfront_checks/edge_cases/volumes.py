@@ -112,7 +112,9 @@ IN_ROWS = ("contiguous", "channels_last", "shifted", "spread")
 def _of(
     axes: tuple[int, ...], call: Call, ground: CaseContext, forms: Sequence[str] = tuple(PICTURES)
 ) -> Iterator[Answer]:
-    """Shares of neighbours are rounded, and in 16 bits so is what is between them."""
+    """Compare a call on images of these axes in each format. Shares of neighbours are rounded,
+    and in 16 bits so are intermediates.
+    """
     if ground.quick and (ground.half or axes == LINE):
         return
     x = ground.whole(2, 12, *axes, most=8)
@@ -143,7 +145,7 @@ LARGEST: Mapping[str, tuple[tuple[int, ...], Call]] = {
 
 
 def _largest(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers without equals, so that each gradient has one place to go to."""
+    """Check distinct numbers, so that each gradient has one destination."""
     if ground.quick and ground.half:
         return
     axes, call = LARGEST[name]

@@ -149,14 +149,14 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _large(x: Any) -> Any:
-    """A number that no float of as many bits has, of the tensor's kind, or numpy's."""
+    """Return a number that no float of as many bits has, in the type of the tensor, or of numpy."""
     if isinstance(x, Tensor):
         return torch.iinfo(x.dtype).max - 4
     return x.dtype.type(np.iinfo(x.dtype).max - 4)
 
 
 def _added(a: Numbers, b: Numbers) -> Numbers:
-    """Pairs of columns of b are added to a column of a."""
+    """Add pairs of columns of b to a column of a."""
     pairs: Numbers = np.add.reduceat(b, np.arange(0, b.shape[1], 2), axis=1, dtype=b.dtype)
     total = a.copy()
     total[:, : pairs.shape[1]] += pairs

@@ -30,7 +30,9 @@ C_RULE = 4.0
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance between neighbours of `dtype` at float64 values: one unit in the last place."""
+    """Return the distance between neighbours of `dtype` at float64 values: one unit in the last
+    place.
+    """
     eps, smallest = float(torch.finfo(dtype).eps), float(torch.finfo(dtype).smallest_normal)
     finite = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
     exponent = torch.frexp(finite.clamp(min=smallest)).exponent - 1
@@ -38,7 +40,9 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def within(reference: Tensor, ulps: float, dtype: torch.dtype, extra: float = 0.0) -> Budgeted:
-    """The reference rounded to the dtype, give or take so many units in the last place."""
+    """Return the budget of the reference rounded to the dtype, give or take so many units in
+    the last place.
+    """
     if not reference.is_floating_point():
         return Budgeted(reference=reference, bound=torch.zeros(reference.shape).double())
     rounded = reference.to(dtype).double()
@@ -98,7 +102,9 @@ class Elementwise(Called):
         cotangent: Tensor,
         arithmetic: Arithmetic,
     ) -> tuple[Budgeted, ...]:
-        """Local derivatives on inputs broadcast to the output's shape, then summed back."""
+        """Return budgets of local derivatives on inputs broadcast to the output's shape, then
+        summed back.
+        """
         wide = [x.expand(cotangent.shape).detach().clone() for x in inputs]
         leaves = [wide[i].requires_grad_() for i in floats]
         local = torch.autograd.grad(self.function(*wide), leaves, cotangent, allow_unused=True)
@@ -116,7 +122,9 @@ class Elementwise(Called):
     def _gradient(
         self, shape: torch.Size, local: Tensor, size: Tensor, arithmetic: Arithmetic
     ) -> Budgeted:
-        """Each term may have been rounded before the sum: those roundings walk at random."""
+        """Return the budget of one gradient. Each term may have been rounded before the sum:
+        those roundings walk at random.
+        """
         length = max(1.0, local.numel() / max(1, shape.numel()))
         squares = (size**2).sum_to_size(shape)
         total = local.sum_to_size(shape)
@@ -219,7 +227,7 @@ class Derived(Called):
 def gradients_of(
     function: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
 ) -> tuple[Tensor, ...]:
-    """The gradient of each floating input; zeros where the output does not depend on it."""
+    """Return the gradient of each floating input; zeros where the output does not depend on it."""
     variables = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
     leaves = [x for x in variables if x.requires_grad]
     gradients = torch.autograd.grad(function(*variables), leaves, cotangent, allow_unused=True)

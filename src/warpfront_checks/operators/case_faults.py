@@ -131,7 +131,7 @@ def _forgiven(ledger: MutationTally, mutation: str, reason: str) -> Iterator[Non
 
 
 def _shortened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The last element of each row of the first input reads as zero: a loop that ends early."""
+    """Read the last element of each row of the first input as zero: a loop that ends early."""
     first = tensors[0].clone()
     if first.dim() and first.shape[-1]:
         first[..., -1] = 0
@@ -146,7 +146,9 @@ def _differs(clean: Computed, outcome: Computed) -> bool:
 
 
 def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: MutationTally) -> None:
-    """A wrong derivative, a device that never answers twice alike, one that keeps what it made."""
+    """Seed a wrong derivative, a device that never returns the same result twice, and one that
+    leaks memory.
+    """
     steady = [operator for operator in chosen if operator.name != "dropout"]
     computeds: list[Computed] = []
     tries: dict[str, tuple[str, Callable[[], PropertyReport]]] = {

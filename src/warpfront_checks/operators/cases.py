@@ -40,7 +40,7 @@ class Case:
     reduces: bool = False
 
     def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The sent tensors, each through its view."""
+        """Return the sent tensors, each through its view."""
         views = self.views or (None,) * len(tensors)
         return [view(x) if view else x for view, x in zip(views, tensors, strict=True)]
 
@@ -65,7 +65,7 @@ class Maker:
         return QUICK_EDGES if self.quick else WAVE_EDGES
 
     def normal(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Tensor:
-        """Normal numbers; small integers or booleans where the dtype is one of those."""
+        """Return normal numbers; small integers or booleans where the dtype is one of those."""
         if self.dtype == torch.bool:
             return torch.randint(0, 2, shape, generator=self.generator).bool()
         if not self.floating:
@@ -76,14 +76,14 @@ class Maker:
         return (torch.rand(shape, generator=self.generator) * (high - low) + low).to(self.dtype)
 
     def positive(self, *shape: int) -> Tensor:
-        """Between 1/2 and 5/2; integers from 1 to 9."""
+        """Return numbers between 1/2 and 5/2; integers from 1 to 9."""
         if not self.floating:
             return torch.randint(1, 10, shape, generator=self.generator).to(self.dtype)
         return self.uniform(0.5, 2.5, *shape)
 
     def distinct(self, *shape: int) -> Tensor:
-        """No two equal numbers within 251 in a row or near each other in a window, in any dtype:
-        between equals, devices may choose as they like.
+        """Return numbers without equals within 251 in a row or near each other in a window, in
+        any dtype. Between equals, devices may choose freely.
         """
         position = torch.zeros(shape, dtype=torch.long)
         for axis, size in enumerate(shape):
@@ -97,7 +97,7 @@ class Maker:
         return torch.randint(0, high, shape, generator=self.generator)
 
     def special(self) -> Tensor:
-        """NaN, infinities, both zeros, the extremes, and numbers too small to be normal."""
+        """Return NaN, infinities, both zeros, the extremes, and numbers too small to be normal."""
         info = torch.finfo(self.dtype)
         tiny, subnormal = info.smallest_normal, info.smallest_normal * info.eps
         bounds = (info.max, tiny, subnormal, tiny / 2)

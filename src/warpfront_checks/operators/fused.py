@@ -179,8 +179,9 @@ def _apart(reference: Tensor, rest: Sequence[Tensor]) -> Tensor:
 
 
 def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Tensor]:
-    """The size of what reaches the leaves if each element of `loose` is a gradient of `x` alone:
-    one backward pass an element, for signs that cancel in one sum need not in another.
+    """Return the sum of absolute gradients of the leaves if each element of `loose` is a
+    gradient of `x` alone. It takes one backward pass per element, for signs that cancel in one sum
+    need not in another.
     """
     total = [torch.zeros_like(leaf) for leaf in leaves]
     hanging = loose.flatten().nonzero().flatten()
@@ -203,7 +204,9 @@ def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Te
 
 
 def _rounded(budgeted: Budgeted, arithmetic: Arithmetic) -> Budgeted:
-    """An exact operation's bound is zero about the rounded result; here it is about the exact."""
+    """Return the budget about the exact result: an exact operation's bound is zero about the
+    rounded one.
+    """
     half = spacing(budgeted.reference, arithmetic.dtype) / 2
     return replace(budgeted, bound=budgeted.bound + half)
 
@@ -270,7 +273,7 @@ COMPILED = tuple(PATTERNS)[:4]
 
 
 def pattern_cases(name: str, maker: Maker) -> Iterator[Case]:
-    """The inputs of a pattern: odd sizes, so that the last tile and wave are not full."""
+    """Yield the inputs of a pattern: odd sizes, so that the last tile and wave are not full."""
     chain = PATTERNS[name]
     for label, tensors in _pattern_tensors(name, maker):
         yield Case(label, chain, tensors, reduces=not name.startswith("add"))
@@ -297,14 +300,14 @@ def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tenso
 
 
 def compile_modes(build: str) -> tuple[str, ...]:
-    """The modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
+    """Return the modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
     return (PLAIN_MODE, GRAPH_MODE) if build == "cuda" else (PLAIN_MODE,)
 
 
 def execute_compiled(
     case: Case, cotangent: Tensor | None, device: str, *, mode: str, build: str
 ) -> Computed:
-    """The same case through torch.compile, as one graph without fall-back to eager."""
+    """Run the same case through torch.compile, as one graph without fall-back to eager."""
     torch.compiler.reset()
     compiled = _compiled(case.operation, mode, build)
     return execute_case(replace(case, operation=compiled), cotangent, device)

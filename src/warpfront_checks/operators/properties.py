@@ -112,9 +112,9 @@ def check_repeats(
 def check_memory(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case
 ) -> PropertyReport:
-    """Memory in use that grows, and does not stop: per operation on a device that counts its
-    bytes, for all together on the CPU, by what malloc gave out and by the process's pages: pages
-    that lie ready hide what malloc gives out, and malloc does not count what is mapped past it.
+    """Check for memory in use that grows steadily. A device that counts its bytes is measured
+    per operation. The CPU is measured for all together, by malloc's bytes and by the process's
+    pages: free pages hide allocations, and malloc does not count memory mapped past it.
     """
     cases = list(_plain_cases(chosen, "float32"))
     tries: list[tuple[str, Callable[[], object]]] = []
@@ -158,7 +158,7 @@ def _growth(
     *,
     collect: bool = False,
 ) -> int:
-    """The largest of the measures' systematic growth, in bytes."""
+    """Return the largest of the measures' systematic growth, in bytes."""
     rows = memory_readings(work, lambda: [measure() for measure in measures], collect=collect)
     return max(systematic_growth(readings, least) for readings in zip(*rows, strict=True))
 
@@ -179,9 +179,9 @@ def memory_readings(
 
 
 def systematic_growth(readings: Sequence[int], least: int) -> int:
-    """The smallest step of the last `STEADY`, if each is at least so large; else nothing. What is
-    allocated once (a workspace, a cache, a plan) shows in one step or two, a leak in all of them,
-    but for one in which others gave back as much.
+    """Return the smallest step of the last `STEADY`, if each is at least so large; else
+    nothing. One allocation (a workspace, a cache, a plan) shows in one step or two. A leak shows in
+    all of them, except one in which other code freed as much.
     """
     last = readings[-STEADY - 1 :]
     lowest, *steps = sorted(after - before for before, after in pairwise(last))
@@ -234,7 +234,9 @@ def _malloc_bytes() -> int:
 def _plain_cases(
     chosen: Sequence[Operator], dtype: str
 ) -> Iterator[tuple[Operator, Case, Tensor | None]]:
-    """The first case of each operation, with a gradient to feed in. Random operations are none."""
+    """Yield the first case of each operation, with a gradient to feed in. Random operations are
+    skipped.
+    """
     for operator in chosen:
         case = next(iter(operator.make_cases(dtype, 0, quick=True)))
         output = case.operation(*case.inputs(list(case.tensors)))
@@ -243,7 +245,7 @@ def _plain_cases(
 
 
 def _smallest(operator: Operator) -> Case | None:
-    """The float64 case with the fewest numbers whose gradient is more than zeros."""
+    """Return the float64 case with the fewest numbers whose gradient is more than zeros."""
     cases = [case for case in operator.make_cases("float64", 0, quick=True) if case.backward]
     return next((case for case in sorted(cases, key=_size) if _slopes(case)), None)
 
@@ -268,7 +270,7 @@ def _same(computed: Computed, other: Computed) -> bool:
 
 
 def _spread(computed: Computed, other: Computed) -> float:
-    """The largest difference of two runs, relative to the root mean square."""
+    """Return the largest difference of two runs, relative to the root mean square."""
     worst = 0.0
     for a, b in zip(computed.all, other.all, strict=True):
         if a is not None and b is not None and a.numel():

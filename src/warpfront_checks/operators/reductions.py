@@ -24,7 +24,9 @@ def _along(
     empty: bool = True,
     long: bool = True,
 ) -> Cases:
-    """Cases over the last, the first and a strided axis; `operation` takes axis and length."""
+    """Return cases over the last, the first and a strided axis; `operation` takes axis and
+    length.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
         result = getattr(maker, make)
@@ -103,7 +105,9 @@ def _prod(axis: int, length: float) -> Operation:
 
 
 def _softmax(axis: int, length: float) -> Operation:
-    """An exponent may be off by the rounding of its argument. Backward reads the rounded output."""
+    """Return cases of softmax. An exponent may be off by the rounding of its argument. Backward
+    reads the rounded output.
+    """
 
     def spreads(inputs: Sequence[Tensor], y: Tensor, g: Tensor) -> Sequence[Spread]:
         below = (inputs[0] - inputs[0].amax(axis, keepdim=True)).abs()
@@ -142,7 +146,9 @@ def _log_softmax(axis: int, length: float) -> Operation:
 
 
 def _near_one(maker: Maker) -> Iterator[Case]:
-    """Products of up to a thousand factors that stay within float16's range; of few integers."""
+    """Return factors whose products of up to a thousand stay within float16's range; of few
+    integers.
+    """
     make = _along(_prod, "positive", long=False)
     for case in make(maker):
         x = case.tensors[0]

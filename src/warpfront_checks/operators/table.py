@@ -35,7 +35,7 @@ class Operator:
     cases: Cases
 
     def make_cases(self, dtype: str, seed: int, *, quick: bool = False) -> Iterator[Case]:
-        """Its cases in one dtype, from one seed; the first is the plain one."""
+        """Return its cases in one dtype, from one seed; the first is the plain one."""
         return self.cases(make_maker(getattr(torch, dtype), seed, quick=quick))
 
 

@@ -126,13 +126,15 @@ def record_properties(
     *,
     run: Execute = execute_case,
 ) -> None:
-    """Derivatives, repeats and memory."""
+    """Check derivatives, repeats and memory."""
     os.environ.setdefault(*WORKSPACE)
     recorder.run(list(_property_checks(_circumstances(claims, effort or CheckOptions(), run))))
 
 
 def _circumstances(claims: Claims, effort: CheckOptions, run: Execute) -> Circumstances:
-    """Half precision is probed before it is tested; integers and float64 are every device's."""
+    """Return the circumstances. Half precision is probed before it is tested; integers and
+    float64 are required of every device.
+    """
     double = ["float64"] if computes_float64(claims.device) else []
     dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
     if effort.quick:
@@ -257,7 +259,7 @@ def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
 
 
 def _record_compiled(recorder: Recorder, circumstances: Circumstances, build: str) -> None:
-    """The patterns through torch.compile, where an image has what that needs."""
+    """Run the patterns through torch.compile, where an image has its requirements."""
     names = {
         f"{name}, compiled ({mode})": (name, mode)
         for name in COMPILED
@@ -288,7 +290,9 @@ def _record_compiled(recorder: Recorder, circumstances: Circumstances, build: st
 def _compiled_check(
     label: str, name: str, mode: str, circumstances: Circumstances, build: str
 ) -> Check:
-    """The first case only, in float32, and on accelerators in bfloat16 too: compiling is slow."""
+    """Return a check of the first case only, in float32, and on accelerators in bfloat16 too:
+    compiling is slow.
+    """
 
     def cases(dtype: str, seed: int) -> Iterator[Case]:
         return pattern_cases(name, make_maker(getattr(torch, dtype), seed, quick=True))

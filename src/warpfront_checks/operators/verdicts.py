@@ -40,7 +40,9 @@ class Expectation:
 
 
 def expect(case: Case, dtype: torch.dtype, device: str, seed: int) -> Expectation:
-    """The float64 reference from the case's own numbers, and the CPU's answer in the same dtype."""
+    """Return the float64 reference from the case's own numbers, and the CPU's result in the
+    same dtype.
+    """
     exact_inputs = [x.double() if x.is_floating_point() else x for x in case.tensors]
     inputs = [x.detach() for x in case.inputs(exact_inputs)]
     reference = case.operation(*inputs)
@@ -146,7 +148,7 @@ def _structure_faults(
 
 
 def _judge_exactly(outcome: Computed, expected: Expectation) -> CaseVerdict:
-    """Integers and truth values: the CPU's, bit for bit. No tolerance has a say."""
+    """Compare integers and booleans with the CPU's, bit for bit, without any tolerance."""
     same = expected.same_dtype
     wrong = 0 if same is None else int((outcome.outputs[0] != same.outputs[0]).sum())
     correct = tally(dict.fromkeys(total([]), not wrong))
@@ -171,7 +173,7 @@ def _pairs(
 def _judge_tensor(
     name: str, actual: Tensor, budgeted: Budgeted, same: Tensor | None, dtype: torch.dtype
 ) -> tuple[float, float, list[str]]:
-    """Share of the bound, RMS ratio, and faults of one tensor."""
+    """Return the share of the bound, RMS ratio, and faults of one tensor."""
     values, reference = actual.double(), budgeted.reference
     if not actual.numel():
         return 0.0, 0.0, []

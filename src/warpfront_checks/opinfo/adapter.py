@@ -106,12 +106,10 @@ class Entry:
         among: int = 0,
         options_among: int = 0,
     ) -> Iterator[Sample]:
-        """Up to `limit` calls, spread over the first `4 * limit` or the first `among`, and of the
-        first `options_among` those that have what these have not. They are those of torch's own
-        tests: every one is drawn from the same seed.
-
-        Not through `sample_inputs`, which searches the call stack for a test, twice: that took
-        four times as long as everything else.
+        """Return up to `limit` calls, spread over the first `4 * limit` or the first `among`.
+        Those of the first `options_among` with new forms are added. They are those of torch's own
+        tests, every one drawn from the same seed. `sample_inputs` is not used: it searches the call
+        stack for a test, twice, which took four times as long as everything else.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -170,10 +168,9 @@ def _read(sample: Any) -> Sample:
 
 
 def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:
-    """The samples, each drawn from one seed; the database draws from three generators.
-
-    torch's own is set alone: `torch.manual_seed` notes a whole call stack for every device that
-    has not been used yet, which took longer than all else.
+    """Yield the samples, each drawn from one seed; the database draws from three generators.
+    torch's own is set alone: `torch.manual_seed` records a whole call stack for every device that
+    is still unused, which took longer than all else.
     """
     while True:
         torch.random.default_generator.manual_seed(SEED)
@@ -191,8 +188,8 @@ def _named(raw: Any) -> Entry:
 
 
 def _stand_in() -> types.ModuleType:
-    """A stand-in for expecttest: torch's test package takes a base class from it, of which the
-    database makes no use.
+    """Return a stand-in for expecttest: torch's test package takes a base class from it, which
+    the database does not use.
     """
     module = types.ModuleType("expecttest")
     module.TestCase = unittest.TestCase  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ SUITE = "opinfo"
 def seed_entry_faults(
     entries: Sequence[Entry], sweep: Sweep, seed: int, ledger: MutationTally
 ) -> None:
-    """The first usable sample of every entry, its outputs and gradients mutated one at a time."""
+    """Mutate outputs and gradients of the first usable sample of every entry, one at a time."""
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
         dtypes = entry.backward_dtypes if sweep.backward else entry.dtypes

@@ -74,7 +74,9 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def widen(x: Tensor) -> Tensor:
-    """The same numbers in float64, or complex128; what is to be differentiated stays so."""
+    """Return the same numbers in float64, or complex128; differentiable tensors stay
+    differentiable.
+    """
     if not _differentiable(x):
         return x
     wide = torch.complex128 if x.is_complex() else torch.float64
@@ -98,7 +100,7 @@ def execute_entry(
 
 
 def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
-    """A sample's tensors on a device, as they are to lie there."""
+    """Return a sample's tensors on a device, in their memory layouts."""
 
     places = itertools.cycle(("", "gaps") if sample.memory == EVERY_SECOND else (sample.memory,))
 
@@ -110,7 +112,7 @@ def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
 
 
 def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
-    """Random numbers of each differentiable output's shape, in its dtype."""
+    """Return random numbers of each differentiable output's shape, in its dtype."""
     generator = torch.Generator().manual_seed(seed + 1)
     cotangents = []
     for x in results:
@@ -340,8 +342,9 @@ def disturbed(
 def wrong_dtypes(
     actual: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
 ) -> tuple[str, ...]:
-    """Computed of another kind than the reference's (whole, real, complex), or of another dtype
-    than the CPU gives; than the tested one, where the CPU has no such kernel.
+    """Return faults of results of another kind than the reference's (integer, real, complex),
+    or of another dtype than the CPU's. Where the CPU has no such kernel, the tested dtype is
+    expected.
     """
     if len(actual.all) != len(exact.all):
         return (f"{len(actual.all)} results, expected {len(exact.all)}",)
@@ -359,7 +362,7 @@ def wrong_dtypes(
 
 
 def wrapped(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Whole numbers as a narrower dtype keeps them."""
+    """Return integers wrapped to a narrower dtype."""
     if x.dtype == dtype:
         return x
     return (x != 0) if torch.bool in {dtype, x.dtype} else x.to(torch.int64).to(dtype)
@@ -370,14 +373,14 @@ def _differentiable(x: Tensor) -> bool:
 
 
 def _real(x: Tensor) -> Tensor:
-    """Float64 values; complex numbers as pairs."""
+    """Return float64 values; complex numbers as pairs."""
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj().to(torch.complex128))
     return x.double()
 
 
 def _narrow(x: Tensor) -> torch.dtype:
-    """The dtype of a tensor's real numbers."""
+    """Return the dtype of a tensor's real numbers."""
     return torch.view_as_real(x.resolve_conj()).dtype if x.is_complex() else x.dtype
 
 

@@ -61,7 +61,7 @@ class Exclusion:
 
 @cache
 def exclusions() -> tuple[Exclusion, ...]:
-    """The declared exclusions, with their reasons in words."""
+    """Return the declared exclusions, with their reasons in words."""
     text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
     return tuple(
         Exclusion(
@@ -76,8 +76,8 @@ def exclusions() -> tuple[Exclusion, ...]:
 
 
 def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
-    """Why an entry, or its samples with options, are not judged in this dtype and direction on a
-    device, or nothing.
+    """Return the reason why an entry, or its samples with options, are not judged in this dtype
+    and direction on a device, or an empty string.
     """
     return next(
         (

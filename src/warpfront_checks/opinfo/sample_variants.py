@@ -74,7 +74,9 @@ def folded(entry: Entry, sample: Sample) -> Sample:
 
 
 def _long(x: Tensor, length: int, generator: Generator) -> Tensor:
-    """The last axis, of what is as long there as the input, made longer; no two numbers alike."""
+    """Return a tensor with a longer last axis, if that is as long as the input's; no two
+    numbers are equal.
+    """
     if not x.dim() or x.shape[-1] != length:
         return x
     shape = [*x.shape[:-1], -(-LONG // math.prod(x.shape[:-1]))]

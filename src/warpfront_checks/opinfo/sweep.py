@@ -85,7 +85,7 @@ class Sweep:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The samples are always the same; what is fed into the backward is not."""
+        """Return the seeds: the samples are always the same, but the output's gradients are not."""
         return self.effort.seeds if self.backward else self.effort.seeds[:1]
 
 
@@ -108,7 +108,7 @@ class Swept:
         self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
 
     def told(self) -> dict[str, Any]:
-        """Itself as JSON has it, for `take` of another."""
+        """Return itself as JSON, for `take` of another."""
         return {**vars(self), "tallies": [document(total(self.tallies))]}
 
     def take(self, other: Mapping[str, Any]) -> None:
@@ -228,7 +228,9 @@ def _finding(
 
 
 def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
-    """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
+    """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick run
+    float32 forward.
+    """
     directions = [
         (dtype, direction) for dtype in tested_dtypes(device) for direction in ("", BACKWARD)
     ]
@@ -247,7 +249,9 @@ def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
 
 
 def _load(entries: list[Entry]) -> CheckFinding:
-    """A torch that has moved its database is not a wrong device, and not a right one either."""
+    """Return the database, or a finding: a torch that has moved its database is neither a wrong
+    device nor a correct one.
+    """
     try:
         entries += load_database()
     except DatabaseMoved as error:
@@ -322,8 +326,8 @@ def samples_for(
     quick: bool,
     barred: bool = False,
 ) -> Iterator[Sample]:
-    """Yield torch's own samples, with options last unless `barred`, or for the third kind of
-    sweep the variants of the first.
+    """Yield torch's own samples, those with options last unless `barred`. A sweep of variants
+    yields the variants of the first sample.
     """
     affected = kind_of(device) in SEEN_ON
     few = MORE_SAMPLES if affected and dtype == torch.float32 and not how else FEW_SAMPLES

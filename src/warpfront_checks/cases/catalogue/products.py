@@ -258,7 +258,7 @@ ATTENTION: tuple[Operation, ...] = (
 
 
 def _recurrent(name: str, gates: int) -> Operation:
-    """Steps, sequences, inputs and states, with both biases."""
+    """Return records of steps, sequences, inputs and states, with both biases."""
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
     return rounded(
