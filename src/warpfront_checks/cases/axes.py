@@ -37,7 +37,7 @@ CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
 QUICK_CASES = 3
 
-# Of an assignment, what is no axis.
+# Keys of an assignment that are no axis.
 UNLABELLED = ("lengths", "seed", "wide")
 Assignment = dict[str, Any]
 
@@ -168,8 +168,8 @@ def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
 def _smaller(
     operation: Operation, lengths: Mapping[str, int], draw: random.Random
 ) -> tuple[str, int]:
-    """Return a size to change, and to what: first all but the largest are made usual, then least,
-    so that the largest stays as long as it can.
+    """Return a size to change, and its new value. All but the largest first become usual, then
+    least, so that the largest stays as long as it can.
     """
     *smaller, largest = sorted(lengths, key=lambda name: lengths[name])
     for most in (SIZES["usual"][1], max(2, operation.least_size)):

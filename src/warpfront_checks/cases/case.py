@@ -196,7 +196,7 @@ class Case:
         )
 
 
-# What is fed back, in other memory.
+# The output's gradient, in other memory.
 _FED = {
     "contiguous": "{x}",
     "empty": "{x}",

@@ -228,7 +228,9 @@ def _embedding_grad(
 def _windows(
     x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """Return a view of what each place of a window sees: batch, channels, out..., kernel..."""
+    """Return a view of the inputs of each position of a window: batch, channels, out...,
+    kernel...
+    """
     dims = len(kernel)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, stride, strict=True)]
@@ -426,7 +428,7 @@ def _searched(
     return np.stack([np.searchsorted(a, b, side) for a, b in pairs]).reshape(x.shape).astype(kind)
 
 
-# What numpy calls as torch does.
+# Functions with the same name in numpy and torch.
 SAME = (
     "abs ceil floor trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"
     " square reciprocal isnan isinf isfinite signbit logical_not"

@@ -8,7 +8,7 @@ from typing import Any
 
 from warpfront_checks.cases.known import KnownDefect
 
-# Numbers for which every result is exact: of sums of products, and of what adds nothing.
+# Numbers for which every result is exact: of sums of products, and of operations without sums.
 # The first, which shows most, is drawn half of the time.
 SUMS = ("wide", "few", "small")
 MOVES = ("wide", "non-finite", "small", "equal")

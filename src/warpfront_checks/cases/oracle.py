@@ -126,7 +126,7 @@ def _array(x: Any) -> Any:
 
 def _tensor(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
-        # One of its own: what numpy hands back may be a view of an argument, or broadcast.
+        # A copy: numpy's result may be a view of an argument, or broadcast.
         return torch.from_numpy(np.array(x, order="C")).reshape(np.shape(x))
     return x
 

@@ -60,10 +60,9 @@ class LackingError(Exception):
 
 
 def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
-    """Compare each output and gradient of a case, then each argument with what it was before.
-
-    `oracle` is entered while the reference computes (`oracle_for` the device if not given). Raises
-    `NoOracleError`, `LackingError`, and whatever the judged call raises.
+    """Compare each output and gradient of a case, then each argument with its value before the
+    call. `oracle` is entered while the reference computes (default: `oracle_for` the device).
+    Raises `NoOracleError`, `LackingError`, and any error of the judged call.
     """
     oracle = oracle or oracle_for(case.device)
     names = names_of()

@@ -1,9 +1,9 @@
-"""Answers: what a device gave, what is right, and by how much they may differ.
+"""Answers: a device's result, the expected one, and their largest difference.
 
-A right answer never comes from the kernels that are judged, on the CPU neither: it is a closed
-form, numpy's, or follows from the device's own other answers (the same call with the same seed).
-Most inputs are whole numbers so small that every partial sum is exact, so that no order of
-summation has anything to round and any difference is a fault.
+An expected result never comes from the kernels under test, not on the CPU either. It is a closed
+form, numpy's, or follows from other results of the device (the same call with the same seed). Most
+inputs are integers so small that every partial sum is exact. No order of summation then rounds
+anything, and any difference is a fault.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def kind_of(device: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class HazardClass:
-    """Rows of a kind. `asks` is the question in words. `narrow` are the rows whose kernels for 16
-    bits are others, not the same with fewer bits: a quick run tries both. `seen_on` are the
-    devices on which rows whose bounds are judgement were seen to be right, if not all.
+    """Rows of a kind. `asks` is the question in words. `narrow` are the rows with separate
+    kernels for 16 bits: a quick run tries both. `seen_on` are the devices on which correct kernels
+    passed rows with bounds of judgement (default: all).
     """
 
     name: str

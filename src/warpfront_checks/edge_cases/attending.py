@@ -31,7 +31,7 @@ Numbers = Any
 
 @dataclass(frozen=True, kw_only=True)
 class Attending:
-    """Lengths of queries and keys, heads of both, and what is hidden: '', causal, or a mask."""
+    """Lengths of queries and keys, heads of both, and the mask: '', causal, or another."""
 
     queries: int
     keys: int
@@ -106,7 +106,7 @@ def _tried(name: str, ground: CaseContext) -> Iterator[Answer]:
         [array(x) for x in (q, k, v)], visible, array(grad_output), setup
     )
     yield Answer("output", actual, expected, ulps=1, slack=sizes[0] * _unit(ground, setup))
-    # What comes back is often a transposed view.
+    # Gradients are often transposed views.
     on_device = ground.send(grad_output.transpose(1, 2).contiguous()).transpose(1, 2)
     gradients = torch.autograd.grad(actual, leaves, on_device)
     for label, gradient, slope, size in zip("qkv", gradients, slopes, sizes[1:], strict=True):
@@ -134,7 +134,7 @@ def _defined(
     scores = q @ k.swapaxes(-1, -2) * scale
     if visible is not None:
         scores = np.where(array(visible), scores, -np.inf)
-    # Who sees nothing gets nothing.
+    # A fully masked query returns zeros.
     p = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
     p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
     back = grad_output @ v.swapaxes(-1, -2)

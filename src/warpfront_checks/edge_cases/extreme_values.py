@@ -30,7 +30,7 @@ VECTORIZED_ERF: Callable[[Numbers], Numbers] = np.vectorize(math.erf, otypes=[fl
 VECTORIZED_ERFC: Callable[[Numbers], Numbers] = np.vectorize(math.erfc, otypes=[float])
 WIDE = (0.0, 1e-30, 1e-8, 1e-4, 0.1, 0.5, 1.0, 3.0, 7.5, 10.0, 15.0, 19.0, 40.0, 80.0, 87.0, 88.5)
 FURTHER = (100.0, 700.0, 1e4, 3e4, 1e10, 1e30, math.inf)
-# Zero times infinity is what a gate at infinity comes to.
+# A gate at infinity multiplies zero by infinity.
 FINITE = 1e30
 # torch's CUDA kernels compute their 1/6 in float32, whatever the tensor's dtype.
 SIXTHS = ("hardswish",)
@@ -40,8 +40,8 @@ TIMES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A function of one number, what it is in float64, and its derivative. `ulps` are float32's
-    and float64's; `slack` is what sums inside may lose, in roundings of 1 (or of `size`).
+    """A function of one number, its float64 value, and its derivative. `ulps` are float32's and
+    float64's; `slack` is the error of sums inside, in roundings of 1 (or of `size`).
     """
 
     function: Callable[[Tensor], Tensor]
@@ -102,7 +102,7 @@ CURVES: dict[str, Curve] = {
     "erf": Curve(
         function=torch.erf,
         value=VECTORIZED_ERF,
-        # A 16-bit one may give 0 for what is far below its rounding of 1.
+        # A 16-bit one may return 0 for results far below its rounding of 1.
         slack=1e-5,
         slope=lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x),
     ),
@@ -197,7 +197,7 @@ CURVES: dict[str, Curve] = {
 def _arguments(ground: CaseContext, curve: Curve) -> Tensor:
     magnitudes = torch.tensor([x for x in (*WIDE, *FURTHER) if x <= curve.most]).double()
     arguments = magnitudes if curve.positive else torch.cat([magnitudes, -magnitudes])
-    # What the dtype makes of them: the device gets these very numbers.
+    # Rounded to the dtype: the device gets exactly these numbers.
     rounded = arguments.to(ground.dtype).double()
     return (rounded if curve.most == math.inf else rounded[rounded.isfinite()]).repeat(TIMES)
 

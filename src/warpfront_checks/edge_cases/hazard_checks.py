@@ -35,7 +35,7 @@ from warpfront_checks.precision import (
 from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder, failed, judged
 
 SHOWN = 20
-# What takes longest, each to begin in a lane of its own.
+# The longest classes, each of which starts in a lane of its own.
 LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
 
 

@@ -1,6 +1,7 @@
 """Wrong kernels, put under torch's dispatcher: no Python of the checks can know of them.
 
-Each does what a kernel in the field did, or might: by class, with the row that has to see it.
+Each repeats a defect of a kernel in the field, or a possible one: by class, with the row that has
+to catch it.
 """
 
 from __future__ import annotations

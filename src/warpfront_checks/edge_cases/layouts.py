@@ -107,7 +107,7 @@ def both_ways(
     ]
     actual = call(*on_device)
     yield answer("output", actual, expected.detach())
-    # What comes back may be of another format than what went in.
+    # The output's gradient may have another format than the input.
     for form in dict.fromkeys((forms[0], "channels_last", "contiguous")):
         back = (
             FORMS[form](ground.send(grad_output))
@@ -165,7 +165,7 @@ def _convolution(
         )
 
 
-# Where a picture is looked at: inside, on its edges and corners, and beyond them.
+# Sampling points of an image: inside, on its edges and corners, and beyond them.
 LOOKED_AT = torch.tensor(
     [[-1, -1], [1, 1], [-0.875, 0.25], [0.0625, 0.625], [1.25, -1.25], [0.375, -1], [1, 0.25]]
 )
@@ -175,8 +175,8 @@ def _looked_at(x: Tensor, grid: Tensor, padding: str, mode: str, *, corners: boo
     return functional.grid_sample(x, grid, mode, padding, align_corners=corners)
 
 
-# What is computed from shares of neighbours that are no whole parts; what is looked up where a
-# number of 16 bits gives is another place there.
+# Computed from inexact shares of neighbours, or sampled at a point that
+# 16 bits round to another one.
 SHARED = frozenset(
     {
         "avg_pool2d, padding not counted",
@@ -231,7 +231,7 @@ def _pooled(name: str, ground: CaseContext, forms: Iterable[str] = PICTURES) -> 
     for channels in (3, 33):
         x = ground.whole(2, channels, 8, 8)
         for form in forms:
-            # Shares of neighbours are rounded, and so is what they add up to.
+            # Shares of neighbours are rounded, and so is their sum.
             most = 4.0 if ground.half else 64.0 * (name in SHARED)
             suffix = f", {channels} channels, {form}"
             yield from both_ways(POOLED[name], ground, [x], [form], suffix, ulps=2, roundings=most)

@@ -48,7 +48,7 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
         a, b = ground.few(17, k), ground.few(k, 33)
         expected = array(a @ b)
         on_device = ground.send(a), ground.send(b)
-        # Whole numbers to 256 in bfloat16, to 2048 in float16: what is larger is rounded once.
+        # Integers to 256 in bfloat16, to 2048 in float16: larger ones are rounded once.
         for label, actual in (
             ("matmul", on_device[0] @ on_device[1]),
             ("linear", functional.linear(on_device[0], on_device[1].mT)),
@@ -82,7 +82,7 @@ def _sums(ground: CaseContext) -> Iterator[Answer]:
             continue
         x = ground.whole(count, most=1)
         on_device, total = ground.send(x), float(x.sum())
-        # Threads and blocks may hand on what they added in the tensors' dtype.
+        # Threads and blocks may pass partial sums in the tensors' dtype.
         off = 2 * ground.eps * math.sqrt(count) if ground.half else 0.0
         yield Answer(f"sum of {count}", on_device.sum(), total, ulps=1, slack=off)
         yield Answer(f"float32 sum of {count}", on_device.sum(dtype=torch.float32), total)
@@ -201,7 +201,7 @@ def _alignments(ground: CaseContext) -> Iterator[Answer]:
         yield Answer(f"its gradient of {count}", leaf.grad, np.exp(logs) - hit, slack=off)
 
 
-# A line beyond what a grid of blocks, or 16 bits, count.
+# A line longer than a grid of blocks, or 16 bits, count.
 LONG_LINE = 70_003
 LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "reflected": lambda x: functional.pad(x, (3, 4), mode="reflect"),
@@ -424,7 +424,7 @@ def _many_pictures(ground: CaseContext) -> Iterator[Answer]:
 
 
 MANY = GRID + 3
-# What a batch of more samples than 16 bits count goes through, and what learns from all of them.
+# Calls on a batch of more samples than 16 bits count, and gradients that sum over all of them.
 # (A transposed convolution takes the CPU's threads seconds.)
 MANY_SAMPLES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "conv1d": (functional.conv1d, ((MANY, 1, 3), (2, 1, 2), (2,))),
@@ -453,7 +453,7 @@ def _many_samples(name: str, ground: CaseContext) -> Iterator[Answer]:
 NORMED = 2053
 NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, (5,), w, b), ((NORMED, 5), (5,), (5,))),
-    # Without a number given each dtype has its own, which is what a row of noughts is divided by.
+    # The default epsilon, which divides a row of zeros, differs by dtype.
     "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w, 1e-5), ((NORMED, 5), (5,))),
     "group_norm": (
         lambda x, w, b: functional.group_norm(x, 2, w, b),

@@ -1,4 +1,4 @@
-"""Linear algebra of one and of many: what is solved is put back into its equation."""
+"""Linear algebra of one matrix and of many: each solution is put back into its equation."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _asked(
                 continue
             a = matrix(ground, batch, n, complex_too=complex_too)
             b = _rounded(ground, _drawn(ground, *batch, n, 5).to(a.dtype))
-            # Backward stable: some roundings for each of n steps, of what is multiplied out.
+            # Backward stable: some roundings of the product for each of n steps.
             slack = 16 * math.sqrt(n) * (8 + math.sqrt(n)) * ground.eps
             for label, actual, expected in equation(ground, a, b, _sent(ground, a)):
                 size = max(1.0, float(expected.abs().max()))

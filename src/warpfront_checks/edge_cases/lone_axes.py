@@ -30,7 +30,7 @@ MANY_AXES = ((2, 3, 2, 4, 3), (2, 1, 3, 2, 2, 3), (2, 2, 1, 3, 1, 2, 2))
 # More numbers in a plane than a grid has blocks along an axis.
 PLANES = ((3, 1, 256, 257),)
 Along = Callable[[Tensor, int], Tensor]
-# What moves numbers: of planes as well.
+# Operations that move numbers: of planes as well.
 MOVED: Mapping[str, Along] = {
     "padded": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 1, 2], value=7.0),
     "cut": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 2, -1]),

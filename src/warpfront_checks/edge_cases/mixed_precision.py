@@ -1,4 +1,4 @@
-"""Autocast: what computes in 16 bits and what in float32, and when a cached cast is stale."""
+"""Autocast: the operations in 16 bits and in float32, and the time when a cached cast is stale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpfront_checks.edge_cases.answers import (
     rows,
 )
 
-# By docs/source/amp.rst of torch, what all its device types have alike.
+# By docs/source/amp.rst of torch: the operations that all its device types have in common.
 LOWER: dict[str, Callable[[Tensor], Tensor]] = {
     "matmul": lambda x: x @ x,
     "mm": lambda x: torch.mm(x, x),

@@ -1,4 +1,4 @@
-"""Eight bits: whole numbers that wrap, products of int8, floating point by its table of codes."""
+"""Eight bits: integers that wrap, products of int8, floating point by its table of codes."""
 
 from __future__ import annotations
 

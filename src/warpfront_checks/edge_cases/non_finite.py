@@ -25,12 +25,12 @@ from warpfront_checks.edge_cases.answers import (
 
 Numbers = Any
 Pair = tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers]]
-# Ends and edges of lanes, waves, blocks, and of what one thread takes.
+# Ends and edges of lanes, waves, blocks, and of one thread's elements.
 PLACES = (0, 1, 31, 32, 63, 64, 127, 511, 1023, 1024, 2049, 4095, 5001)
 WIDTH = 5002
 SPECIAL = (math.nan, math.inf, -math.inf)
 
-# Along the last axis; whole numbers, so that what is not touched is exact.
+# Along the last axis; integers, so that unaffected results are exact.
 REDUCTIONS: dict[str, Pair] = {
     "sum": (lambda x: x.sum(-1), lambda a: a.sum(-1)),
     "mean": (lambda x: x.mean(-1), lambda a: a.mean(-1)),
@@ -161,7 +161,7 @@ def _reduction(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
 # More of them than a block or two cover, and none that is larger.
 ALIKE = (-0.0, 0.0, -3.0, math.inf, -math.inf, math.nan)
 ALIKE_COUNT = 20_011
-# Of nothing but -infinity they are what no other row of these tables has.
+# Rows of -infinity alone have results that no other row of these tables has.
 NOT_OF_NOTHING = ("softmax has NaN", "log_softmax has NaN", "logsumexp")
 
 
@@ -290,7 +290,7 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
                 ("bmm", (ground.send(lhs)[None] @ ground.send(b)[None])[0]),
             ):
                 yield Answer(f"{label}, {special} at {row}, {k}", actual, expected, ulps=1)
-    # What beta = 0 multiplies is not read.
+    # With beta = 0 its operand is not read.
     spoiled = torch.full((65, 67), math.nan).double()
     actual = torch.addmm(ground.send(spoiled), ground.send(a), ground.send(b), beta=0)
     yield Answer("addmm, beta 0", actual, array(a @ b), ulps=1)
@@ -395,7 +395,7 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# CUDA's kernels hand on what is fed in, where the argument is not a number.
+# CUDA's kernels pass the output's gradient through where the argument is NaN.
 PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 

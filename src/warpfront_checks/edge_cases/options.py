@@ -32,8 +32,8 @@ REDUCTIONS: Sequence[Any] = ("none", "mean", "sum")
 
 
 class WithOptions:
-    """A call of tensors: those of the shapes `floats` are drawn and differentiated, `given` are as
-    they are, and after them come the options, by their names, with the values of each.
+    """A call of tensors. Those of the shapes `floats` are drawn and differentiated, `given` are
+    fixed. The options follow by name, with the values of each.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WithOptions:
         floats: tuple[tuple[int, ...], ...] = ((5, 7),),
         given: tuple[Tensor, ...] = (),
         *,
-        # What is done to the numbers drawn, -2 to 2 by quarters, to be arguments of it.
+        # Maps the numbers drawn, -2 to 2 by quarters, to arguments of the call.
         fit: Callable[[Tensor], Tensor] = lambda x: x,
         backward: bool = True,
         # Not where rounding in 16 bits decides on which side of a kink a number is.
@@ -592,7 +592,7 @@ MEASURED: Mapping[str, WithOptions] = {
     },
     **{
         # Not to a single column: where the height changes too, the CPU's kernel of torch 2.13, the
-        # reference here, gives another picture than the definition and than Pillow.
+        # reference here, gives another image than the definition and than Pillow.
         f"resized, {mode}, smooth": WithOptions(
             partial(_resized, mode=mode, antialias=True),
             ((1, 2, 4, 5),),

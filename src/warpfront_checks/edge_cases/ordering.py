@@ -1,4 +1,4 @@
-"""Order among equals: what is stable stays stable, and what repeats is counted."""
+"""Order among equals: stable sorts stay stable, and repeats are counted."""
 
 from __future__ import annotations
 

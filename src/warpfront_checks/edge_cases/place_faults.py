@@ -1,5 +1,6 @@
-"""Kernels that are wrong about places (results in memory with gaps, formats of one, two and three
-axes), about whole numbers that no float has, about options, and about numbers of certain kinds.
+"""Kernels that are wrong about memory layout: results in memory with gaps, formats of one, two
+and three axes. Others are wrong about integers that no float has, about options, and about numbers
+of certain kinds.
 """
 
 from __future__ import annotations

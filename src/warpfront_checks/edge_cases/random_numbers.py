@@ -1,7 +1,7 @@
 """Random generators: mean, variance, range, independence, and that a seed repeats them.
 
-Every bound of a statistic is 6 of its standard deviations: a right generator is refused once in
-5 * 10^8 looks at one.
+Every bound of a statistic is 6 of its standard deviations: a correct generator is rejected once in
+5 * 10^8 tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _about(label: str, value: float, expected: float, deviation: float) -> Answe
 
 
 Draw = Callable[[CaseContext], Tensor]
-# What is drawn for each number of a tensor, of float32: mean and variance.
+# Distributions with one parameter per element, of float32: mean and variance.
 PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
     "randn_like": (torch.randn_like, 0.0, 1.0),
     "rand_like": (torch.rand_like, 0.5, 1 / 12),
@@ -90,8 +90,8 @@ PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 }
 
 
-# The CUDA kernel moves its generator on by less than it takes for large rates: half of what the
-# next call draws was drawn before (2.11 on an H200).
+# The CUDA kernel advances its generator by less than it uses for large rates: half of the
+# next call's numbers were drawn before (2.11 on an H200).
 REPEATED = KnownDefect(
     thread="pytorch#136750", label="correlation with the next call", device="cuda", before=None
 )
@@ -109,7 +109,7 @@ def _in_three(ground: CaseContext) -> Tensor:
 DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
     "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
     "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
-    # Neighbours along the last of several axes may share what was drawn.
+    # Neighbours along the last of several axes may share random numbers.
     "uniform_ of three axes": (lambda g: _in_three(g).uniform_().flatten()[:COUNT], 0.5, 1 / 12),
     "normal_ of three axes": (lambda g: _in_three(g).normal_(2.0, 3.0).flatten()[:COUNT], 2.0, 9.0),
     "bernoulli_ of three axes": (
@@ -176,7 +176,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
     other = draw(ground)
     a, b, c = (array(x.cpu().double()) for x in (first, second, other))
     count = len(a)
-    # 16 bits round what is drawn.
+    # 16 bits round the numbers drawn.
     coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
     yield _about("mean", float(a.mean()), mean, math.sqrt(variance / count) + coarse / SIGMAS)
     kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
@@ -458,7 +458,7 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
         torch.rand(77, device=ground.device)
     yield Answer("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
-    # In two calls what one call gives differs: but nothing of the first call is in the second.
+    # Two calls differ from one call of both sizes, but no number repeats.
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
     yield Answer(

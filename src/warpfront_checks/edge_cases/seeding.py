@@ -25,7 +25,9 @@ Wrong = Callable[..., Any]
 
 @dataclass(frozen=True)
 class KernelFault:
-    """`operators` are overloads of aten; `like` names what it is modelled on, if that is known."""
+    """A wrong kernel. `operators` are overloads of aten; `like` names its model, if there is
+    one.
+    """
 
     name: str
     operators: tuple[str, ...]
@@ -62,8 +64,8 @@ class WrongKernels(list[KernelFault]):
 
 @contextmanager
 def seeded(fault: KernelFault, device: str, *, everywhere: bool = False) -> Iterator[None]:
-    """Put a wrong kernel under the dispatcher. Calls of float64 on the CPU, which is the reference
-    of other devices, stay right if not `everywhere`.
+    """Put a wrong kernel under the dispatcher. Calls of float64 on the CPU, the reference of
+    other devices, stay correct if not `everywhere`.
     """
     key = KEYS[device]
     library = torch.library.Library("aten", "IMPL")

@@ -1,9 +1,9 @@
 """Each size of an operation in turn: one, odd, whole tiles, long, and beyond a grid of blocks,
-while its other sizes stay small; then every two of them odd. A kernel is chosen by sizes, and each
-choice is another one: asking for every size of every tensor meets what no row names.
+while its other sizes stay small; then every two of them odd.
 
-The right output and gradients are float64's on the CPU, of the same numbers. Where whole numbers
-make every sum exact nothing may be off but by one rounding of the result.
+A kernel is chosen by sizes, and each choice is another one: every size of every tensor reaches
+kernels that no row names. The expected output and gradients are float64's on the CPU, of the same
+numbers. Where integers make every sum exact, only one rounding of the result is allowed.
 """
 
 from __future__ import annotations

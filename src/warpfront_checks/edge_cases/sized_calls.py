@@ -97,7 +97,7 @@ def _channels_last(call: Call) -> Call:
 
 _PICTURES: Mapping[str, Any] = {"b": 1, "c": 2, "o": 2, "y": 4, "x": 5}
 _TAPS: Mapping[str, Any] = {"s": (3, 131), "t": (3, 131), "r": (2, 67)}
-# A fault in whole numbers is at least 1. A transform rounds by the size of all that it adds up: the
+# A fault in integers is at least 1. A transform rounds by the size of all that it adds up: the
 # sum of 20,000 came 0.016 off on an H200.
 _windows: Maker = partial(exactly, slack=0.25, work=LESS_WORK, **_PICTURES, **_TAPS)
 CONVOLUTIONS: Mapping[str, Sized] = {
@@ -474,7 +474,7 @@ TRANSFORMED: Mapping[str, Sized] = {
     "rfft": _waves(lambda _, x: _parts(torch.fft.rfft(x, dim=1)), _LINES),
     "rfft of the last": _waves(lambda _, x: _parts(torch.fft.rfft(x)), _LINES),
     "fft": _waves(lambda _, x: _parts(torch.fft.fft(x, dim=1)), _LINES),
-    # What the ends have of imaginary parts does not count.
+    # The ends' imaginary parts do not count.
     "irfft": _waves(lambda s, x: torch.fft.irfft(torch.complex(*x), s.k, 1), "2 a k b"),
     "fft2": _waves(lambda _, x: _parts(torch.fft.fft2(x)), _LINES),
 }

@@ -1,5 +1,5 @@
-"""Sparse tensors: by coordinates and by rows, summed, multiplied, turned into each other, and as
-the gradient of an embedding. Whole numbers: every sum is exact.
+"""Sparse tensors: by coordinates and by rows, summed, multiplied, converted, and as the
+gradient of an embedding. Integers: every sum is exact.
 """
 
 from __future__ import annotations

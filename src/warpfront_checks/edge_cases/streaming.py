@@ -54,7 +54,7 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
     back.copy_(result, non_blocking=True)
     torch.cuda.current_stream().synchronize()
     yield Answer("there and back", back, array(_right(x)))
-    # What is freed and taken again while a copy is on its way must not be what is copied.
+    # Memory freed and reused during an asynchronous copy must not change the copy.
     copies = []
     for step in range(8):
         part = (on_device + step).to("cpu", non_blocking=True)

@@ -263,7 +263,7 @@ def _definite(ground: CaseContext) -> Tensor:
     return x @ x.mT + 6 * torch.eye(6, dtype=torch.float64)
 
 
-# By what they are given: kernels that work in their input's memory have to copy it.
+# By input: kernels that work in their input's memory have to copy it.
 KEEPING: Mapping[Callable[[CaseContext], Tensor], Mapping[str, Call]] = {
     lambda ground: torch.complex(ground.whole(6, 10), ground.whole(6, 10)): {
         name: getattr(torch.fft, name)
@@ -318,7 +318,7 @@ def _kept(ground: CaseContext) -> Iterator[Answer]:
                 yield Answer(f"{name}, {form}", destination, array(x))
 
 
-# 6 standard deviations of what independent numbers correlate, for each of 16 distances.
+# 6 standard deviations of the correlation of independent numbers, for each of 16 distances.
 DRAWING: Mapping[str, Callable[[Tensor], Tensor]] = {
     "uniform_": lambda x: x.uniform_(),
     "normal_": lambda x: x.normal_(),

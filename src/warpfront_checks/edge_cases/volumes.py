@@ -105,7 +105,7 @@ VOLUMES_OF: Mapping[str, Call] = {
 }
 
 
-# Accelerators shuffle channels of pictures whose places are one row of memory, and refuse others.
+# Accelerators shuffle channels of images whose pixels are one row of memory, and refuse others.
 IN_ROWS = ("contiguous", "channels_last", "shifted", "spread")
 
 

@@ -1,4 +1,4 @@
-"""Whole numbers of every width, over their whole range: exact, so that nothing may differ."""
+"""Integers of every width, over their whole range: exact, without any tolerance."""
 
 from __future__ import annotations
 

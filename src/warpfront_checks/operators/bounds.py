@@ -1,9 +1,9 @@
 """Rules for single operations; `operations.py` has those for networks.
 
-Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): so many units in
-the last place of the reference. Accumulating (A): `budget` of `operations.py`, with the magnitude
-and the length of each sum. Gradients are always budgets, for autograd composes them of several
-rounded steps.
+Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): a number of units
+in the last place of the reference. Accumulating (A): `budget` of `operations.py`, with the
+magnitude and the length of each sum. Gradients are always budgets, for autograd composes them of
+several rounded steps.
 """
 
 from __future__ import annotations

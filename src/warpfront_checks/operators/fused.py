@@ -42,10 +42,10 @@ NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memor
 class FusedPattern:
     """Operations in a row: each takes the result of the one before and parameters of its own.
 
-    What one operation may be off by reaches the end through the others. Where they are smooth that
-    is sampled: every intermediate value and gradient is moved by its own bound, up or down at
-    random, in float64. A kink is not sampled, for one element on its other side may be all that a
-    gradient is off by: every element that may lie on either side counts, with all of its gradient.
+    The error of one operation reaches the end through the others. Where they are smooth it is
+    sampled: every intermediate value and gradient is moved by its own bound, up or down at random,
+    in float64. A kink is not sampled, for one element on its other side may be the whole error of a
+    gradient. Every element that may lie on either side counts, with all of its gradient.
     """
 
     stages: tuple[Operation, ...]
@@ -79,7 +79,7 @@ class FusedPattern:
         )
         moved = self._moved(inputs, cotangent, judgements)
         hanging = self._hanging(leaves, exact, flowing, judgements, moved)
-        # What moved is rounded where it went to, not where the reference is.
+        # A moved value is rounded at its new size, not at the reference's.
         rounded = 1 + C_OTHER * arithmetic.unit
         parameter_bounds = self._own_bounds(judgements)
         bounds = [
@@ -268,7 +268,7 @@ PATTERNS: Mapping[str, FusedPattern] = {
         counts=(2, 0, 0),
     ),
 }
-# Compiling is slow, and these are what compilers fuse.
+# Compiling is slow, and compilers fuse these.
 COMPILED = tuple(PATTERNS)[:4]
 
 

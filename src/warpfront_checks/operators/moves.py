@@ -93,8 +93,8 @@ def _scattered(method: str) -> Cases:
 
 
 def _ordered(order: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Cases:
-    """Return values, and the numbers that the indices point to: both must be correct and in
-    order.
+    """Return cases of values, and of the numbers that the indices point to: both must be
+    correct and in order.
     """
 
     def both(x: Tensor) -> Tensor:

@@ -127,8 +127,8 @@ def _smooth_l1(a: Tensor, b: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
 
 
 def _bce(p: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """Return the terms of two logarithms weighted and added; the derivative's (p - t)/(p(1 -
-    p)) cancels.
+    """Return the magnitude of two logarithms weighted and added; the derivative's (p - t)/(p(1
+    - p)) cancels.
     """
     terms = t * p.log().abs() + (1 - t) * (1 - p).log().abs()
     return terms, ((p + t) / (p * (1 - p)), p.log().abs() + (1 - p).log().abs())
@@ -144,7 +144,7 @@ def _mean_divergence(x: Tensor, t: Tensor) -> Tensor:
 
 
 def _kl_div(x: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """Return the terms of t*log(t) - t*x: two products of different signs."""
+    """Return the magnitude of t*log(t) - t*x: two products of different signs."""
     return t * (t.log().abs() + x.abs()), (t, t.log().abs() + x.abs() + 1)
 
 

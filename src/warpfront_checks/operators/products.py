@@ -123,7 +123,7 @@ def _convolution(function: Callable[..., Tensor], width: int, *, transposed: boo
 
 
 def _pictures(maker: Maker) -> Case:
-    """Return PyFlame's own shapes: 2x3x32x32, kernel 3."""
+    """Return PyFlame's own case: 2x3x32x32, kernel 3."""
     operation = Multilinear(kind="convolution", function=partial(functional.conv2d, padding=1))
     tensors = (maker.normal(2, 3, 32, 32), maker.normal(16, 3, 3, 3))
     return Case("2x3x32x32", operation, tensors, reduces=True)

@@ -25,7 +25,7 @@ from warpfront_checks.operators.table import Operator
 
 REPEATS = 3
 # Readings of the memory in use, one after each block of runs; the last steps have to be steady. The
-# least step is what a device's allocator gives at once, and for a process well above the pages that
+# least step is one block of a device's allocator, and for a process well above the pages that
 # malloc keeps for itself.
 BLOCK, READINGS, STEADY = 3, 7, 5
 DEVICE_STEP_BYTES = 512
@@ -234,9 +234,7 @@ def _malloc_bytes() -> int:
 def _plain_cases(
     chosen: Sequence[Operator], dtype: str
 ) -> Iterator[tuple[Operator, Case, Tensor | None]]:
-    """Yield the first case of each operation, with a gradient to feed in. Random operations are
-    skipped.
-    """
+    """Yield the first case of each operation, with a gradient for its backward."""
     for operator in chosen:
         case = next(iter(operator.make_cases(dtype, 0, quick=True)))
         output = case.operation(*case.inputs(list(case.tensors)))

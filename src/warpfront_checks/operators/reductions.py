@@ -80,7 +80,7 @@ def _prod(axis: int, length: float) -> Operation:
         (x,) = inputs
         wide = g * product
         whole = (wide.unsqueeze(axis) if x.dim() else wide) / x
-        # All of a row's gradients are its product over a factor, and share what that is off by.
+        # All of a row's gradients are its product over a factor, and share its error.
         root, rows = length**0.5, product.numel()
         return (
             Spread(
@@ -146,8 +146,8 @@ def _log_softmax(axis: int, length: float) -> Operation:
 
 
 def _near_one(maker: Maker) -> Iterator[Case]:
-    """Return factors whose products of up to a thousand stay within float16's range; of few
-    integers.
+    """Yield cases whose products of up to a thousand factors stay within float16's range; of
+    few integers.
     """
     make = _along(_prod, "positive", long=False)
     for case in make(maker):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-# An option's value in words is cut here: what differs later differs in numbers, not in kind.
+# An option's text is cut here: later differences are in numbers, not in kind.
 _SAID_CHARACTERS = 60
 
 

@@ -1,8 +1,9 @@
-"""Judges one entry of the database on a device: structure, then the error of each result.
+"""Verdicts on one entry of the database on a device: structure, then the error of each result.
 
-No bound is derived for some 600 operators. A result may be off by R times the largest of: one
-rounding of the reference, what the CPU is off by in the same dtype (where the device is another),
-and what the operator makes of one rounding of its inputs, which is how ill-conditioned it is there.
+No bound is derived for some 600 operators. A result may be off by R times the largest of three
+errors. They are one rounding of the reference, the CPU's error in the same dtype (where the device
+is another), and the effect of one rounding of the inputs. The last measures how ill-conditioned the
+operator is there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.opinfo.adapter import Entry, Sample
 from warpfront_checks.tolerance_profiles import opinions, tally, total
 
-# Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
+# Root mean square and worst element, over the allowed error; docs/verification.md has the figures.
 R_RMS = {torch.float32: 32.0}
 R_RMS_HALF = 6.0
 R_ELEMENT = {torch.float32: 256.0}
@@ -137,7 +138,7 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
         dispatch = operator(*args, **(kwargs or {}))
         for x in tensors_in(dispatch):
             dense = x.is_floating_point() and x.layout == torch.strided and x.numel()
-            # One of nothing but noughts, as some gradients are, has no memory to look into.
+            # A zero tensor, as some gradients are, has no memory to read.
             if dense and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.masked_fill_(x > self.largest, torch.inf)

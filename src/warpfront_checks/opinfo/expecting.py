@@ -32,15 +32,15 @@ from warpfront_checks.opinfo.entry_verdicts import (
 EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 # One draw may by chance leave a result of few numbers where it was.
 DRAWS = 8
-# What torch raises where an entry has no such kernel, or a sample does not fit.
+# Errors of torch where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """An entry that is not judged: `what` of it (all, backward, the samples that are there for
-    their options alone, or the backward of those), in which dtypes (none named: all), whether only
-    on devices other than the CPU, and why.
+    """An entry that is not judged, with the reason. `what` names the part: all, backward, the
+    samples that exist for their options alone, or the backward of those. `dtypes` are its dtypes
+    (none: all). It may apply only to devices other than the CPU.
     """
 
     name: str
@@ -76,8 +76,8 @@ def exclusions() -> tuple[Exclusion, ...]:
 
 
 def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
-    """Return the reason why an entry, or its samples with options, are not judged in this dtype
-    and direction on a device, or an empty string.
+    """Return the reason for an exclusion in this dtype and direction on a device, or an empty
+    string. It applies to an entry, or to its samples with options.
     """
     return next(
         (

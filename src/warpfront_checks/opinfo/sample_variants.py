@@ -18,8 +18,8 @@ from warpfront_checks.opinfo.entry_verdicts import convert_sample
 
 # In these every number is by itself, or every row: any length fits, and none of it is a place.
 ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
-# What they make of numbers that are none is the largest of their dtype, or whatever the machine's
-# conversion gives: C leaves it open.
+# They convert NaN to the largest of their dtype, or to the result of the machine's
+# conversion, which C does not define.
 OWN_DTYPE = ("nan_to_num", "byte", "char", "int", "long", "short")
 # Beyond the blocks of every kernel that was looked at, and no multiple of any.
 LONG = 16_411

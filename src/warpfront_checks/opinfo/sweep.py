@@ -249,8 +249,8 @@ def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
 
 
 def _load(entries: list[Entry]) -> CheckFinding:
-    """Return the database, or a finding: a torch that has moved its database is neither a wrong
-    device nor a correct one.
+    """Load the database into `entries`, and return the finding. A torch that has moved its
+    database is neither a wrong device nor a correct one.
     """
     try:
         entries += load_database()

@@ -16,7 +16,7 @@ MEASURED_WHOLE = KnownDefect(thread="pytorch#195208", label="", device="cuda", b
 LINES = "a k b | m n | n | a b c d e"
 DIM = (0, -1)
 _along = partial(moved, shapes=LINES, dim=DIM)
-# Sums of what is put to one place, exact in whatever order.
+# Sums at one index, exact in any order.
 _added = partial(exact, values=("small", "few", "wide"))
 INDEXED: tuple[Operation, ...] = (
     moved(
