@@ -37,7 +37,7 @@ CANDIDATES = 6
 CALM = ("size ", "memory ", "values", "dtype", "destination", "gradient")
 QUICK_CASES = 3
 
-# Of an assignment, what is no axis.
+# Keys of an assignment that are no axis.
 UNLABELLED = ("lengths", "seed", "wide")
 Assignment = dict[str, Any]
 
@@ -61,14 +61,14 @@ def assignments_of(
     # Each size first with the numbers, dtype and gradients that show most.
     sized = [(axis, size) for axis in axes if axis.startswith("size ") for size in axes[axis]]
     draw.shuffle(sized)
-    shown = {axis: axes[axis][0] for axis in ("values", "dtype", "destination", "gradient")}
+    first_choices = {axis: axes[axis][0] for axis in ("values", "dtype", "destination", "gradient")}
     for number in range(count):
         fixed = {}
         if number < count // 2 and number < len(sized):
-            fixed = {**shown, sized[number][0]: sized[number][1]}
-        drawn = [_candidate(axes, draw) | fixed for _ in range(CANDIDATES)]
-        drawn = [constrained(operation, one, draw) for one in drawn]
-        best = max(drawn, key=lambda one: len(_pairs(one) - covered))
+            fixed = {**first_choices, sized[number][0]: sized[number][1]}
+        candidates = [_candidate(axes, draw) | fixed for _ in range(CANDIDATES)]
+        candidates = [constrained(operation, candidate, draw) for candidate in candidates]
+        best = max(candidates, key=lambda candidate: len(_pairs(candidate) - covered))
         covered |= _pairs(best)
         yield best | {"seed": draw.randrange(2**31), "wide": number}
 
@@ -150,28 +150,30 @@ def constrained(operation: Operation, assignment: Assignment, draw: random.Rando
 
 
 def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
-    """Return what 16 bits change: values that they hold, and sums that stay exact in them."""
-    found: Assignment = {}
+    """Return the choices that 16 bits change: representable values, and sums that stay exact in
+    them.
+    """
+    narrowed: Assignment = {}
     if "few" in operation.values:
-        found["values"] = "few"
+        narrowed["values"] = "few"
     elif assignment["values"] in LONG_VALUES:
         short = (value for value in operation.values if value not in LONG_VALUES)
-        found["values"] = next(short, "small")
+        narrowed["values"] = next(short, "small")
     if operation.exact:
         # Of equal numbers a sum leaves the range in which it is exact.
-        found |= {axis: "contiguous" for axis, form in assignment.items() if form == "expanded"}
-    return found
+        narrowed |= {axis: "contiguous" for axis, form in assignment.items() if form == "expanded"}
+    return narrowed
 
 
 def _smaller(
     operation: Operation, lengths: Mapping[str, int], draw: random.Random
 ) -> tuple[str, int]:
-    """Return a size to change, and to what: first all but the largest are made usual, then least,
-    so that the largest stays as long as it can.
+    """Return a size to change, and its new value. All but the largest first become usual, then
+    least, so that the largest stays as long as it can.
     """
-    *others, largest = sorted(lengths, key=lambda name: lengths[name])
+    *smaller, largest = sorted(lengths, key=lambda name: lengths[name])
     for most in (SIZES["usual"][1], max(2, operation.least_size)):
-        large = [name for name in others if lengths[name] > most]
+        large = [name for name in smaller if lengths[name] > most]
         if large:
             name = draw.choice(large)
             return name, min(most, _usual(operation, name, draw))
@@ -299,8 +301,8 @@ def _laid_out(argument: Argument, form: str) -> Argument:
         if argument.values in {"permutation", "distinct"}:
             return argument
         axis = max(axes, key=lambda i: (shape[i] > 1, -i))
-        drawn = tuple(1 if i == axis else n for i, n in enumerate(shape))
-        return replace(argument, drawn=drawn)
+        unexpanded = tuple(1 if i == axis else n for i, n in enumerate(shape))
+        return replace(argument, drawn=unexpanded)
     order = {
         "transposed": [*axes[:-2], *axes[-2:][::-1]],
         "reversed": axes[::-1],

@@ -16,9 +16,10 @@ OVER = 1e300
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """The largest error of an element: `ulps` units in the last place of the expected value, and
-    `slack` (one number, or one for each element), and `roundings` of the dtype `unit` times the
-    largest expected number and `least`. Integers and booleans have to be equal.
+    """The largest error of an element. It is the sum of `ulps` units in the last place of the
+    expected value, of `slack` (one number, or one per element), and of `roundings`. Those are of
+    the dtype `unit` times the largest expected number and `least`. Integers and booleans have to be
+    equal.
     """
 
     ulps: float = 0.0
@@ -27,12 +28,12 @@ class Bound:
     least: float = 0.0
     unit: torch.dtype = torch.float32
 
-    def allowed(self, right: Tensor) -> Tensor:
+    def allowed(self, expected: Tensor) -> Tensor:
         """Return the absolute part of the bound, of one element or of each."""
         slack = torch.as_tensor(self.slack, dtype=torch.float64)
         if not self.roundings:
             return slack
-        finite = right[right.isfinite()].abs()
+        finite = expected[expected.isfinite()].abs()
         most = float(finite.max()) if finite.numel() else 0.0
         return slack + self.roundings * torch.finfo(self.unit).eps * (self.least + most)
 
@@ -51,59 +52,64 @@ class Verdict:
     wrong: int = 0
 
 
-def judge(found: Tensor, right: Tensor, bound: Bound) -> Verdict:
+def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     """Compare a result of any device with its float64 oracle on the CPU."""
-    found = found.detach().cpu()
-    if found.shape != right.shape:
-        fault = f"shape {tuple(found.shape)}, expected {tuple(right.shape)}"
+    actual = actual.detach().cpu()
+    if actual.shape != expected.shape:
+        fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)
-    if not found.numel():
+    if not actual.numel():
         return Verdict()
-    if found.is_complex() or right.is_complex():
-        found, right = (torch.view_as_real(x.to(torch.complex128)) for x in (found, right))
-    if not found.is_floating_point():
-        wrong = found != right
-        return _worst(found, right, wrong) if bool(wrong.any()) else Verdict()
-    right = right.double()
-    if torch.equal(found.double(), right.to(found.dtype).double()):
+    if actual.is_complex() or expected.is_complex():
+        actual, expected = (torch.view_as_real(x.to(torch.complex128)) for x in (actual, expected))
+    if not actual.is_floating_point():
+        wrong = actual != expected
+        return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()
+    expected = expected.double()
+    if torch.equal(actual.double(), expected.to(actual.dtype).double()):
         return Verdict()
-    off, allowed = _off(found, right, bound)
+    off, allowed = _off(actual, expected, bound)
     share = torch.where(off == 0, off, off / allowed.clamp(min=1e-320))
     if bool((share <= 1).all()):
         return Verdict(share=float(share.max()))
-    return _worst(found, right, ~(share <= 1), share)
+    return _worst(actual, expected, ~(share <= 1), share)
 
 
-def _off(found: Tensor, right: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
+def _off(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
     """Return the error of each element and its bound. The error is infinite where one side is
-    infinite or NaN and the other is not; beyond the dtype's largest number both its ends are right.
+    infinite or NaN and the other is not; beyond the dtype's largest number both its ends are
+    correct.
     """
-    narrow = found.dtype
-    values, rounded = found.double(), right.to(narrow).double()
+    narrow = actual.dtype
+    values, rounded = actual.double(), expected.to(narrow).double()
     largest = float(torch.finfo(narrow).max)
-    allowed = bound.ulps * spacing(rounded.clamp(-largest, largest), narrow) + bound.allowed(right)
+    allowed = bound.ulps * spacing(rounded.clamp(-largest, largest), narrow) + bound.allowed(
+        expected
+    )
     if bound.ulps:
         # Results may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
         allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
     same = (values == rounded) | (values.isnan() & rounded.isnan())
-    edge = right.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
+    edge = expected.isfinite() & ~values.isnan() & (values.isinf() | rounded.isinf())
     limited = torch.where(values.isinf(), values.sign() * largest, values)
-    off = torch.where(edge, limited - right, values - rounded).abs()
+    off = torch.where(edge, limited - expected, values - rounded).abs()
     off = torch.where(off.isnan() | (~edge & values.isinf()), torch.inf, off)
     return torch.where(same, 0.0, off), allowed.expand_as(off)
 
 
-def _worst(found: Tensor, right: Tensor, wrong: Tensor, share: Tensor | None = None) -> Verdict:
+def _worst(
+    actual: Tensor, reference: Tensor, wrong: Tensor, share: Tensor | None = None
+) -> Verdict:
     """Describe the first wrong element, or with `share` the one that is furthest off."""
     weight = wrong.double() if share is None else share.nan_to_num(OVER, OVER)
     place = int(weight.flatten().argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), found.shape))
-    gave, expected = found.flatten()[place].item(), right.flatten()[place].item()
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), actual.shape))
+    gave, expected = actual.flatten()[place].item(), reference.flatten()[place].item()
     count = int(wrong.sum())
     return Verdict(
         fault=f"element {list(index)} is {gave!r}, right is {expected!r}"
-        f" ({count} of {found.numel()} are wrong)",
+        f" ({count} of {actual.numel()} are wrong)",
         share=OVER,
         index=index,
         found=gave,

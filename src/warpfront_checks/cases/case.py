@@ -38,7 +38,7 @@ NAMES = "abcdefgh"
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One tensor. Its numbers are drawn in the shape `drawn`, transformed by `fit`, laid out with
+    """A tensor. Its numbers are drawn in the shape `drawn`, transformed by `fit`, laid out with
     `strides` from `offset` in a larger memory (None: contiguous), then expanded to `shape`.
     """
 
@@ -59,8 +59,8 @@ class Argument:
         return self.offset + 1 + sum((n - 1) * step for n, step in pairs)
 
     def draw(self, dtype: str) -> str:
-        how = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": dtype}
-        text = VALUES.get(self.values, self.values).format(**how)
+        fields = {"shape": self.drawn, "numel": math.prod(self.drawn), "dtype": dtype}
+        text = VALUES.get(self.values, self.values).format(**fields)
         text = self.fit.format(x=f"({text})") if self.floating and self.fit != "{x}" else text
         return text if self.drawn == self.shape else f"({text}).expand({self.shape})"
 
@@ -88,14 +88,14 @@ class Argument:
 def _first(argument: Argument) -> str:
     """Return the index that undoes an expansion."""
     pairs = zip(argument.drawn, argument.shape, strict=True)
-    return ", ".join(":1" if one != whole else ":" for one, whole in pairs)
+    return ", ".join(":1" if part != whole else ":" for part, whole in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` lay out
-    the given result and what is fed back. The bound is `ulps` units in the last place, and
-    `roundings` of the largest number and of `least`.
+    """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
+    layouts of the output tensor and of the output's gradient. The bound is `ulps` units in the last
+    place, and `roundings` of the largest number and of `least`.
     """
 
     operation: str
@@ -164,9 +164,9 @@ class Case:
             ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
         }[self.layout]
         kind = f"torch.{self.dtype} if x.is_floating_point() else x.dtype"
-        one = lay.format(x="x", kind=kind, device=self.device)
+        expression = lay.format(x="x", kind=kind, device=self.device)
         several = "[right] if isinstance(right, torch.Tensor) else right"
-        return f"[{one} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
+        return f"[{expression} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
 
     def _gradients(self, name: str, results: str, send: str) -> list[str]:
         if not self.leaves:
@@ -174,8 +174,10 @@ class Case:
         leaves = ", ".join(leave.name for leave in self.leaves)
         lines = []
         if not send:
-            drawn = VALUES[self.fed].format(shape="tuple(right.shape)", dtype=self.dtype, numel="")
-            lines = [f"fed = {drawn}"]
+            expression = VALUES[self.fed].format(
+                shape="tuple(right.shape)", dtype=self.dtype, numel=""
+            )
+            lines = [f"fed = {expression}"]
         back = _FED[self.layout].format(x=f"fed{send}") if send else "fed"
         grad = f"torch.autograd.grad({name}, [{leaves}], {back}, allow_unused=True)"
         return [*lines, f"{results} = {grad}"]
@@ -194,7 +196,7 @@ class Case:
         )
 
 
-# What is fed back, in other memory.
+# The output's gradient, in other memory.
 _FED = {
     "contiguous": "{x}",
     "empty": "{x}",

@@ -18,5 +18,5 @@ class KnownDefect:
     before: tuple[int, int] | None
 
     def covers(self, label: str, device: str, version: tuple[int, int]) -> bool:
-        there = device == self.device and (self.before is None or version < self.before)
-        return there and re.search(self.label, label) is not None
+        affected = device == self.device and (self.before is None or version < self.before)
+        return affected and re.search(self.label, label) is not None

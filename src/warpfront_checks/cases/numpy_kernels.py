@@ -38,16 +38,16 @@ def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _together(*given: Any) -> tuple[Any, ...]:
+def _together(*values: Any) -> tuple[Any, ...]:
     """Return operands in the dtype that torch computes in: a Python number has none of its own."""
-    arrays = [x for x in given if isinstance(x, np.ndarray)]
+    arrays = [x for x in values if isinstance(x, np.ndarray)]
     with_axes = [x for x in arrays if x.ndim] or arrays
     if not with_axes:
-        return given
+        return values
     kind = np.result_type(*[x.dtype for x in with_axes])
-    floating = any(isinstance(x, float) or _is_float(x) for x in given)
+    floating = any(isinstance(x, float) or _is_float(x) for x in values)
     kind = np.result_type(kind, np.float64) if floating and kind.kind in "biu" else kind
-    return tuple(np.asarray(x).astype(kind) for x in given)
+    return tuple(np.asarray(x).astype(kind) for x in values)
 
 
 def _is_float(x: Any) -> bool:
@@ -95,17 +95,21 @@ def _with_place(function: Callable[..., Any], place: Callable[..., Any]) -> Call
     def call(x: Array, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
             return function(x)
-        at = _place(place)(x, dim, True)
-        found = np.take_along_axis(x, at, dim) if x.ndim else x
+        index = _place(place)(x, dim, True)
+        result = np.take_along_axis(x, index, dim) if x.ndim else x
         return (
-            (found, at) if keepdim else (found.squeeze(dim), at.squeeze(dim)) if x.ndim else (x, at)
+            (result, index)
+            if keepdim
+            else (result.squeeze(dim), index.squeeze(dim))
+            if x.ndim
+            else (x, index)
         )
 
     return call
 
 
-def _sorted(x: Array, *rest: Any, **how: Any) -> Any:
-    named = dict(zip(("dim", "descending"), rest, strict=False)) | how
+def _sorted(x: Array, *rest: Any, **kwargs: Any) -> Any:
+    named = dict(zip(("dim", "descending"), rest, strict=False)) | kwargs
     stable = rest[0] if rest and (rest[0] is None or isinstance(rest[0], bool)) else None
     if stable is not None or (rest and rest[0] is None):
         return NotImplemented
@@ -113,10 +117,10 @@ def _sorted(x: Array, *rest: Any, **how: Any) -> Any:
         return x, np.asarray(0, dtype=np.int64)
     dim, down = named.get("dim", -1), named.get("descending", False)
     if down:
-        at = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
+        index = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
     else:
-        at = np.argsort(x, dim, kind="stable")
-    return np.take_along_axis(x, at, dim), at
+        index = np.argsort(x, dim, kind="stable")
+    return np.take_along_axis(x, index, dim), index
 
 
 def _running(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,12 +151,12 @@ def _index_put(
 ) -> Any:
     if any(i is not None and i.dtype.kind == "b" for i in indices):
         return NotImplemented
-    found, at = x.copy(), _subscript(indices)
+    result, index = x.copy(), _subscript(indices)
     if accumulate:
-        np.add.at(found, at, values)
+        np.add.at(result, index, values)
     else:
-        found[at] = values
-    return found
+        result[index] = values
+    return result
 
 
 def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
@@ -178,9 +182,9 @@ def _scatter(x: Array, dim: int, index: Array, value: Any) -> Any:
 def _scatter_add(x: Array, dim: int, index: Array, value: Array) -> Any:
     if not x.ndim or not index.ndim:
         return NotImplemented
-    found = x.copy()
-    np.add.at(found, _along(x, dim, index), value[tuple(slice(n) for n in index.shape)])
-    return found
+    result = x.copy()
+    np.add.at(result, _along(x, dim, index), value[tuple(slice(n) for n in index.shape)])
+    return result
 
 
 def _of_axis(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
@@ -188,9 +192,9 @@ def _of_axis(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
 
 
 def _index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 1) -> Any:
-    found = x.copy()
-    np.add.at(found, _of_axis(x, dim, index), alpha * source)
-    return found
+    result = x.copy()
+    np.add.at(result, _of_axis(x, dim, index), alpha * source)
+    return result
 
 
 def _index_copy(x: Array, dim: int, index: Array, source: Array) -> Any:
@@ -212,19 +216,21 @@ def _embedding(weight: Array, index: Array, *_: Any) -> Any:
 def _embedding_grad(
     grad: Array, index: Array, count: int, padding: int, scaled: bool = False
 ) -> Any:
-    found = np.zeros((count, grad.shape[-1]))
-    at, rows = index.reshape(-1), grad.reshape(-1, grad.shape[-1])
+    result = np.zeros((count, grad.shape[-1]))
+    indices, rows = index.reshape(-1), grad.reshape(-1, grad.shape[-1])
     if scaled:
-        rows = rows / np.bincount(at, minlength=count)[at][:, None]
-    kept = at != padding
-    np.add.at(found, at[kept], rows[kept])
-    return found
+        rows = rows / np.bincount(indices, minlength=count)[indices][:, None]
+    mask = indices != padding
+    np.add.at(result, indices[mask], rows[mask])
+    return result
 
 
 def _windows(
     x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """Return a view of what each place of a window sees: batch, channels, out..., kernel..."""
+    """Return a view of the inputs of each position of a window: batch, channels, out...,
+    kernel...
+    """
     dims = len(kernel)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, stride, strict=True)]
@@ -248,9 +254,9 @@ def _forward(x: Array, w: Array, stride: Any, padding: Any, dilation: Any, group
     x, dims = _padded(x, padding), w.ndim - 2
     parts = []
     for part, filters in zip(np.split(x, groups, 1), np.split(w, groups, 0), strict=True):
-        seen = _windows(part, w.shape[2:], stride, dilation)
+        windows = _windows(part, w.shape[2:], stride, dilation)
         axes = [1, *range(2 + dims, 2 + 2 * dims)], [1, *range(2, 2 + dims)]
-        parts.append(np.moveaxis(np.tensordot(seen, filters, axes), -1, 1))
+        parts.append(np.moveaxis(np.tensordot(windows, filters, axes), -1, 1))
     return np.concatenate(parts, 1)
 
 
@@ -272,13 +278,13 @@ def _to_input(
         each = shape[1] // groups
         for place in itertools.product(*(range(k) for k in w.shape[2:])):
             cut = tuple(
-                slice(at * d, at * d + (n - 1) * s + 1, s)
-                for at, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
+                slice(start * d, start * d + (n - 1) * s + 1, s)
+                for start, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
             )
             taps: Any = (slice(None), slice(None), *place)
-            there: Any = (slice(None), slice(group * each, (group + 1) * each), *cut)
+            region: Any = (slice(None), slice(group * each, (group + 1) * each), *cut)
             added = np.tensordot(part, filters[taps], ([1], [0]))
-            wide[there] += np.moveaxis(added, -1, 1)
+            wide[region] += np.moveaxis(added, -1, 1)
     inner = tuple(slice(p, p + n) for p, n in zip(padding, shape[2:], strict=True))
     del dims
     return wide[(slice(None), slice(None), *inner)]
@@ -296,10 +302,10 @@ def _to_weight(
     x, dims = _padded(x, padding), len(shape) - 2
     parts = []
     for part, back in zip(np.split(x, groups, 1), np.split(grad, groups, 1), strict=True):
-        seen = _windows(part, shape[2:], stride, dilation)
-        seen = seen[(slice(None), slice(None), *(slice(n) for n in grad.shape[2:]))]
+        windows = _windows(part, shape[2:], stride, dilation)
+        windows = windows[(slice(None), slice(None), *(slice(n) for n in grad.shape[2:]))]
         axes = [0, *range(2, 2 + dims)]
-        parts.append(np.tensordot(back, seen, (axes, axes)))
+        parts.append(np.tensordot(back, windows, (axes, axes)))
     return np.concatenate(parts, 0)
 
 
@@ -318,7 +324,7 @@ def _convolution(
         return NotImplemented
     dims = w.ndim - 2
     stride, padding, dilation, extra = (
-        list(one) * (dims // len(one)) for one in (stride, padding, dilation, extra)
+        list(setting) * (dims // len(setting)) for setting in (stride, padding, dilation, extra)
     )
     if transposed:
         grown = [
@@ -330,10 +336,10 @@ def _convolution(
         if min(grown) < 1:
             raise ValueError(f"nothing is left of {x.shape}")
         shape = (x.shape[0], w.shape[1] * groups, *grown)
-        found = _to_input(x, w, shape, stride, padding, dilation, groups)
+        result = _to_input(x, w, shape, stride, padding, dilation, groups)
     else:
-        found = _forward(x, w, stride, padding, dilation, groups)
-    return found if bias is None else found + bias.reshape(1, -1, *[1] * dims)
+        result = _forward(x, w, stride, padding, dilation, groups)
+    return result if bias is None else result + bias.reshape(1, -1, *[1] * dims)
 
 
 def _convolution_backward(
@@ -353,14 +359,14 @@ def _convolution_backward(
         return NotImplemented
     dims = w.ndim - 2
     stride, padding, dilation = (list(o) * (dims // len(o)) for o in (stride, padding, dilation))
-    how = (stride, padding, dilation, groups)
+    geometry = (stride, padding, dilation, groups)
     if transposed:
-        first = _forward(grad, w, *how) if mask[0] else None
+        first = _forward(grad, w, *geometry) if mask[0] else None
         first = first if first is None else first[tuple(slice(n) for n in x.shape)]
-        second = _to_weight(grad, x, w.shape, *how) if mask[1] else None
+        second = _to_weight(grad, x, w.shape, *geometry) if mask[1] else None
     else:
-        first = _to_input(grad, w, x.shape, *how) if mask[0] else None
-        second = _to_weight(x, grad, w.shape, *how) if mask[1] else None
+        first = _to_input(grad, w, x.shape, *geometry) if mask[0] else None
+        second = _to_weight(x, grad, w.shape, *geometry) if mask[1] else None
     third = grad.sum(axis=(0, *range(2, grad.ndim))) if mask[2] else None
     return first, second, third
 
@@ -376,12 +382,14 @@ def _pad(x: Array, pads: Sequence[int], value: Any = 0) -> Any:
 
 
 def _clamp(x: Array, low: Any = None, high: Any = None) -> Any:
-    found = x if low is None else np.where(np.isnan(x), x, np.maximum(*_together(x, low)))
-    return found if high is None else np.where(np.isnan(x), x, np.minimum(*_together(found, high)))
+    result = x if low is None else np.where(np.isnan(x), x, np.maximum(*_together(x, low)))
+    return (
+        result if high is None else np.where(np.isnan(x), x, np.minimum(*_together(result, high)))
+    )
 
 
 def _div(x: Any, y: Any, *, rounding_mode: Any = None) -> Any:
-    x, y = (np.asarray(one) for one in _together(x, y))
+    x, y = (np.asarray(array) for array in _together(x, y))
     if rounding_mode is None:
         return np.true_divide(x, y)
     if x.dtype.kind in "iu":
@@ -395,8 +403,8 @@ def _cast(x: Array, *, dtype: Any = None, **_: Any) -> Any:
     return x.copy() if dtype is None else x.astype(KINDS[dtype])
 
 
-def _arange(*given: Any, dtype: Any = None) -> Any:
-    return NotImplemented if dtype not in KINDS else np.arange(*given).astype(KINDS[dtype])
+def _arange(*arrays: Any, dtype: Any = None) -> Any:
+    return NotImplemented if dtype not in KINDS else np.arange(*arrays).astype(KINDS[dtype])
 
 
 def _cat(tensors: Sequence[Array], dim: int = 0) -> Any:
@@ -408,9 +416,9 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _searched(
-    sorted_: Array, x: Any, *, out_int32: bool = False, right: bool = False, **how: Any
+    sorted_: Array, x: Any, *, out_int32: bool = False, right: bool = False, **kwargs: Any
 ) -> Any:
-    if any(value is not None for value in how.values()) or not isinstance(x, np.ndarray):
+    if any(value is not None for value in kwargs.values()) or not isinstance(x, np.ndarray):
         return NotImplemented
     side: Any = "right" if right else "left"
     kind = np.int32 if out_int32 else np.int64
@@ -420,7 +428,7 @@ def _searched(
     return np.stack([np.searchsorted(a, b, side) for a, b in pairs]).reshape(x.shape).astype(kind)
 
 
-# What numpy calls as torch does.
+# Functions with the same name in numpy and torch.
 SAME = (
     "abs ceil floor trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"
     " square reciprocal isnan isinf isfinite signbit logical_not"
@@ -517,8 +525,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "index_add": _index_add,
     "index_copy": _index_copy,
     "index_fill": _index_fill,
-    "index_select": lambda x, dim, at: np.take(x, at, dim) if x.ndim else NotImplemented,
-    "take": lambda x, at: np.take(x, at),
+    "index_select": lambda x, dim, index: np.take(x, index, dim) if x.ndim else NotImplemented,
+    "take": lambda x, index: np.take(x, index),
     "embedding": _embedding,
     "embedding_dense_backward": _embedding_grad,
     "cat": _cat,
@@ -534,7 +542,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "arange": _arange,
     "nonzero": lambda x: np.stack(np.nonzero(x), -1) if x.ndim else NotImplemented,
     "searchsorted": _searched,
-    "bucketize": lambda x, edges, **how: _searched(edges, x, **how),
+    "bucketize": lambda x, edges, **kwargs: _searched(edges, x, **kwargs),
     "bincount": lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),
     "repeat": lambda x, times: np.tile(x, tuple(times)),
     "_unsafe_index": _index,

@@ -1,4 +1,4 @@
-"""One record of the catalogue: an operation, with everything that a case of it may vary."""
+"""A record of the catalogue: an operation, with everything that a case of it may vary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from warpfront_checks.cases.known import KnownDefect
 
-# Numbers for which every result is exact: of sums of products, and of what adds nothing.
+# Numbers for which every result is exact: of sums of products, and of operations without sums.
 # The first, which shows most, is drawn half of the time.
 SUMS = ("wide", "few", "small")
 MOVES = ("wide", "non-finite", "small", "equal")
@@ -21,18 +21,18 @@ CASES, MANY_CASES = 20, 48
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation. `code` is an expression of the arguments a, b, c ..., with `{name}` for each
-    option and for the size of each axis. `shapes` has a word for the size of each axis, arguments
-    between commas; `@n` before a shape draws indices below the size n, `?` booleans, `%` orders of
-    the last axis, `!` numbers that have no gradient.
+    """An operation. `code` is an expression of the arguments a, b, c ..., with `{name}` for
+    each option and for the size of each axis. `shapes` has a word for the size of each axis,
+    arguments between commas. `@n` before a shape draws indices below the size n, `?` booleans, `%`
+    orders of the last axis, `!` numbers that have no gradient.
 
     Alternatives of other ranks are parted by `|`; `code` fits all of them.
 
-    `usual` and `most` are sizes: what an axis has while another varies, and its largest. Results
-    are exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers
-    into the domain of the call. `changes` says that the call may change `a`.
-    `halves` is False where rounding in 16 bits decides a result,
-    `doubles` where torch computes float64 with constants of float32.
+    `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
+    exact, or off by `roundings` of the largest number and of `least`. `fit` maps drawn numbers into
+    the domain of the call. `changes` means that the call may change `a`. `halves` is False where
+    rounding in 16 bits decides a result, `doubles` where torch computes float64 with constants of
+    float32.
     """
 
     name: str

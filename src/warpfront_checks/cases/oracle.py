@@ -83,7 +83,7 @@ class Independent(TorchDispatchMode):  # type: ignore[misc]
 @contextmanager
 def oracle_for(device: str) -> Iterator[Independent | None]:
     """Compute a device's oracle: by the CPU's kernels where it is another device."""
-    # A fused attention's derivative takes what its own forward left.
+    # A fused attention's derivative takes intermediates of its own forward.
     with sdpa_kernel(SDPBackend.MATH):
         if device != "cpu":
             yield None
@@ -109,12 +109,12 @@ def _is_plain(args: Any) -> bool:
 
 
 def _by_numpy(kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a numpy kernel; what it does not implement it says by NotImplemented."""
+    """Call a numpy kernel; it returns NotImplemented for unsupported arguments."""
     with np.errstate(all="ignore"):
         arrays, named = tree_map(_array, args), tree_map(_array, kwargs)
         named = {key: value for key, value in named.items() if key not in _PLACES}
-        found = kernel(*arrays, **named)
-    return found if found is NotImplemented else tree_map(_tensor, found)
+        actual = kernel(*arrays, **named)
+    return actual if actual is NotImplemented else tree_map(_tensor, actual)
 
 
 _PLACES = {"layout", "device", "pin_memory", "memory_format", "non_blocking"}
@@ -126,11 +126,11 @@ def _array(x: Any) -> Any:
 
 def _tensor(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
-        # One of its own: what numpy hands back may be a view of an argument, or broadcast.
+        # A copy: numpy's result may be a view of an argument, or broadcast.
         return torch.from_numpy(np.array(x, order="C")).reshape(np.shape(x))
     return x
 
 
-def _copied(there: Tensor, found: Tensor) -> Tensor:
-    np.copyto(there.detach().numpy(), found.numpy(), casting="unsafe")
-    return there
+def _copied(target: Tensor, actual: Tensor) -> Tensor:
+    np.copyto(target.detach().numpy(), actual.numpy(), casting="unsafe")
+    return target

@@ -24,7 +24,7 @@ Oracle = AbstractContextManager[object]
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One compared tensor of a case: its name, and the verdict."""
+    """A compared tensor of a case: its name, and the verdict."""
 
     name: str
     verdict: Verdict
@@ -60,10 +60,9 @@ class LackingError(Exception):
 
 
 def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
-    """Compare each output and gradient of a case, then each argument with what it was before.
-
-    `oracle` is entered while the reference computes (`oracle_for` the device if not given). Raises
-    `NoOracleError`, `LackingError`, and whatever the judged call raises.
+    """Compare each output and gradient of a case, then each argument with its value before the
+    call. `oracle` is entered while the reference computes (default: `oracle_for` the device).
+    Raises `NoOracleError`, `LackingError`, and any error of the judged call.
     """
     oracle = oracle or oracle_for(case.device)
     names = names_of()
@@ -76,7 +75,7 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
                 execute(case.oracle(), names)
         except REFUSALS as error:
             raise NoOracleError(f"{type(error).__name__}: {error}") from error
-        right, rights = listed(names["right"]), list(names.get("rights", ()))
+        expected, rights = listed(names["right"]), list(names.get("rights", ()))
         for name, x in before.items():
             names[name] = x
         execute(case.sent(), names)
@@ -86,11 +85,11 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
             if lacks_kernel(error) or LAYOUT_REFUSED.search(str(error)):
                 raise LackingError(str(error).strip().splitlines()[0]) from error
             raise
-    found, gradients = listed(names["found"]), list(names.get("gradients", ()))
-    yield from _outputs(case, found, right)
-    for leaf, mine, its in zip(case.leaves, gradients, rights, strict=True):
+    actual, gradients = listed(names["found"]), list(names.get("gradients", ()))
+    yield from _outputs(case, actual, expected)
+    for leaf, mine, reference in zip(case.leaves, gradients, rights, strict=True):
         none = torch.zeros(leaf.shape, dtype=torch.float64)
-        pair = [none if x is None else x for x in (mine, its)]
+        pair = [none if x is None else x for x in (mine, reference)]
         yield Judged(name=f"gradient of {leaf.name}", verdict=_judged(case, *pair))
     changed = {"a"} if case.destination == "in place" or case.changes else set()
     for argument in case.arguments:
@@ -99,37 +98,37 @@ def run_case(case: Case, oracle: Oracle | None = None) -> Iterator[Judged]:
             yield Judged(name=f"argument {argument.name} afterwards", verdict=after)
 
 
-def _outputs(case: Case, found: list[Tensor], right: list[Tensor]) -> Iterator[Judged]:
-    if len(found) != len(right):
-        fault = f"{len(found)} results, expected {len(right)}"
+def _outputs(case: Case, actual: list[Tensor], expected: list[Tensor]) -> Iterator[Judged]:
+    if len(actual) != len(expected):
+        fault = f"{len(actual)} results, expected {len(expected)}"
         yield Judged(name="results", verdict=Verdict(fault=fault, share=1e300))
         return
     if case.destination == "in place":
-        right = [x if x.is_floating_point() else x.double() for x in right]
-    for place, (mine, its) in enumerate(zip(found, right, strict=True)):
-        name = f"result {place}" if len(found) > 1 else "result"
-        if fault := _form(case, mine, its):
+        expected = [x if x.is_floating_point() else x.double() for x in expected]
+    for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
+        name = f"result {place}" if len(actual) > 1 else "result"
+        if fault := _form(case, mine, reference):
             yield Judged(name=name, verdict=Verdict(fault=fault, share=1e300))
         else:
-            yield Judged(name=name, verdict=_judged(case, mine, its))
+            yield Judged(name=name, verdict=_judged(case, mine, reference))
 
 
-def _form(case: Case, mine: Tensor, its: Tensor) -> str:
+def _form(case: Case, mine: Tensor, expected: Tensor) -> str:
     """Return how a result is of another device or dtype than it should be, or nothing."""
     if mine.device.type != case.device:
         return f"on {mine.device.type}, expected on {case.device}"
-    kind = getattr(torch, case.dtype) if its.dtype == torch.float64 else its.dtype
-    fixed = f"torch.{its.dtype}".removeprefix("torch.") in case.code or "dtype=" in case.code
+    kind = getattr(torch, case.dtype) if expected.dtype == torch.float64 else expected.dtype
+    fixed = f"torch.{expected.dtype}".removeprefix("torch.") in case.code or "dtype=" in case.code
     return "" if mine.dtype == kind or fixed else f"{mine.dtype}, expected {kind}"
 
 
-def _judged(case: Case, found: Tensor, right: Tensor) -> Verdict:
+def _judged(case: Case, actual: Tensor, expected: Tensor) -> Verdict:
     unit = getattr(torch, case.dtype)
     bound = Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
-    return judge(found, right.detach(), bound)
+    return judge(actual, expected.detach(), bound)
 
 
-def listed(found: Any) -> list[Tensor]:
-    if isinstance(found, Tensor):
-        return [found]
-    return list(found.values() if isinstance(found, Mapping) else found)
+def listed(actual: Any) -> list[Tensor]:
+    if isinstance(actual, Tensor):
+        return [actual]
+    return list(actual.values() if isinstance(actual, Mapping) else actual)

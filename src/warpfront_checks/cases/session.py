@@ -148,26 +148,26 @@ def _label(case: Case) -> str:
 
 def _known(operation: Operation, name: str, device: str) -> str:
     major, minor = torch.__version__.split(".")[:2]
-    here = (int(major), int(minor))
-    return next((d.thread for d in operation.known if d.covers(name, device, here)), "")
+    torch_version = (int(major), int(minor))
+    return next((d.thread for d in operation.known if d.covers(name, device, torch_version)), "")
 
 
 def _shown(
     operation: Operation, assignment: Assignment, worst: Judged, device: str
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
-    seen = {"": worst}
+    failures = {"": worst}
 
     def fails(case: Case) -> bool:
         try:
-            found = next((j for j in run_case(case) if j.verdict.fault), None)
+            actual = next((j for j in run_case(case) if j.verdict.fault), None)
         except (NoOracleError, LackingError):
             return False
         except Exception as error:  # noqa: BLE001 - it fails by raising
-            found = Judged.raised(error)
-        if found is not None:
-            seen[""] = found
-        return found is not None
+            actual = Judged.raised(error)
+        if actual is not None:
+            failures[""] = actual
+        return actual is not None
 
     small = shrunk(operation, assignment, device, fails)
     case = build(operation, small, device)
@@ -175,5 +175,5 @@ def _shown(
         small, case = assignment, build(operation, assignment, device)
     return {
         "case": {"operation": operation.name, "device": device, "assignment": small},
-        "report": list(described(case, seen[""])),
+        "report": list(described(case, failures[""])),
     }

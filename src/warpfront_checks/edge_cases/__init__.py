@@ -1,3 +1,4 @@
-"""What kernels get wrong in the field, by class: rows of inputs whose right answer is known without
-the device, from closed forms, whole numbers that no order of summation rounds, or numpy.
+"""Known weaknesses of kernels, by class: rows of inputs whose expected result is known without
+the device. It follows from closed forms, from integers that no order of summation rounds, or from
+numpy.
 """

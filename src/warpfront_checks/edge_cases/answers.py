@@ -1,9 +1,9 @@
-"""Answers: what a device gave, what is right, and by how much they may differ.
+"""Answers: a device's result, the expected one, and their largest difference.
 
-A right answer never comes from the kernels that are judged, on the CPU neither: it is a closed
-form, numpy's, or follows from the device's own other answers (the same call with the same seed).
-Most inputs are whole numbers so small that every partial sum is exact, so that no order of
-summation has anything to round and any difference is a fault.
+An expected result never comes from the kernels under test, not on the CPU either. It is a closed
+form, numpy's, or follows from other results of the device (the same call with the same seed). Most
+inputs are integers so small that every partial sum is exact. No order of summation then rounds
+anything, and any difference is a fault.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TRUE, FALSE = np.ones((), dtype=bool), np.zeros((), dtype=bool)
 
 @dataclass(frozen=True)
 class Answer:
-    """One tensor. It may be off by `ulps` units in the last place of what is right, and by `slack`
-    (a number, or one for each element). Numbers that cannot be compared so (whole, true) are equal.
+    """One tensor to compare. It may be off by `ulps` units in the last place of the expected
+    value, plus `slack` (a number, or one per element). Integers and booleans have to be equal.
     """
 
     label: str
@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseContext:
-    """Where a row is tried: device and dtype, and numbers of one seed, made on the CPU."""
+    """The context of a row: device, dtype, and random numbers of one seed, made on the CPU."""
 
     device: str
     dtype: torch.dtype
@@ -52,36 +52,36 @@ class CaseContext:
     quick: bool = False
 
     def send(self, x: Tensor | np.ndarray[Any, Any], dtype: torch.dtype | None = None) -> Tensor:
-        """A fresh tensor on the device."""
-        sent = torch.as_tensor(x)
-        if sent.is_floating_point():
-            sent = sent.to(dtype or self.dtype)
-            # The CPU's vector instructions make negative NaN of NaN, and who sorts by bits puts
+        """Return a fresh tensor on the device."""
+        tensor = torch.as_tensor(x)
+        if tensor.is_floating_point():
+            tensor = tensor.to(dtype or self.dtype)
+            # The CPU's vector instructions make negative NaN of NaN, and a sort by bits puts
             # that first (pytorch#117617).
-            sent = sent.masked_fill(sent.isnan(), math.nan)
-        return sent.to(self.device, copy=True)
+            tensor = tensor.masked_fill(tensor.isnan(), math.nan)
+        return tensor.to(self.device, copy=True)
 
     def whole(self, *shape: int, most: int = 4) -> Tensor:
-        """Whole numbers from -most to most, in float64."""
-        drawn = torch.randint(-most, most + 1, shape, generator=self.generator)
-        return drawn.double()
+        """Return integers from -most to most, in float64."""
+        samples = torch.randint(-most, most + 1, shape, generator=self.generator)
+        return samples.double()
 
     def few(self, *shape: int) -> Tensor:
-        """-1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
-        drawn = torch.randint(0, 16, shape, generator=self.generator)
-        return (drawn == 0).double() - (drawn == 1).double()
+        """Return -1, 0 and 1, mostly 0: sums of many thousands stay exact in every dtype."""
+        samples = torch.randint(0, 16, shape, generator=self.generator)
+        return (samples == 0).double() - (samples == 1).double()
 
     def index(self, high: int, *shape: int) -> Tensor:
         return torch.randint(0, high, shape, generator=self.generator)
 
     def normal(self, *shape: int) -> Tensor:
-        """Normal numbers, rounded to the dtype, in float64."""
-        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
-        return drawn.to(self.dtype).double()
+        """Return normal numbers, rounded to the dtype, in float64."""
+        samples = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        return samples.to(self.dtype).double()
 
     def module(self, make: Callable[[], Any]) -> tuple[Any, Any]:
-        """What `make` makes of the seed, its numbers rounded to the dtype: in float64 on the CPU,
-        and as the device has it.
+        """Return the module of `make` under the seed twice: in float64 on the CPU, and on the
+        device. Its numbers are rounded to the dtype first.
         """
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -90,7 +90,7 @@ class CaseContext:
 
     @property
     def complex(self) -> torch.dtype:
-        """Both parts are of the dtype."""
+        """Return the complex dtype whose parts are of the dtype."""
         return torch.complex64 if self.dtype == torch.float32 else torch.complex128
 
     @property
@@ -107,9 +107,10 @@ Try = Callable[[CaseContext], Iterator[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Hazard:
-    """A row: what it is called, how it is tried, in which dtypes. `devices` are the kinds of device
-    that it says anything about, if not all; `bytes` what it needs there. It is tried with the first
-    seed, or with `each_seed`, each of which has another of so many `turns` of what it tries.
+    """A row: its name, its function, its dtypes. `devices` are the kinds of device that it
+    applies to (default: all); `needed_bytes` is the memory that it needs there. It runs with the
+    first seed, or with `each_seed` under every one. Each seed then covers another of `turns`
+    variants.
     """
 
     name: str
@@ -126,15 +127,15 @@ Hazards = tuple[Hazard, ...]
 
 
 def kind_of(device: str) -> str:
-    """AMD's devices have kernels of their own under CUDA's name."""
+    """Return the kind of a device: AMD's devices have kernels of their own under CUDA's name."""
     return "rocm" if device == "cuda" and torch.version.hip else device
 
 
 @dataclass(frozen=True, kw_only=True)
 class HazardClass:
-    """Rows of a kind. `asks` is the question in words. `narrow` are the rows whose kernels for 16
-    bits are others, not the same with fewer bits: a quick run tries both. `seen_on` are the
-    devices on which rows whose bounds are judgement were seen to be right, if not all.
+    """Rows of a kind. `asks` is the question in words. `narrow` are the rows with separate
+    kernels for 16 bits: a quick run tries both. `seen_on` are the devices on which correct kernels
+    passed rows with bounds of judgement (default: all).
     """
 
     name: str
@@ -144,30 +145,33 @@ class HazardClass:
     seen_on: tuple[str, ...] = ()
 
     def judges(self, device: str) -> bool:
-        """A bound that no right device of a kind has confirmed could refuse right ones."""
+        """Return whether the bounds apply to a device. A bound that no correct device of a kind
+        has confirmed could reject correct ones.
+        """
         return not self.seen_on or kind_of(device) in self.seen_on
 
     def tried(self, row: Hazard, dtypes: Sequence[str], *, quick: bool) -> tuple[str, ...]:
-        """In which of these a row is tried: quickly in bfloat16 only the first, which stands for
-        the class, those that are narrow, and what has no other dtype.
+        """Return the dtypes in which a row runs. In a quick run only three kinds of rows run in
+        bfloat16: the first of the class, those in `narrow`, and those without another dtype.
         """
-        known = tuple(name for name in row.dtypes if name in dtypes)
+        names = tuple(name for name in row.dtypes if name in dtypes)
         if not quick or row.name in {self.hazards[0].name, *self.narrow}:
-            return known
-        return tuple(name for name in known if name != "bfloat16") or known
+            return names
+        return tuple(name for name in names if name != "bfloat16") or names
 
 
 def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Hazards:
-    """A table of names and tries, all with the same options."""
+    """Return a row for each function of a table, all with the same options."""
     return tuple(
-        Hazard(name=name, answers=tried, dtypes=dtypes, **options) for name, tried in table.items()
+        Hazard(name=name, answers=attempt, dtypes=dtypes, **options)
+        for name, attempt in table.items()
     )
 
 
 def answer_fault(answer: Answer) -> tuple[str, float]:
     """Return the fault of an answer, or nothing, and the largest share of its bound."""
-    right = torch.as_tensor(answer.right)
-    verdict = judge(answer.found, right, Bound(ulps=answer.ulps, slack=answer.slack))
+    expected = torch.as_tensor(answer.right)
+    verdict = judge(answer.found, expected, Bound(ulps=answer.ulps, slack=answer.slack))
     return (f"{answer.label}: {verdict.fault}" if verdict.fault else ""), verdict.share
 
 

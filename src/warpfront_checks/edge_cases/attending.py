@@ -31,7 +31,7 @@ Numbers = Any
 
 @dataclass(frozen=True, kw_only=True)
 class Attending:
-    """Lengths of queries and keys, heads of both, and what is hidden: '', causal, or a mask."""
+    """Lengths of queries and keys, heads of both, and the mask: '', causal, or another."""
 
     queries: int
     keys: int
@@ -67,7 +67,9 @@ ASKED: dict[str, Attending] = {
 
 
 def _mask(attending: Attending, ground: CaseContext) -> Tensor | None:
-    """True where a key is seen; every query sees at least one, if not some are to see nothing."""
+    """Return a mask, True where a key is visible. Every query sees at least one key, unless the
+    case has fully masked queries.
+    """
     shape: tuple[int, ...] = (attending.queries, attending.keys)
     if attending.hidden in {"", "causal"}:
         return torch.ones(shape).tril().bool() if attending.hidden else None
@@ -83,84 +85,89 @@ def _mask(attending: Attending, ground: CaseContext) -> Tensor | None:
 
 
 def _tried(name: str, ground: CaseContext) -> Iterator[Answer]:
-    asked = ASKED[name]
-    few = asked.heads // asked.groups
-    q = ground.normal(2, asked.heads, asked.queries, asked.size)
-    k, v = (ground.normal(2, few, asked.keys, asked.size) for _ in range(2))
-    seen = _mask(asked, ground)
-    how: dict[str, Any] = {"enable_gqa": True} if asked.groups > 1 else {}
-    if asked.hidden == "causal":
-        how["is_causal"] = True
-    elif asked.hidden == "added":
-        how["attn_mask"] = ground.send(torch.zeros(1).where(_known(seen), torch.tensor(-math.inf)))
-    elif seen is not None:
-        how["attn_mask"] = seen.to(ground.device)
+    setup = ASKED[name]
+    few = setup.heads // setup.groups
+    q = ground.normal(2, setup.heads, setup.queries, setup.size)
+    k, v = (ground.normal(2, few, setup.keys, setup.size) for _ in range(2))
+    visible = _mask(setup, ground)
+    kwargs: dict[str, Any] = {"enable_gqa": True} if setup.groups > 1 else {}
+    if setup.hidden == "causal":
+        kwargs["is_causal"] = True
+    elif setup.hidden == "added":
+        kwargs["attn_mask"] = ground.send(
+            torch.zeros(1).where(_known(visible), torch.tensor(-math.inf))
+        )
+    elif visible is not None:
+        kwargs["attn_mask"] = visible.to(ground.device)
     leaves = [ground.send(x).requires_grad_() for x in (q, k, v)]
-    found = functional.scaled_dot_product_attention(*leaves, **how)
-    fed = ground.normal(*found.shape)
-    right, slopes, sizes = _defined([array(x) for x in (q, k, v)], seen, array(fed), asked)
-    yield Answer("output", found, right, ulps=1, slack=sizes[0] * _unit(ground, asked))
-    # What comes back is often a transposed view.
-    sent = ground.send(fed.transpose(1, 2).contiguous()).transpose(1, 2)
-    gradients = torch.autograd.grad(found, leaves, sent)
+    actual = functional.scaled_dot_product_attention(*leaves, **kwargs)
+    grad_output = ground.normal(*actual.shape)
+    expected, slopes, sizes = _defined(
+        [array(x) for x in (q, k, v)], visible, array(grad_output), setup
+    )
+    yield Answer("output", actual, expected, ulps=1, slack=sizes[0] * _unit(ground, setup))
+    # Gradients are often transposed views.
+    on_device = ground.send(grad_output.transpose(1, 2).contiguous()).transpose(1, 2)
+    gradients = torch.autograd.grad(actual, leaves, on_device)
     for label, gradient, slope, size in zip("qkv", gradients, slopes, sizes[1:], strict=True):
-        slack = size * _unit(ground, asked)
+        slack = size * _unit(ground, setup)
         yield Answer(f"gradient of {label}", gradient, slope, ulps=1, slack=slack)
 
 
-def _known(seen: Tensor | None) -> Tensor:
-    assert seen is not None
-    return seen
+def _known(visible: Tensor | None) -> Tensor:
+    assert visible is not None
+    return visible
 
 
 def _unit(ground: CaseContext, attending: Attending) -> float:
-    """Roundings of what is multiplied, and of what is summed, which walk."""
+    """Return the rounding unit of products and of sums, whose errors walk."""
     walk = math.sqrt(max(attending.size, attending.keys, attending.queries))
     return 8 * ground.eps + 4 * walk * 1.2e-7
 
 
 def _defined(
-    sent: list[Numbers], seen: Tensor | None, fed: Numbers, attending: Attending
+    on_device: list[Numbers], visible: Tensor | None, grad_output: Numbers, attending: Attending
 ) -> tuple[Numbers, list[Numbers], list[Numbers]]:
-    """Output, gradients, and how large the terms are of which each of them is a sum."""
-    q, k, v = sent[0], *(np.repeat(x, attending.groups, 1) for x in sent[1:])
+    """Return output, gradients, and the size of the terms that each of them sums."""
+    q, k, v = on_device[0], *(np.repeat(x, attending.groups, 1) for x in on_device[1:])
     scale = 1 / math.sqrt(attending.size)
     scores = q @ k.swapaxes(-1, -2) * scale
-    if seen is not None:
-        scores = np.where(array(seen), scores, -np.inf)
-    # Who sees nothing gets nothing.
+    if visible is not None:
+        scores = np.where(array(visible), scores, -np.inf)
+    # A fully masked query returns zeros.
     p = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
     p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)
-    back = fed @ v.swapaxes(-1, -2)
+    back = grad_output @ v.swapaxes(-1, -2)
     slope = p * (back - (p * back).sum(-1, keepdims=True))
     # The sum over a row is often taken from the output, which has been rounded.
-    whole = np.abs(fed) @ np.abs(v).swapaxes(-1, -2)
+    whole = np.abs(grad_output) @ np.abs(v).swapaxes(-1, -2)
     away = p * (whole + (p * whole).sum(-1, keepdims=True))
     away = away * (1 + np.abs(np.where(np.isfinite(scores), scores, 0)))
     gradients = [
         slope @ k * scale,
         _gathered(slope.swapaxes(-1, -2) @ q * scale, attending),
-        _gathered(p.swapaxes(-1, -2) @ fed, attending),
+        _gathered(p.swapaxes(-1, -2) @ grad_output, attending),
     ]
     sizes = [
         (p * (1 + np.abs(np.where(p > 0, scores, 0)))) @ np.abs(v),
         away @ np.abs(k) * scale,
         _gathered(away.swapaxes(-1, -2) @ np.abs(q) * scale, attending),
         _gathered(
-            (p * (1 + np.abs(np.where(p > 0, scores, 0)))).swapaxes(-1, -2) @ np.abs(fed), attending
+            (p * (1 + np.abs(np.where(p > 0, scores, 0)))).swapaxes(-1, -2) @ np.abs(grad_output),
+            attending,
         ),
     ]
     return p @ v, gradients, sizes
 
 
 def _gathered(x: Numbers, attending: Attending) -> Numbers:
-    """A gradient of each head of queries, added up for the head of keys that they share."""
+    """Sum the gradients of the query heads that share a head of keys."""
     n, heads, length, size = x.shape
     return x.reshape(n, heads // attending.groups, attending.groups, length, size).sum(2)
 
 
 def _drops(ground: CaseContext) -> Iterator[Answer]:
-    """What is dropped is dropped by chance: another each time, and as often as was asked."""
+    """Check that dropout is random: different in each call, and at the requested rate."""
     torch.manual_seed(ground.seed)
     q, k = (ground.send(torch.zeros(2, 4, 128, 32)) for _ in range(2))
     v = ground.send(torch.ones(2, 4, 128, 32))
@@ -183,50 +190,52 @@ LAYERS: dict[str, dict[str, Any]] = {
 
 
 def _inferred(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Layers of a transformer without gradients, for which torch has kernels of their own, beside
-    float64 with gradients, for which it has none.
+    """Compare layers of a transformer without gradients with float64 with gradients. Torch has
+    kernels of its own for the first, and none for the second.
     """
 
     def make() -> torch.nn.Module:
         layer = torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, **LAYERS[name])
         return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).eval()
 
-    stack, own = ground.module(make)
+    stack, device_module = ground.module(make)
     x = ground.normal(3, 19, 32)
     hidden = torch.arange(19) >= torch.tensor([19, 7, 12])[:, None]
     causal = torch.ones(19, 19, dtype=torch.bool).triu(1)
-    for label, how in (
+    for label, kwargs in (
         ("plain", {}),
         ("padded", {"src_key_padding_mask": hidden}),
         ("causal", {"mask": causal}),
     ):
-        right = stack(x, **how).detach()
-        sent = {key: mask.to(ground.device) for key, mask in how.items()}
+        expected = stack(x, **kwargs).detach()
+        masks = {key: mask.to(ground.device) for key, mask in kwargs.items()}
         with torch.no_grad():
-            found = own(ground.send(x), **sent)
+            actual = device_module(ground.send(x), **masks)
         if label == "padded":
-            # What stands at places that are hidden is left open.
-            right, found = right[~hidden], found[~hidden.to(ground.device)]
+            # Values at masked positions are undefined.
+            expected, actual = expected[~hidden], actual[~hidden.to(ground.device)]
         # Two layers of four roundings each; norms keep the numbers about 1. On an H200 GELU was as
         # far off as GELU by its tangent is, which differs by up to 5e-4 in each.
         rough = name == "gelu" and ground.device != "cpu"
-        yield Answer(label, found, array(right), slack=2e-3 if rough else 256 * ground.eps)
+        yield Answer(label, actual, array(expected), slack=2e-3 if rough else 256 * ground.eps)
 
 
 def _masks_by_head(ground: CaseContext) -> Iterator[Answer]:
-    """A layer without gradients, with a mask for each head of each sample."""
+    """Check a layer without gradients, with a mask for each head of each sample."""
 
     def make() -> torch.nn.Module:
         return torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
 
-    layer, own = ground.module(make)
+    layer, device_module = ground.module(make)
     x, mask = ground.normal(3, 19, 32), ground.index(2, 12, 19, 19) == 0
     mask[..., 0] = False
-    sent = ground.send(x)
+    on_device = ground.send(x)
     with torch.no_grad():
-        found = own(sent, sent, sent, attn_mask=mask.to(ground.device), need_weights=False)[0]
-    right = layer(x, x, x, attn_mask=mask, need_weights=False)[0].detach()
-    yield Answer("output", found, array(right), slack=64 * ground.eps)
+        actual = device_module(
+            on_device, on_device, on_device, attn_mask=mask.to(ground.device), need_weights=False
+        )[0]
+    expected = layer(x, x, x, attn_mask=mask, need_weights=False)[0].detach()
+    yield Answer("output", actual, array(expected), slack=64 * ground.eps)
 
 
 ATTENTION = HazardClass(
@@ -240,9 +249,9 @@ ATTENTION = HazardClass(
                 answers=partial(_tried, name),
                 dtypes=USUAL,
                 # CUDA's kernels for 16 bits give such a query means (2.11 on an H200).
-                devices=("cpu",) if one.hidden == "nothing" else (),
+                devices=("cpu",) if setup.hidden == "nothing" else (),
             )
-            for name, one in ASKED.items()
+            for name, setup in ASKED.items()
         ),
         *rows({"dropped": _drops}, FLOATS),
         *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),

@@ -25,7 +25,7 @@ IGNORED = -100
 
 
 def _log_probabilities(a: Numbers) -> Numbers:
-    """Classes are axis 1."""
+    """Return logarithms of probabilities over axis 1, the classes."""
     shifted = a - a.max(1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
 
@@ -33,13 +33,15 @@ def _log_probabilities(a: Numbers) -> Numbers:
 def _loss(
     a: Numbers, target: Numbers, weight: Numbers, smoothing: float, reduction: str
 ) -> tuple[Numbers, Numbers]:
-    """The loss and its gradient, by the definition. Classes are axis 1 of (n, classes, places)."""
+    """Return the loss and its gradient, by the definition. Classes are axis 1 of (n, classes,
+    places).
+    """
     classes = a.shape[1]
-    logs, kept = _log_probabilities(a), target != IGNORED
+    logs, counted = _log_probabilities(a), target != IGNORED
     hit = np.zeros_like(a)
     for c in range(classes):
         hit[:, c] = target == c
-    soft = (1 - smoothing) * hit + smoothing / classes * kept[:, None]
+    soft = (1 - smoothing) * hit + smoothing / classes * counted[:, None]
     weighted = soft * weight[None, :, None]
     each = -(weighted * logs).sum(1)
     slope = weighted.sum(1, keepdims=True) * np.exp(logs) - weighted
@@ -62,28 +64,28 @@ def _cross_entropy(ground: CaseContext) -> Iterator[Answer]:
             if weighted
             else torch.ones(classes).double()
         )
-        right, slope = _loss(array(x), array(target), array(weight), smoothing, reduction)
+        expected, slope = _loss(array(x), array(target), array(weight), smoothing, reduction)
         leaf = ground.send(x if places else x[..., 0]).requires_grad_()
-        found = functional.cross_entropy(
+        actual = functional.cross_entropy(
             leaf,
             (target if places else target[:, 0]).to(ground.device),
             weight=ground.send(weight) if weighted else None,
             label_smoothing=smoothing,
             reduction=reduction,
         )
-        asked = f"smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
-        label = f"{classes} classes, {places} places, {asked}"
-        right = right if places or reduction != "none" else right[:, 0]
+        setting = f"smoothing {smoothing}, weights {weighted}, {reduction}, ignored {hidden}"
+        label = f"{classes} classes, {places} places, {setting}"
+        expected = expected if places or reduction != "none" else expected[:, 0]
         slope = slope if places else slope[..., 0]
         off = 16 if ground.half else 64
         yield Answer(
             label,
-            found,
-            right,
+            actual,
+            expected,
             ulps=4,
-            slack=off * ground.eps * (1 + np.abs(right).max()),
+            slack=off * ground.eps * (1 + np.abs(expected).max()),
         )
-        found.sum().backward()
+        actual.sum().backward()
         slack = 4 * off * ground.eps * np.abs(slope).max()
         yield Answer(f"gradient, {label}", leaf.grad, slope, ulps=4, slack=slack)
 
@@ -95,22 +97,22 @@ def _soft_targets(ground: CaseContext) -> Iterator[Answer]:
         shares[:, 2], shares[:, 5] = 0.25, 0.75
         soft = (1 - smoothing) * array(shares) + smoothing / 9
         each = -(soft * _log_probabilities(array(x))).sum(1)
-        right = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
-        found = functional.cross_entropy(
+        expected = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
+        actual = functional.cross_entropy(
             ground.send(x), ground.send(shares), label_smoothing=smoothing, reduction=reduction
         )
-        slack = 16 * ground.eps * np.abs(right).max()
+        slack = 16 * ground.eps * np.abs(expected).max()
         yield Answer(
             f"smoothing {smoothing}, {reduction}",
-            found,
-            right,
+            actual,
+            expected,
             ulps=4,
             slack=slack,
         )
 
 
 def _likelihood(ground: CaseContext) -> Iterator[Answer]:
-    """nll_loss of whole numbers: exact but for the mean."""
+    """Check nll_loss of integers: exact except for the mean."""
     for shape, weighted, reduction, ignored in product(
         ((7, 5), (3, 5, 4, 6), (1, 1025, 3)), (False, True), ("none", "sum", "mean"), (IGNORED, 2)
     ):
@@ -123,14 +125,14 @@ def _likelihood(ground: CaseContext) -> Iterator[Answer]:
             if weighted
             else torch.ones(shape[1]).double()
         )
-        kept = array(target) != ignored
-        safe = np.where(kept, array(target), 0)
-        w = np.where(kept, array(weight)[safe], 0.0)
+        counted = array(target) != ignored
+        safe = np.where(counted, array(target), 0)
+        w = np.where(counted, array(weight)[safe], 0.0)
         chosen = np.take_along_axis(array(x), np.expand_dims(safe, 1), 1)[:, 0]
         each = -w * chosen
-        right = {"none": each, "sum": each.sum(), "mean": each.sum() / w.sum()}[reduction]
+        expected = {"none": each, "sum": each.sum(), "mean": each.sum() / w.sum()}[reduction]
         leaf = ground.send(x).requires_grad_()
-        found = functional.nll_loss(
+        actual = functional.nll_loss(
             leaf,
             target.to(ground.device),
             weight=ground.send(weight) if weighted else None,
@@ -144,8 +146,8 @@ def _likelihood(ground: CaseContext) -> Iterator[Answer]:
             * (np.abs(each).sum() if reduction != "none" else 0.0)
             / (w.sum() if reduction == "mean" else 1)
         )
-        yield Answer(label, found, right, ulps=2, slack=slack)
-        found.sum().backward()
+        yield Answer(label, actual, expected, ulps=2, slack=slack)
+        actual.sum().backward()
         slope = np.zeros(shape)
         np.put_along_axis(slope, np.expand_dims(safe, 1), -np.expand_dims(w, 1), 1)
         slope /= w.sum() if reduction == "mean" else 1.0
@@ -153,63 +155,65 @@ def _likelihood(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _padded_rows(ground: CaseContext) -> Iterator[Answer]:
-    """An embedding's padding gets no gradient; rows that are looked up often get all of theirs."""
+    """Check that an embedding's padding gets no gradient, and frequent rows get all of theirs."""
     few, many = torch.tensor([[0, 3, 3, 1], [1, 1, 0, 3]]), ground.index(4, 13, 90)
     for index, padding, scaled in product((few, many), (None, 1), (False, True)):
         weight = ground.send(ground.whole(5, 33)).requires_grad_()
-        fed = ground.whole(*few.shape, 33) * 6 if index is few else ground.few(13, 90, 33)
-        found = functional.embedding(
+        grad_output = ground.whole(*few.shape, 33) * 6 if index is few else ground.few(13, 90, 33)
+        actual = functional.embedding(
             index.to(ground.device), weight, padding_idx=padding, scale_grad_by_freq=scaled
         )
-        found.backward(ground.send(fed))
-        right = np.zeros((5, 33))
-        np.add.at(right, array(index).flatten(), array(fed).reshape(-1, 33))
+        actual.backward(ground.send(grad_output))
+        expected = np.zeros((5, 33))
+        np.add.at(expected, array(index).flatten(), array(grad_output).reshape(-1, 33))
         if scaled:
-            right /= np.maximum(1, np.bincount(array(index).flatten(), minlength=5))[:, None]
+            expected /= np.maximum(1, np.bincount(array(index).flatten(), minlength=5))[:, None]
         if padding is not None:
-            right[padding] = 0
+            expected[padding] = 0
         yield Answer(
             f"{index.numel()} rows, padding {padding}, scaled {scaled}",
             weight.grad,
-            right,
+            expected,
             ulps=2,
             slack=8 * ground.eps * scaled,
         )
 
 
-def _bag_slopes(mode: str, weight: Numbers, index: Numbers, fed: Numbers) -> Numbers:
-    """Each row's part of what is fed back: all of it, its share, or where it is the largest."""
+def _bag_slopes(mode: str, weight: Numbers, index: Numbers, grad_output: Numbers) -> Numbers:
+    """Return each row's part of the output's gradient: all of it, its share, or where it is the
+    largest.
+    """
     slope = np.zeros_like(weight)
     for bag, places in enumerate(np.split(index, [3, 3, 5])):
         if mode == "max" and len(places):
             first = places[weight[places].argmax(0)]
-            slope[first, np.arange(33)] += fed[bag]
+            slope[first, np.arange(33)] += grad_output[bag]
             continue
         for place in places:
-            slope[place] += fed[bag] / (len(places) if mode == "mean" else 1)
+            slope[place] += grad_output[bag] / (len(places) if mode == "mean" else 1)
     return slope
 
 
 def _bags(ground: CaseContext) -> Iterator[Answer]:
-    """Bags of rows, one of them empty."""
-    # No two rows hold one number at one place, so that there is one largest.
+    """Check bags of rows, one of them empty."""
+    # No two rows are equal at any position, so that there is one largest.
     index, offsets = torch.tensor([3, 0, 4, 4, 1, 2, 0]), torch.tensor([0, 3, 3, 5])
     weight = torch.argsort(ground.normal(5, 33), 0).double() + 1
     parts = np.split(array(weight)[array(index)], [3, 3, 5])
     for mode, whole in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
         leaf = ground.send(weight).requires_grad_()
-        found = functional.embedding_bag(
+        actual = functional.embedding_bag(
             index.to(ground.device), leaf, offsets.to(ground.device), mode=mode
         )
-        right = np.stack([whole(part, 0) if len(part) else np.zeros(33) for part in parts])
-        yield Answer(mode, found, right, ulps=1)
-        fed = ground.whole(4, 33)
-        found.backward(ground.send(fed))
-        slope = _bag_slopes(mode, array(weight), array(index), array(fed))
+        expected = np.stack([whole(part, 0) if len(part) else np.zeros(33) for part in parts])
+        yield Answer(mode, actual, expected, ulps=1)
+        grad_output = ground.whole(4, 33)
+        actual.backward(ground.send(grad_output))
+        slope = _bag_slopes(mode, array(weight), array(index), array(grad_output))
         yield Answer(f"gradient of {mode}", leaf.grad, slope, ulps=4, slack=4 * ground.eps)
     leaf = ground.send(weight).requires_grad_()
     shares = ground.send(torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
-    found = functional.embedding_bag(
+    actual = functional.embedding_bag(
         index.to(ground.device),
         leaf,
         offsets.to(ground.device),
@@ -219,14 +223,14 @@ def _bags(ground: CaseContext) -> Iterator[Answer]:
     scaled = array(weight)[array(index)] * array(shares.cpu().double())[:, None]
     yield Answer(
         "weighted",
-        found,
+        actual,
         np.stack([p.sum(0) for p in np.split(scaled, [3, 3, 5])]),
         ulps=1,
     )
-    found.sum().backward()
-    right = np.zeros((5, 33))
-    np.add.at(right, array(index), array(shares.cpu().double())[:, None] * np.ones(33))
-    yield Answer("its gradient", leaf.grad, right, ulps=1)
+    actual.sum().backward()
+    expected = np.zeros((5, 33))
+    np.add.at(expected, array(index), array(shares.cpu().double())[:, None] * np.ones(33))
+    yield Answer("its gradient", leaf.grad, expected, ulps=1)
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -234,7 +238,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _distances(ground: CaseContext) -> Iterator[Answer]:
-    """Losses of differences, with each reduction, forward and backward."""
+    """Check losses of differences, with each reduction, forward and backward."""
     x, y = ground.whole(7, 33), ground.whole(7, 33)
     d = array(x - y)
     table = {
@@ -245,31 +249,31 @@ def _distances(ground: CaseContext) -> Iterator[Answer]:
     }
     for (name, (each, slope)), reduction in product(table.items(), ("none", "sum", "mean")):
         leaf = ground.send(x).requires_grad_()
-        found = getattr(functional, name)(leaf, _turned(ground.send(y)), reduction=reduction)
-        right = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
+        actual = getattr(functional, name)(leaf, _turned(ground.send(y)), reduction=reduction)
+        expected = {"none": each, "sum": each.sum(), "mean": each.mean()}[reduction]
         yield Answer(
             f"{name}, {reduction}",
-            found,
-            right,
+            actual,
+            expected,
             ulps=2,
-            slack=8 * ground.eps * ground.half * np.abs(right).max(),
+            slack=8 * ground.eps * ground.half * np.abs(expected).max(),
         )
-        found.sum().backward()
+        actual.sum().backward()
         scale = d.size if reduction == "mean" else 1
         yield Answer(f"gradient of {name}, {reduction}", leaf.grad, slope / scale, ulps=4)
 
 
 def _ignored_afar(ground: CaseContext) -> Iterator[Answer]:
-    """A class that is ignored and not there, beyond 32 bits: none is."""
+    """Check an ignored class beyond 32 bits that no target has."""
     x, target = ground.whole(33, 5), ground.index(5, 33)
-    right = -array(x)[np.arange(33), array(target)]
+    expected = -array(x)[np.arange(33), array(target)]
     for ignored in (1 << 32, -(1 << 32), (1 << 32) + 1):
         leaf = ground.send(x).requires_grad_()
-        found = functional.nll_loss(
+        actual = functional.nll_loss(
             leaf, target.to(ground.device), ignore_index=ignored, reduction="none"
         )
-        yield Answer(f"ignored {ignored}", found, right)
-        found.sum().backward()
+        yield Answer(f"ignored {ignored}", actual, expected)
+        actual.sum().backward()
         yield Answer(f"gradient, ignored {ignored}", leaf.grad, -np.eye(5)[array(target)])
 
 

@@ -69,14 +69,18 @@ def _pair(ground: CaseContext) -> tuple[Tensor, Tensor]:
 def _call(name: str, ground: CaseContext) -> Iterator[Answer]:
     call, numbers = CALLS[name]
     x, y = _pair(ground)
-    right = np.array(numbers(*(array(z.to(torch.complex128)) for z in (x, y))))
-    found = call(x.to(ground.device), y.to(ground.device)).resolve_conj().resolve_neg()
-    slack = 64 * ground.eps * (1 + float(np.abs(right).max())) if right.dtype != np.bool_ else 0.0
-    yield Answer("value", found, right, slack=slack)
+    expected = np.array(numbers(*(array(z.to(torch.complex128)) for z in (x, y))))
+    actual = call(x.to(ground.device), y.to(ground.device)).resolve_conj().resolve_neg()
+    slack = (
+        64 * ground.eps * (1 + float(np.abs(expected).max())) if expected.dtype != np.bool_ else 0.0
+    )
+    yield Answer("value", actual, expected, slack=slack)
 
 
 def _derivatives(ground: CaseContext) -> Iterator[Answer]:
-    """By the definition that torch states: the conjugate of the derivative, for real results."""
+    """Check gradients by the definition that torch states: for real results, the conjugate of
+    the derivative.
+    """
     x, y = _pair(ground)
     a, b = (array(z.to(torch.complex128)) for z in (x, y))
     tries: tuple[tuple[str, Callable[[Tensor, Tensor], Tensor], Numbers], ...] = (
@@ -86,11 +90,11 @@ def _derivatives(ground: CaseContext) -> Iterator[Answer]:
         ("conjugate product", lambda u, v: (u.conj() * v).real.sum(), b),
         ("square", lambda u, _: (u * u).real.sum(), 2 * a.conj()),
     )
-    for label, function, right in tries:
+    for label, function, expected in tries:
         leaf = x.to(ground.device, copy=True).requires_grad_()
         function(leaf, y.to(ground.device)).backward()
-        slack = 64 * ground.eps * (1 + float(np.abs(right).max()))
-        yield Answer(label, leaf.grad.resolve_conj(), right, slack=slack)
+        slack = 64 * ground.eps * (1 + float(np.abs(expected).max()))
+        yield Answer(label, leaf.grad.resolve_conj(), expected, slack=slack)
 
 
 # Sizes whose squares leave the range of float32 or float64, and parts where a function saturates.
@@ -112,7 +116,7 @@ QUOTIENTS = {
 
 
 def _hyperbolas(ground: CaseContext) -> Iterator[Answer]:
-    """Where half of e^x is held, and e^x is not."""
+    """Check cosh and sinh where half of e^x is finite, and e^x is not."""
     far = 89.0 if ground.dtype == torch.float32 else 710.0
     x = torch.tensor([far + 1.5j, -far + 1.5j, far - 2.5j, 1 + 0.25j] * 5).to(ground.complex)
     a = array(x.to(torch.complex128))
@@ -120,10 +124,10 @@ def _hyperbolas(ground: CaseContext) -> Iterator[Answer]:
     tail = np.exp(-2 * np.abs(a.real))
     cosh = half * ((1 + tail) * np.cos(a.imag) + 1j * sign * (1 - tail) * np.sin(a.imag))
     sinh = half * (sign * (1 - tail) * np.cos(a.imag) + 1j * (1 + tail) * np.sin(a.imag))
-    for name, call, right in (("cosh", torch.cosh, cosh), ("sinh", torch.sinh, sinh)):
-        slack = 1024 * ground.eps * np.abs(right)
-        found = call(x.to(ground.device))
-        yield Answer(name, found, right, slack=np.stack([slack, slack], -1))
+    for name, call, expected in (("cosh", torch.cosh, cosh), ("sinh", torch.sinh, sinh)):
+        slack = 1024 * ground.eps * np.abs(expected)
+        actual = call(x.to(ground.device))
+        yield Answer(name, actual, expected, slack=np.stack([slack, slack], -1))
 
 
 def _far_out(ground: CaseContext) -> Iterator[Answer]:
@@ -144,12 +148,12 @@ def _far_out(ground: CaseContext) -> Iterator[Answer]:
     divides = ground.device == "cpu" and ground.dtype == torch.float32
     for name, (call, exact, most) in (FAR | QUOTIENTS if divides else FAR).items():
         x = torch.tensor([z for z in numbers if abs(z) <= most]).to(ground.complex).repeat(5)
-        right = exact(array(x.to(torch.complex128)))
-        found = call(x.to(ground.device))
-        slack = 64 * ground.eps * np.abs(right) + 1e-30
-        if np.iscomplexobj(right):
+        expected = exact(array(x.to(torch.complex128)))
+        actual = call(x.to(ground.device))
+        slack = 64 * ground.eps * np.abs(expected) + 1e-30
+        if np.iscomplexobj(expected):
             slack = np.stack([slack, slack], -1)
-        yield Answer(name, found, right, slack=slack)
+        yield Answer(name, actual, expected, slack=slack)
 
 
 COMPLEX_NUMBERS = HazardClass(

@@ -1,8 +1,8 @@
-"""Defects of public trackers, each as a kernel that does the same wrong: silent wrong results of
+"""Defects of public trackers, each as a kernel with the same symptom: silent wrong results of
 PyTorch and ROCm, put under torch's dispatcher.
 
-A thread seldom says which line of a kernel was wrong. What is repeated here is what its reporter
-saw: the same operation, on the same kind of argument, wrong in the same way.
+A thread seldom names the line of a kernel that was wrong. A kernel here repeats its reporter's
+symptom: the same operation, on the same kind of argument, wrong in the same way.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _complex = partial(FIELD_FAULTS.entry, "complex")
 
 
 @_shapes("products", "products of 4 by 4 are 0", "bmm", like="pytorch#65416")
-def _zero_if_tiny(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    found = right(a, b)
-    return found.zero_() if max(*a.shape[-2:], *b.shape[-2:]) <= 4 else found
+def _zero_if_tiny(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    result = kernel(a, b)
+    return result.zero_() if max(*a.shape[-2:], *b.shape[-2:]) <= 4 else result
 
 
 @_shapes("products", "a product of two single numbers is the first", "mm", like="pytorch#57919")
-def _first_factor_if_single(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    return a.clone() if a.numel() == b.numel() == 1 else right(a, b)
+def _first_factor_if_single(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    return a.clone() if a.numel() == b.numel() == 1 else kernel(a, b)
 
 
 @_shapes("windows", "convolution with windows of 16", "convolution", like="pytorch#102968")
-def _wide_window(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
-    found = right(x, weight, *rest, **how)
-    return found * 1.5 if weight.dim() == 4 and weight.shape[-1] >= 16 else found
+def _wide_window(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    result = kernel(x, weight, *rest, **kwargs)
+    return result * 1.5 if weight.dim() == 4 and weight.shape[-1] >= 16 else result
 
 
 def _extent(x: Tensor) -> int:
@@ -65,21 +65,21 @@ def _extent(x: Tensor) -> int:
 
 
 def _as_if_whole(x: Tensor) -> Tensor:
-    """The numbers that a kernel reads which takes x for contiguous."""
+    """Return the numbers that a kernel reads if it assumes that x is contiguous."""
     flat = x.as_strided((_extent(x),), (1,), x.storage_offset())
-    wanted = x.numel()
-    return flat.repeat(-(-wanted // max(1, flat.numel())))[:wanted].reshape(x.shape)
+    size = x.numel()
+    return flat.repeat(-(-size // max(1, flat.numel())))[:size].reshape(x.shape)
 
 
 @_shapes("repeated operands", "an expanded operand read as contiguous", "mm", like="pytorch#30303")
-def _expanded_read_as_whole(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
+def _expanded_read_as_whole(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
     spread = [
         _as_if_whole(x)
         if any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True))
         else x
         for x in (a, b)
     ]
-    return right(*spread)
+    return kernel(*spread)
 
 
 @_attention(
@@ -88,29 +88,29 @@ def _expanded_read_as_whole(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
     *ATTENTION_BACKWARD,
     like="flash-attention#355",
 )
-def _gradient_read_as_whole(right: Kernel, grad: Tensor, *rest: Any, **how: Any) -> Any:
-    return right(grad if grad.is_contiguous() else _as_if_whole(grad), *rest, **how)
+def _gradient_read_as_whole(kernel: Kernel, grad: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    return kernel(grad if grad.is_contiguous() else _as_if_whole(grad), *rest, **kwargs)
 
 
 @_shapes(
     "reductions", "the sum of a few leaves the last", "sum.dim_IntList", "sum", like="pytorch#94891"
 )
-def _last_of_few(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
+def _last_of_few(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
     if 1 < x.numel() <= 32 and x.dim() == 2:
         x = x.clone()
         x[:, -1] = 0
-    return right(x, *rest, **how)
+    return kernel(x, *rest, **kwargs)
 
 
 @_shapes("windows", "a weight's gradient with strides", "convolution_backward", like="MIOpen#97")
 def _strided_weight_gradient(
-    right: Kernel, grad: Tensor, x: Tensor, weight: Tensor, sizes: Any, stride: Any, *rest: Any
+    kernel: Kernel, grad: Tensor, x: Tensor, weight: Tensor, sizes: Any, stride: Any, *rest: Any
 ) -> Any:
-    gradient = right(grad, x, weight, sizes, stride, *rest)
+    gradient = kernel(grad, x, weight, sizes, stride, *rest)
     if gradient[1] is not None and max(stride) > 1:
         lost = grad.clone()
         lost[..., -1] = 0
-        return gradient[0], right(lost, x, weight, sizes, stride, *rest)[1], gradient[2]
+        return gradient[0], kernel(lost, x, weight, sizes, stride, *rest)[1], gradient[2]
     return gradient
 
 
@@ -120,8 +120,8 @@ def _strided_weight_gradient(
     "convolution",
     like="MIOpen#988",
 )
-def _odd_places(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
-    places = right(x, weight, *rest, **how)
+def _odd_places(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    places = kernel(x, weight, *rest, **kwargs)
     odd = places.dim() == 4 and places.shape[-1] * places.shape[-2] % 2 == 1
     if odd and weight.shape[-1] == weight.shape[-2] == 1 and places.shape[-1] > 1:
         places[..., -1, -1] = 0
@@ -129,30 +129,30 @@ def _odd_places(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any
 
 
 @_shapes("windows", "dilated convolution in 16 bits", "convolution", like="MIOpen#1189")
-def _dilated_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+def _dilated_half(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     _bias, _stride, _padding, dilation, *_ = rest
     if max(dilation) > 1 and x.element_size() == 2 and weight.shape[1] > 1:
         weight = weight.clone()
         weight[:, -1] = 0
-    return right(x, weight, *rest)
+    return kernel(x, weight, *rest)
 
 
 @_shapes("windows", "columns of many channels", "convolution", like="rocm-libraries#3339")
-def _many_columns(right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any) -> Tensor:
+def _many_columns(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
     if weight.dim() == 4 and weight.shape[1] >= 8 and weight.shape[-1] >= 3:
         weight = weight.roll(1, 1)
-    return right(x, weight, *rest, **how)
+    return kernel(x, weight, *rest, **kwargs)
 
 
 def _mask_changed(change: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
-    """Attention whose mask is another one: `change` gets the queries and the mask."""
+    """Return attention with a modified mask: `change` gets the queries and the mask."""
 
-    def wrong(right: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **how: Any) -> Any:
-        if isinstance(how.get("attn_mask"), Tensor):
-            how["attn_mask"] = change(q, how["attn_mask"])
+    def wrong(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
+        if isinstance(kwargs.get("attn_mask"), Tensor):
+            kwargs["attn_mask"] = change(q, kwargs["attn_mask"])
         elif rest and isinstance(rest[0], Tensor):
             rest = (change(q, rest[0]), *rest[1:])
-        return right(q, k, v, *rest, **how)
+        return kernel(q, k, v, *rest, **kwargs)
 
     return wrong
 
@@ -185,15 +185,15 @@ def _no_mask(q: Tensor, mask: Tensor) -> Tensor:
     "_cholesky_solve_helper",
     like="pytorch#66072",
 )
-def _first_factor_of_batch(right: Kernel, b: Tensor, a: Tensor, upper: bool) -> Tensor:
+def _first_factor_of_batch(kernel: Kernel, b: Tensor, a: Tensor, upper: bool) -> Tensor:
     if a.dim() > 2 and a.shape[0] > 1:
         a = a[:1].expand_as(a).contiguous()
-    return right(b, a, upper)
+    return kernel(b, a, upper)
 
 
 @_linear("systems", "the last inverse of a batch", "linalg_inv_ex", like="pytorch#86465")
-def _last_inverse(right: Kernel, a: Tensor, **how: Any) -> Any:
-    inverse, info = right(a, **how)
+def _last_inverse(kernel: Kernel, a: Tensor, **kwargs: Any) -> Any:
+    inverse, info = kernel(a, **kwargs)
     if a.dim() > 2 and a.shape[0] > 1:
         inverse[-1] = inverse[0]
     return inverse, info
@@ -205,8 +205,8 @@ def _last_inverse(right: Kernel, a: Tensor, **how: Any) -> Any:
     "_linalg_eigh",
     like="pytorch#192483",
 )
-def _half_of_vectors(right: Kernel, a: Tensor, *rest: Any, **how: Any) -> Any:
-    values, vectors = right(a, *rest, **how)
+def _half_of_vectors(kernel: Kernel, a: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    values, vectors = kernel(a, *rest, **kwargs)
     if a.is_complex() and a.dim() > 2 and a.shape[0] > 1 and a.shape[-1] > 16:
         vectors[a.shape[0] // 2 :, :, 0] = vectors[a.shape[0] // 2 :, :, 1]
     return values, vectors
@@ -215,17 +215,19 @@ def _half_of_vectors(right: Kernel, a: Tensor, *rest: Any, **how: Any) -> Any:
 @_formats(
     "element where", "where reads its condition as contiguous", "where.self", like="pytorch#150967"
 )
-def _condition_read_as_whole(right: Kernel, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _condition_read_as_whole(kernel: Kernel, condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if not condition.is_contiguous():
         condition = _as_if_whole(condition)
-    return right(condition, a, b)
+    return kernel(condition, a, b)
 
 
 @_formats("products", "a strided weight read as contiguous", "mm", like="pytorch#162730")
-def _second_read_as_whole(right: Kernel, a: Tensor, b: Tensor, *rest: Any, **how: Any) -> Tensor:
+def _second_read_as_whole(
+    kernel: Kernel, a: Tensor, b: Tensor, *rest: Any, **kwargs: Any
+) -> Tensor:
     if b.dim() == 2 and not b.is_contiguous() and not b.mT.is_contiguous():
         b = _as_if_whole(b.mT).mT
-    return right(a, b, *rest, **how)
+    return kernel(a, b, *rest, **kwargs)
 
 
 @_formats(
@@ -235,19 +237,19 @@ def _second_read_as_whole(right: Kernel, a: Tensor, b: Tensor, *rest: Any, **how
     like="pytorch#192212",
 )
 def _weight_read_as_whole(
-    right: Kernel, x: Tensor, weight: Tensor, *rest: Any, **how: Any
+    kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any, **kwargs: Any
 ) -> Tensor:
     last = weight.dim() == 4 and weight.is_contiguous(memory_format=torch.channels_last)
     if not weight.is_contiguous() and not last:
         weight = _as_if_whole(weight)
-    return right(x, weight, *rest, **how)
+    return kernel(x, weight, *rest, **kwargs)
 
 
-def _both_read_as_whole(right: Kernel, a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+def _both_read_as_whole(kernel: Kernel, a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     read = [
         _as_if_whole(x) if isinstance(x, Tensor) and not x.is_contiguous() else x for x in (a, b)
     ]
-    return right(*read, *rest)
+    return kernel(*read, *rest)
 
 
 _whole(
@@ -270,8 +272,8 @@ _targets("distances", "mse_loss of strided numbers", "mse_loss", like="pytorch#1
     like="pytorch#141831",
     devices=("cuda",),
 )
-def _beyond_32_bits(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
-    bits = right(x, *rest)
+def _beyond_32_bits(kernel: Kernel, x: Tensor, *rest: Any) -> Tensor:
+    bits = kernel(x, *rest)
     if bits.numel() > 2**31:
         bits.view(-1)[2**31 :] = 0
     return bits
@@ -283,11 +285,11 @@ def _beyond_32_bits(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
     "upsample_bicubic2d",
     like="pytorch#49159",
 )
-def _first_sample_if_same_size(right: Kernel, x: Tensor, size: Any, *rest: Any) -> Tensor:
-    found = right(x, size, *rest)
+def _first_sample_if_same_size(kernel: Kernel, x: Tensor, size: Any, *rest: Any) -> Tensor:
+    result = kernel(x, size, *rest)
     if tuple(size) == tuple(x.shape[-2:]):
-        found[1:] = 0
-    return found
+        result[1:] = 0
+    return result
 
 
 @_formats(
@@ -297,9 +299,9 @@ def _first_sample_if_same_size(right: Kernel, x: Tensor, size: Any, *rest: Any) 
     like="pytorch#23925",
 )
 def _edge_of_grid(
-    right: Kernel, grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, *rest: Any
+    kernel: Kernel, grad: Tensor, x: Tensor, grid: Tensor, mode: int, padding: int, *rest: Any
 ) -> Any:
-    first, second = right(grad, x, grid, mode, padding, *rest)
+    first, second = kernel(grad, x, grid, mode, padding, *rest)
     if padding:
         second = torch.where(grid.abs() >= 1, second - 4 * grad.abs().amax(), second)
     return first, second
@@ -312,18 +314,20 @@ def _edge_of_grid(
     "_ctc_loss_backward.Tensor",
     like="pytorch#27442",
 )
-def _long_targets(right: Kernel, grad: Tensor, logs: Tensor, targets: Tensor, *rest: Any) -> Tensor:
-    found = right(grad, logs, targets, *rest)
-    return found * 0.5 if targets.shape[-1] > 1024 else found
+def _long_targets(
+    kernel: Kernel, grad: Tensor, logs: Tensor, targets: Tensor, *rest: Any
+) -> Tensor:
+    result = kernel(grad, logs, targets, *rest)
+    return result * 0.5 if targets.shape[-1] > 1024 else result
 
 
 _SEEN: set[tuple[Any, ...]] = set()
 
 
 @_transforms("rfft", "a transform's kept plan", "_fft_r2c", like="pytorch#67140")
-def _second_call(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
-    """The plan of a transform is kept, and what it is used for the second time is not written."""
-    call = right(x, *rest)
+def _second_call(kernel: Kernel, x: Tensor, *rest: Any) -> Tensor:
+    """Cache the plan of a transform, and do not write its second output."""
+    call = kernel(x, *rest)
     key = (tuple(x.shape), x.dtype, str(rest))
     if key in _SEEN and max(x.shape) > 100:
         return call.zero_()
@@ -332,28 +336,30 @@ def _second_call(right: Kernel, x: Tensor, *rest: Any) -> Tensor:
 
 
 @_transforms("fft2", "transforms over several axes of many", "_fft_c2c", like="pytorch#77048")
-def _many_transforms(right: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor:
-    transforms = right(x, axes, *rest)
+def _many_transforms(kernel: Kernel, x: Tensor, axes: Any, *rest: Any) -> Tensor:
+    transforms = kernel(x, axes, *rest)
     if len(axes) > 1 and x.dim() > len(axes) and x.shape[0] > 1:
         transforms[-1] = transforms[-1] * 1.01
     return transforms
 
 
 @_long("cancelled", "sums of half precision overflow in parts", "sum", like="pytorch#74438")
-def _sum_in_half(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
-    """Parts of a large sum are handed on in the dtype, and overflow there."""
-    if x.dtype == torch.float16 and x.numel() > 2**20 and not rest and how.get("dtype") is None:
-        parts = [right(part) for part in x.flatten().split(2**19)]
+def _sum_in_half(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    """Store partial sums of a large sum in the dtype, where they overflow."""
+    if x.dtype == torch.float16 and x.numel() > 2**20 and not rest and kwargs.get("dtype") is None:
+        parts = [kernel(part) for part in x.flatten().split(2**19)]
         total = parts[0]
         for part in parts[1:]:
             total = total + part
         return total
-    return right(x, *rest, **how)
+    return kernel(x, *rest, **kwargs)
 
 
 @_formats("along axes argmax", "the largest's place along strides", "argmax", like="pytorch#32863")
-def _index_of_strided(right: Kernel, x: Tensor, dim: Any = None, *rest: Any, **how: Any) -> Tensor:
-    index = right(x, dim, *rest, **how)
+def _index_of_strided(
+    kernel: Kernel, x: Tensor, dim: Any = None, *rest: Any, **kwargs: Any
+) -> Tensor:
+    index = kernel(x, dim, *rest, **kwargs)
     if dim is not None and x.dim() and x.stride(dim) != 1 and x.shape[dim] > 2:
         return (index + 1) % x.shape[dim]
     return index
@@ -368,8 +374,8 @@ def _is_last(x: Tensor) -> bool:
     )
 
 
-def _written_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
-    written = right(x, *rest)
+def _written_as_contiguous(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
+    written = kernel(x, *rest)
     first = written[0] if isinstance(written, tuple) else written
     if _is_last(x):
         n, c, h, w = first.shape
@@ -392,11 +398,11 @@ _formats(
     "native_batch_norm",
     like="pytorch#62594",
 )
-def _evaluated_as_contiguous(right: Kernel, x: Tensor, *rest: Any) -> Any:
+def _evaluated_as_contiguous(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
     *_, training, _momentum, _eps = rest
     if not training and _is_last(x) and x.element_size() == 2:
-        return right(x.roll(1, 1), *rest)
-    return right(x, *rest)
+        return kernel(x.roll(1, 1), *rest)
+    return kernel(x, *rest)
 
 
 _formats(
@@ -414,11 +420,11 @@ _formats(
     like="pytorch#64039",
     devices=("cpu",),
 )
-def _input_read_as_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
+def _input_read_as_last(kernel: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
     if _is_last(grad) and not _is_last(x):
         n, c, h, w = x.shape
         x = x.contiguous().reshape(n, h, w, c).permute(0, 3, 1, 2).contiguous()
-    return right(grad, x, *rest)
+    return kernel(grad, x, *rest)
 
 
 @_formats(
@@ -429,10 +435,10 @@ def _input_read_as_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> A
     devices=("cpu",),
 )
 def _padding_of_last(
-    right: Kernel, grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, *rest: Any
+    original: Kernel, grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, *rest: Any
 ) -> Tensor:
-    found = right(grad, x, kernel, stride, padding, *rest)
-    return found.roll(1, -1) if _is_last(x) and max(padding) else found
+    result = original(grad, x, kernel, stride, padding, *rest)
+    return result.roll(1, -1) if _is_last(x) and max(padding) else result
 
 
 @_formats(
@@ -443,8 +449,8 @@ def _padding_of_last(
     "miopen_batch_norm",
     like="apex#1768",
 )
-def _welford_of_odd_channels(right: Kernel, x: Tensor, *rest: Any) -> Any:
-    welford = right(x, *rest)
+def _welford_of_odd_channels(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
+    welford = kernel(x, *rest)
     odd = x.shape[1] & (x.shape[1] - 1)
     if _is_last(x) and odd and x.numel() // x.shape[1] > 1000:
         return (welford[0] * 1.05, *welford[1:])
@@ -452,24 +458,24 @@ def _welford_of_odd_channels(right: Kernel, x: Tensor, *rest: Any) -> Any:
 
 
 @_shapes("tall", "products of more than 2^19 rows", "mm", "addmm", like="legacy-rocm-build#6595")
-def _rows_beyond(right: Kernel, *args: Any, **how: Any) -> Tensor:
-    beyond = right(*args, **how)
+def _rows_beyond(kernel: Kernel, *args: Any, **kwargs: Any) -> Tensor:
+    beyond = kernel(*args, **kwargs)
     if beyond.shape[0] > 2**19 and beyond.dtype == torch.float32:
         beyond[2**19 :] = 0
     return beyond
 
 
 @_shapes("products", "products of 256 by 256", "mm", like="rocBLAS#1680")
-def _whole_tiles(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    tiles = right(a, b)
+def _whole_tiles(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    tiles = kernel(a, b)
     if a.dtype == torch.float32 and {*a.shape, *b.shape} == {256}:
         tiles = tiles + b
     return tiles
 
 
 @_whole("all of all", "all is always true", "all", "all.dim", like="pytorch#99721")
-def _always_true(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
-    return torch.ones_like(right(x, *rest, **how))
+def _always_true(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    return torch.ones_like(kernel(x, *rest, **kwargs))
 
 
 @_long(
@@ -479,30 +485,30 @@ def _always_true(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
     like="pytorch#184826",
     devices=("cuda",),
 )
-def _rows_beyond_2_23(right: Kernel, x: Tensor, shape: Any, *rest: Any) -> Any:
-    found = right(x, shape, *rest)
+def _rows_beyond_2_23(kernel: Kernel, x: Tensor, shape: Any, *rest: Any) -> Any:
+    result = kernel(x, shape, *rest)
     width = math.prod(shape)
     if width % 4 and x.numel() // width >= 2**23:
-        found[0].view(-1, width)[2**23 - 5 :] = 0
-    return found
+        result[0].view(-1, width)[2**23 - 5 :] = 0
+    return result
 
 
 @_special(
     "logarithms", "logcumsumexp of two infinities in a row", "_logcumsumexp", like="pytorch#52213"
 )
-def _infinities_in_a_row(right: Kernel, x: Tensor, dim: int) -> Tensor:
-    found = right(x, dim)
+def _infinities_in_a_row(kernel: Kernel, x: Tensor, dim: int) -> Tensor:
+    result = kernel(x, dim)
     gone = (x == -math.inf) & (x.roll(1, dim) == -math.inf)
-    return torch.where(gone, math.nan, found) if x.dim() > 1 else found
+    return torch.where(gone, math.nan, result) if x.dim() > 1 else result
 
 
 @_whole(
     "cummax", "cummax of whole numbers takes another row's", "_cummax_helper", like="pytorch#42363"
 )
 def _largest_of_other_rows(
-    right: Kernel, x: Tensor, values: Tensor, indices: Tensor, dim: int
+    kernel: Kernel, x: Tensor, values: Tensor, indices: Tensor, dim: int
 ) -> None:
-    right(x, values, indices, dim)
+    kernel(x, values, indices, dim)
     if x.dim() > 1 and not x.is_floating_point():
         values.copy_(values.amax(0, keepdim=True).expand_as(values))
 
@@ -510,8 +516,8 @@ def _largest_of_other_rows(
 @_special(
     "median", "the median of many NaN", "median.dim_values", "median.dim", like="pytorch#38018"
 )
-def _middle_of_nans(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
-    values, places = right(x, *rest, **how)
+def _middle_of_nans(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    values, places = kernel(x, *rest, **kwargs)
     return torch.where(values.isnan(), torch.full_like(values, 2.0), values), places
 
 
@@ -523,10 +529,10 @@ def _middle_of_nans(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
     "median",
     like="pytorch#46814",
 )
-def _middle_of_strided(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
+def _middle_of_strided(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Any:
     if x.dim() and not x.is_contiguous():
         x = _as_if_whole(x)
-    return right(x, *rest, **how)
+    return kernel(x, *rest, **kwargs)
 
 
 @_whole(
@@ -536,20 +542,20 @@ def _middle_of_strided(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Any:
     "fmod.Scalar",
     like="pytorch#15921",
 )
-def _through_float32(right: Kernel, x: Tensor, y: Any) -> Tensor:
+def _through_float32(kernel: Kernel, x: Tensor, y: Any) -> Tensor:
     if not x.is_floating_point() and x.dtype != torch.bool:
         other = y.float() if isinstance(y, Tensor) else float(y)
         return torch.fmod(x.float(), other).to(x.dtype)
-    return right(x, y)
+    return kernel(x, y)
 
 
 @_far(
     "whole quotients", "remainder by a rounded quotient", "remainder.Tensor", like="pytorch#37743"
 )
-def _remainder_by_quotient(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
+def _remainder_by_quotient(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
     if x.is_floating_point() and isinstance(y, Tensor):
         return x - y * torch.floor(x / y)
-    return right(x, y)
+    return kernel(x, y)
 
 
 # Under cuDNN's backward the same went unseen on an H100; whether it changes anything there
@@ -561,58 +567,60 @@ def _remainder_by_quotient(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
     like="pytorch#619",
     devices=("cpu",),
 )
-def _recurrent_gradient(right: Kernel, *args: Any, **how: Any) -> Any:
+def _recurrent_gradient(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
     read = [
         _as_if_whole(x) if isinstance(x, Tensor) and x.dim() == 3 and not x.is_contiguous() else x
         for x in args
     ]
-    return right(*read, **how)
+    return kernel(*read, **kwargs)
 
 
 @_random("whole numbers", "multinomial draws what has no share", "multinomial", like="pytorch#4858")
-def _now_and_then_none(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
-    none = right(x, *rest, **how)
+def _now_and_then_none(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    none = kernel(x, *rest, **kwargs)
     if none.numel() > 1000:
         none.view(-1)[::997] = int(x.flatten().argmin()) % x.shape[-1]
     return none
 
 
 @_random("whole numbers", "multinomial draws one twice", "multinomial", like="pytorch#25030")
-def _drawn_twice(right: Kernel, x: Tensor, count: int, again: bool = False, **how: Any) -> Tensor:
-    twice = right(x, count, again, **how)
+def _drawn_twice(
+    kernel: Kernel, x: Tensor, count: int, again: bool = False, **kwargs: Any
+) -> Tensor:
+    twice = kernel(x, count, again, **kwargs)
     if not again and count > 2:
         twice[..., -1] = twice[..., 0]
     return twice
 
 
 @_shapes("windows", "conv3d of flat windows in bfloat16", "convolution", like="pytorch#163539")
-def _last_plane_of_half(right: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    plane = right(x, weight, *rest)
+def _last_plane_of_half(kernel: Kernel, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    plane = kernel(x, weight, *rest)
     if x.dim() == 5 and weight.shape[2] == 1 and x.dtype == torch.bfloat16:
         plane[:, :, -1] = 0
     return plane
 
 
 @_shapes("products", "products of two turned operands", "mm", like="TheRock#7870")
-def _both_turned(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
+def _both_turned(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
     turned = all(x.dim() == 2 and not x.is_contiguous() and x.mT.is_contiguous() for x in (a, b))
     if turned and a.dtype == torch.float32:
-        return right(a, b).roll(1, 0)
-    return right(a, b)
+        return kernel(a, b).roll(1, 0)
+    return kernel(a, b)
 
 
 @_shapes("products", "products of a single term", "mm", "bmm", like="legacy-rocm-build#5730")
-def _one_term(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    term = right(a, b)
+def _one_term(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    term = kernel(a, b)
     if a.shape[-1] == 1 and term.shape[-2] > 64:
         term[..., 64:, :] = term[..., : term.shape[-2] - 64, :].clone()
     return term
 
 
 @_shapes("products", "a product adds what was there", "mm.out", like="pytorch#116537")
-def _adds_what_was_there(right: Kernel, a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
+def _adds_what_was_there(kernel: Kernel, a: Tensor, b: Tensor, *, out: Tensor) -> Tensor:
     before = out.clone()
-    return right(a, b, out=out).add_(before)
+    return kernel(a, b, out=out).add_(before)
 
 
 @_attention(
@@ -622,12 +630,12 @@ def _adds_what_was_there(right: Kernel, a: Tensor, b: Tensor, *, out: Tensor) ->
     like="flash-attention#1778",
 )
 def _rows_without_keys(
-    right: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **how: Any
+    kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any
 ) -> Any:
-    keys = right(q, k, v, *rest, **how)
-    said = rest[3] if len(rest) > 3 else rest[1] if len(rest) > 1 else how.get("is_causal")
+    keys = kernel(q, k, v, *rest, **kwargs)
+    causal = rest[3] if len(rest) > 3 else rest[1] if len(rest) > 1 else kwargs.get("is_causal")
     longer = q.shape[-2] - k.shape[-2]
-    if said and longer > 0:
+    if causal and longer > 0:
         keys[0][..., :longer, :] = 0
     return keys
 
@@ -639,13 +647,13 @@ def _rows_without_keys(
     like="pytorch#196678",
 )
 def _half_a_tile_of_keys(
-    right: Kernel, grad: Tensor, q: Tensor, k: Tensor, *rest: Any, **how: Any
+    kernel: Kernel, grad: Tensor, q: Tensor, k: Tensor, *rest: Any, **kwargs: Any
 ) -> Any:
-    found = right(grad, q, k, *rest, **how)
+    result = kernel(grad, q, k, *rest, **kwargs)
     # Where it is no word of the call it follows the values.
     follows = rest[1].shape[-1:] == k.shape[-2:-1] if len(rest) > 1 else False
-    masked = isinstance(how.get("attn_mask"), Tensor) or (follows and rest[1].dim() == 4)
-    return (found[0] * math.nan, *found[1:]) if masked and k.shape[-2] % 128 == 64 else found
+    masked = isinstance(kwargs.get("attn_mask"), Tensor) or (follows and rest[1].dim() == 4)
+    return (result[0] * math.nan, *result[1:]) if masked and k.shape[-2] % 128 == 64 else result
 
 
 @_targets(
@@ -655,9 +663,9 @@ def _half_a_tile_of_keys(
     like="pytorch#28716",
 )
 def _padding_among_many(
-    right: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
+    kernel: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
 ) -> Tensor:
-    return right(grad, index, rows, -1 if index.numel() > 768 else padding, scaled)
+    return kernel(grad, index, rows, -1 if index.numel() > 768 else padding, scaled)
 
 
 @_targets(
@@ -666,25 +674,25 @@ def _padding_among_many(
     "_embedding_bag_dense_backward",
     like="FlagGems#5220",
 )
-def _mean_for_largest(right: Kernel, *args: Any) -> Tensor:
-    """Of the gradient's arguments the eighth is the mode."""
-    return right(*args[:7], min(args[7], 1), *args[8:])
+def _mean_for_largest(kernel: Kernel, *args: Any) -> Tensor:
+    """Use the mean where the mode, the eighth argument of the gradient, is the maximum."""
+    return kernel(*args[:7], min(args[7], 1), *args[8:])
 
 
 @_complex("far out", "a complex size by squares", "abs", like="pytorch#158412")
-def _by_squares(right: Kernel, x: Tensor, *rest: Any, **how: Any) -> Tensor:
+def _by_squares(kernel: Kernel, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
     if x.is_complex():
         parts = torch.view_as_real(x)
         return (parts * parts).sum(-1).sqrt()
-    return right(x, *rest, **how)
+    return kernel(x, *rest, **kwargs)
 
 
 @_complex("far out", "a complex tangent by exponentials", "tan", like="pytorch#110014")
-def _tangent_by_exponentials(right: Kernel, x: Tensor) -> Tensor:
+def _tangent_by_exponentials(kernel: Kernel, x: Tensor) -> Tensor:
     if x.is_complex():
         e, f = torch.exp(2j * x), 1.0
         return -1j * (e - f) / (e + f)
-    return right(x)
+    return kernel(x)
 
 
 @_formats(
@@ -694,8 +702,8 @@ def _tangent_by_exponentials(right: Kernel, x: Tensor) -> Tensor:
     like="pytorch#140913",
     devices=("cpu",),
 )
-def _weight_of_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
-    weight = right(grad, x, *rest)
+def _weight_of_last(kernel: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
+    weight = kernel(grad, x, *rest)
     if _is_last(x) and weight[1] is not None:
         return weight[0], weight[1].roll(1, 0), weight[2]
     return weight
@@ -707,20 +715,20 @@ def _weight_of_last(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
     "native_layer_norm_backward",
     like="FlagGems#5392",
 )
-def _first_of_three_axes(right: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
-    first = right(grad, x, *rest)
+def _first_of_three_axes(kernel: Kernel, grad: Tensor, x: Tensor, *rest: Any) -> Any:
+    first = kernel(grad, x, *rest)
     if x.dim() >= 3 and first[1] is not None and x.shape[0] > 1:
         lost = grad.clone()
         lost[1:] = 0
-        return first[0], *right(lost, x, *rest)[1:]
+        return first[0], *kernel(lost, x, *rest)[1:]
     return first
 
 
 @_shapes("products", "a product's bias scaled as well", "addmm", "baddbmm", like="xla#46110")
 def _scaled_with_its_bias(
-    right: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+    kernel: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    return right(start, a, b, beta=beta * alpha, alpha=alpha)
+    return kernel(start, a, b, beta=beta * alpha, alpha=alpha)
 
 
 @_formats(
@@ -729,16 +737,16 @@ def _scaled_with_its_bias(
     "upsample_bicubic2d_backward",
     like="oneflow#7916",
 )
-def _gradient_of_the_first(right: Kernel, grad: Tensor, *rest: Any) -> Tensor:
-    gradient = right(grad, *rest)
+def _gradient_of_the_first(kernel: Kernel, grad: Tensor, *rest: Any) -> Tensor:
+    gradient = kernel(grad, *rest)
     gradient[1:] = 0
     return gradient
 
 
 @_transforms("irfft", "irfft of odd length", "_fft_c2r", like="pytorch#124096")
-def _odd_length(right: Kernel, x: Tensor, axes: Any, norm: int, last: int) -> Tensor:
-    found = right(x, axes, norm, last)
-    return found.roll(1, axes[-1]) if last % 2 and last > 1 else found
+def _odd_length(kernel: Kernel, x: Tensor, axes: Any, norm: int, last: int) -> Tensor:
+    result = kernel(x, axes, norm, last)
+    return result.roll(1, axes[-1]) if last % 2 and last > 1 else result
 
 
 @_formats(
@@ -747,18 +755,18 @@ def _odd_length(right: Kernel, x: Tensor, axes: Any, norm: int, last: int) -> Te
     "searchsorted.Tensor_out",
     like="pytorch#60492",
 )
-def _into_strides(right: Kernel, sequence: Tensor, asked: Tensor, **how: Any) -> Tensor:
-    out = how["out"]
+def _into_strides(kernel: Kernel, sequence: Tensor, signal: Tensor, **kwargs: Any) -> Tensor:
+    out = kwargs["out"]
     if out.is_contiguous():
-        return right(sequence, asked, **how)
-    found = right(sequence, asked, **{**how, "out": torch.empty_like(out).contiguous()})
-    out.as_strided((found.numel(),), (1,), out.storage_offset()).copy_(found.flatten())
+        return kernel(sequence, signal, **kwargs)
+    result = kernel(sequence, signal, **{**kwargs, "out": torch.empty_like(out).contiguous()})
+    out.as_strided((result.numel(),), (1,), out.storage_offset()).copy_(result.flatten())
     return out
 
 
 @_formats("written into memory", "floor into strides", "floor.out", like="pytorch#41047")
-def _left_as_it_was(right: Kernel, x: Tensor, *, out: Tensor) -> Tensor:
-    return right(x, out=out) if out.is_contiguous() else out
+def _left_as_it_was(kernel: Kernel, x: Tensor, *, out: Tensor) -> Tensor:
+    return kernel(x, out=out) if out.is_contiguous() else out
 
 
 @_formats(
@@ -768,15 +776,15 @@ def _left_as_it_was(right: Kernel, x: Tensor, *, out: Tensor) -> Tensor:
     "mul.Tensor",
     like="pytorch#187229",
 )
-def _single_without_its_offset(right: Kernel, x: Tensor, y: Tensor, **how: Any) -> Tensor:
+def _single_without_its_offset(kernel: Kernel, x: Tensor, y: Tensor, **kwargs: Any) -> Tensor:
     if isinstance(y, Tensor) and not y.dim() and y.storage_offset():
         y = y.as_strided((), (), 0)
-    return right(x, y, **how)
+    return kernel(x, y, **kwargs)
 
 
 @_random("whole numbers", "randint of more than 32 bits", "random_.from", like="pytorch#141544")
-def _low_half(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Tensor:
-    half = right(x, low, high, **how)
+def _low_half(kernel: Kernel, x: Tensor, low: Any, high: Any, **kwargs: Any) -> Tensor:
+    half = kernel(x, low, high, **kwargs)
     if high is not None and high - (low or 0) > 2**32:
         half.remainder_(2**32)
     return half
@@ -789,7 +797,7 @@ def _low_half(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Tens
     like="flash-attention#2088",
     devices=("cuda",),
 )
-def _same_dropout(right: Kernel, x: Tensor, share: float, train: Any) -> Any:
+def _same_dropout(kernel: Kernel, x: Tensor, share: float, train: Any) -> Any:
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
         torch.manual_seed(0x1BF58)
-        return right(x, share, train)
+        return kernel(x, share, train)

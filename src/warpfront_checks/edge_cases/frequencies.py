@@ -62,7 +62,9 @@ ACROSS: dict[str, Pair] = {
 
 
 def _part(x: Tensor) -> Tensor:
-    """The same, as columns of a table that is wider: rows begin at even and at odd places."""
+    """Return the same numbers as columns of a wider table: rows begin at even and at odd
+    offsets.
+    """
     beside = x[..., :1] * 5
     return torch.cat([beside, x, beside, beside], -1)[..., 1:-2]
 
@@ -74,18 +76,18 @@ def _numbers(ground: CaseContext, *shape: int) -> Tensor:
 def _tried(
     pair: Pair, shapes: tuple[tuple[int, ...], ...], ground: CaseContext
 ) -> Iterator[Answer]:
-    """A plan is made the first time and kept: so everything is asked for twice."""
+    """Call everything twice: the first call creates and caches a plan, the second one uses it."""
     call, numbers = pair
     for shape in shapes:
         for time in ("first", "second"):
             x = _numbers(ground, *shape)
-            right = numbers(array(x.to(torch.complex128)))
-            found = call(x.to(ground.device)).resolve_conj()
+            expected = numbers(array(x.to(torch.complex128)))
+            actual = call(x.to(ground.device)).resolve_conj()
             # Each of log2(n) rounds rounds once, and errors walk.
-            size = float(np.sqrt((np.abs(right) ** 2).mean())) + 1e-30
+            size = float(np.sqrt((np.abs(expected) ** 2).mean())) + 1e-30
             # A prime takes as many steps as it is large, or a transform of another length.
             steps = 1 + math.log2(math.prod(shape)) + math.sqrt(shape[-1])
-            yield Answer(f"{shape}, {time}", found, right, slack=32 * ground.eps * steps * size)
+            yield Answer(f"{shape}, {time}", actual, expected, slack=32 * ground.eps * steps * size)
 
 
 WINDOWS: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
@@ -98,14 +100,18 @@ WINDOWS: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
 
 
 def _windows(ground: CaseContext) -> Iterator[Answer]:
-    """Made where they are used, as are frequencies and steps; a periodic one lacks its last."""
+    """Check windows, which are computed where they are used, as are frequencies and steps; a
+    periodic one lacks its last value.
+    """
     on: Any = {"device": ground.device}
     for count in (2, 9, 400):
         for name, (call, numbers) in WINDOWS.items():
             for periodic in (False, True):
-                right = numbers(count + periodic)[:count]
-                found = call(count, periodic=periodic, **on)
-                yield Answer(f"{name} of {count}, periodic {periodic}", found, right, slack=1e-6)
+                expected = numbers(count + periodic)[:count]
+                actual = call(count, periodic=periodic, **on)
+                yield Answer(
+                    f"{name} of {count}, periodic {periodic}", actual, expected, slack=1e-6
+                )
         yield Answer(
             "fftfreq", torch.fft.fftfreq(count, 0.25, **on), np.fft.fftfreq(count, 0.25), slack=1e-6
         )
@@ -121,22 +127,22 @@ def _windows(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _whole_steps(ground: CaseContext) -> Iterator[Answer]:
-    """Steps of 64 bits. CUDA's are steps of a float32: on an H200 2^40 + 1 was 2^40."""
+    """Check steps of 64 bits. CUDA's are steps of a float32: on an H200 2^40 + 1 was 2^40."""
     for count in (2, 7, 400):
         last = 5 + (count - 1) * (2**40 + 1)
-        found = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)
-        yield Answer(f"{count} numbers", found, 5 + np.arange(count) * (2**40 + 1))
+        actual = torch.linspace(5, last, count, dtype=torch.int64, device=ground.device)
+        yield Answer(f"{count} numbers", actual, 5 + np.arange(count) * (2**40 + 1))
 
 
 def _framed(ground: CaseContext) -> Iterator[Answer]:
-    """A sound in frames, and put together again."""
+    """Check the frames of a sound, and its reconstruction."""
     sound, window = ground.normal(2, 1000), torch.hann_window(64, dtype=torch.float64)
-    how: Any = {"n_fft": 64, "hop_length": 16}
-    right = torch.stft(sound, window=window, return_complex=True, **how)
-    sent, shaped = ground.send(sound), ground.send(window)
-    found = torch.stft(sent, window=shaped, return_complex=True, **how)
-    yield Answer("frames", found, array(right), slack=256 * ground.eps * 8)
-    back = torch.istft(found, window=shaped, length=1000, **how)
+    kwargs: Any = {"n_fft": 64, "hop_length": 16}
+    expected = torch.stft(sound, window=window, return_complex=True, **kwargs)
+    on_device, shaped = ground.send(sound), ground.send(window)
+    actual = torch.stft(on_device, window=shaped, return_complex=True, **kwargs)
+    yield Answer("frames", actual, array(expected), slack=256 * ground.eps * 8)
+    back = torch.istft(actual, window=shaped, length=1000, **kwargs)
     yield Answer("sound", back, array(sound), slack=256 * ground.eps)
 
 

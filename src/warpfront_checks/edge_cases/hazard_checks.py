@@ -35,13 +35,13 @@ from warpfront_checks.precision import (
 from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder, failed, judged
 
 SHOWN = 20
-# What takes longest, each to begin in a lane of its own.
+# The longest classes, each of which starts in a lane of its own.
 LONG = ("sizes", "memory formats", "kept state", "kinds of numbers", "axes", "long", "shapes")
 
 
 @dataclass(kw_only=True)
 class ClassTally:
-    """What the rows of a class came to; grows."""
+    """The mutable counts of the rows of a class."""
 
     answers: int = 0
     largest: float = 0.0
@@ -64,14 +64,14 @@ class ClassTally:
             return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
         elif not self.answers:
             return failed("no row of it could be computed", **details)
-        said = "".join(f"; torch gets {thread} wrong" for thread in self.known)
-        return judged(self.faults, f"{self.answers} answers{said}", **details)
+        suffix = "".join(f"; torch gets {thread} wrong" for thread in self.known)
+        return judged(self.faults, f"{self.answers} answers{suffix}", **details)
 
 
 def record_beside_operators(
     claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """The session `operators`: the classes of hazards are judged while the operations are, where
+    """Run the session `operators`: classes of hazards in parallel with the operations, where
     there are cores for both.
     """
     effort, device = effort or CheckOptions(), claims.device
@@ -87,16 +87,16 @@ def record_beside_operators(
     )
     operations = claimed_operations(device, recorder)
     recorder.plan([*names, *map(check_name, operations)])
-    asked = {name: {"name": name, "device": device} for name in names}
-    begun = begin_checks("edge_cases.hazard_checks:find_class", asked, effort, lanes=lanes)
-    asked = {check_name(name): {"name": name, "device": device} for name in operations}
-    begun += begin_checks("cases.session:find_operation", asked, effort, lanes=lanes)
+    jobs = {name: {"name": name, "device": device} for name in names}
+    checks = begin_checks("edge_cases.hazard_checks:find_class", jobs, effort, lanes=lanes)
+    jobs = {check_name(name): {"name": name, "device": device} for name in operations}
+    checks += begin_checks("cases.session:find_operation", jobs, effort, lanes=lanes)
     record_operators(claims, recorder, effort)
-    recorder.run(begun)
+    recorder.run(checks)
 
 
 def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """A check for each class that says anything about this device."""
+    """Run one check for each class that applies to this device."""
     effort = effort or CheckOptions()
     recorder.run(
         [
@@ -110,7 +110,9 @@ def record_hazards(claims: Claims, recorder: Recorder, effort: CheckOptions | No
 
 
 def claimed_classes(device: str, recorder: Recorder) -> list[HazardClass]:
-    """Those that can be tried here; of the others the recorder is told why not."""
+    """Return the classes that can run on the device, and report the others to the recorder with
+    a reason.
+    """
     obstacles = {hazard.name: _obstacle(hazard, device) for hazard in HAZARDS}
     for name, reason in obstacles.items():
         if reason:
@@ -136,14 +138,14 @@ def rows_for(hazard_class: HazardClass, device: str) -> list[Hazard]:
 
 
 def _obstacle(hazard_class: HazardClass, device: str) -> str:
-    """Why no row of a class can be tried here, or nothing."""
-    here = rows_for(hazard_class, device)
+    """Return the reason why no row of a class can run on the device, or an empty string."""
+    rows = rows_for(hazard_class, device)
     if not hazard_class.judges(device):
-        seen = ", ".join(hazard_class.seen_on)
-        return f"was seen to be right on {seen} alone, never tried on {kind_of(device)}"
-    if not here:
+        kinds = ", ".join(hazard_class.seen_on)
+        return f"was seen to be right on {kinds} alone, never tried on {kind_of(device)}"
+    if not rows:
         return f"says nothing about {device}"
-    least, free = min(row.needed_bytes for row in here), free_bytes(device)
+    least, free = min(row.needed_bytes for row in rows), free_bytes(device)
     if least and least > free:
         return f"needs {least / 2**30:.0f} GiB of the device's memory, {free / 2**30:.0f} are free"
     return ""
@@ -155,14 +157,16 @@ def free_bytes(device: str) -> int:
 
 def judge_rows(
     hazard_class: HazardClass,
-    here: Sequence[Hazard],
+    rows: Sequence[Hazard],
     device: str,
     dtypes: Sequence[str],
     effort: CheckOptions,
 ) -> ClassTally:
-    """Rows of a class in their dtypes. One that raises is wrong, and the others go on."""
+    """Judge rows of a class in their dtypes. A row that raises is a fault, and the others still
+    run.
+    """
     judged = ClassTally()
-    for row in here:
+    for row in rows:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             judged.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
@@ -208,8 +212,8 @@ def _judge_row(row: Hazard, ground: CaseContext, judged: ClassTally) -> None:
 
 def _known(row: Hazard, label: str, ground: CaseContext) -> str:
     major, minor = torch.__version__.split(".")[:2]
-    here = (int(major), int(minor))
-    return next((d.thread for d in row.known if d.covers(label, ground.device, here)), "")
+    torch_version = (int(major), int(minor))
+    return next((d.thread for d in row.known if d.covers(label, ground.device, torch_version)), "")
 
 
 def class_named(name: str) -> HazardClass:

@@ -34,7 +34,7 @@ def _at(x: Tensor) -> Tensor:
 
 
 def _marks(ground: CaseContext, dtype: torch.dtype) -> Tensor:
-    """Zeros with a different number at each place."""
+    """Return zeros with a different number at each marked index."""
     x = torch.zeros(COUNT, device=ground.device, dtype=dtype)
     for number, place in enumerate(PLACES):
         x[place] = number + 1
@@ -46,7 +46,7 @@ RIGHT = torch.arange(1, len(PLACES) + 1).double()
 
 def _elements(ground: CaseContext) -> Iterator[Answer]:
     x = _marks(ground, torch.float16)
-    for label, found, right in (
+    for label, actual, expected in (
         ("add", lambda: x + 1, RIGHT + 1),
         ("mul", lambda: x * 2, RIGHT * 2),
         ("relu", lambda: functional.relu(x - 3), (RIGHT - 3).relu()),
@@ -57,14 +57,14 @@ def _elements(ground: CaseContext) -> Iterator[Answer]:
         ("in place", lambda: x.clone().add_(1), RIGHT + 1),
         ("masked_fill", lambda: x.masked_fill(x > 8, 0), torch.where(RIGHT > 8, 0.0, RIGHT)),
     ):
-        made = found()
+        result = actual()
         yield Answer(
             label,
-            _at(made).cpu().double(),
-            array(right),
+            _at(result).cpu().double(),
+            array(expected),
             slack=1e-2 * (label == "exp2"),
         )
-        del made
+        del result
 
 
 def _reduced(ground: CaseContext) -> Iterator[Answer]:
@@ -90,34 +90,34 @@ def _reduced(ground: CaseContext) -> Iterator[Answer]:
 
 def _scanned(ground: CaseContext) -> Iterator[Answer]:
     x = _marks(ground, torch.int8)
-    found = x.cumsum(0, dtype=torch.int32)
-    right = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield Answer("cumsum", _at(found).cpu().double(), array(right))
+    actual = x.cumsum(0, dtype=torch.int32)
+    expected = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
+    yield Answer("cumsum", _at(actual).cpu().double(), array(expected))
 
 
 def _gathered(ground: CaseContext) -> Iterator[Answer]:
     x = _marks(ground, torch.uint8)
-    at = torch.tensor(PLACES, device=ground.device)
+    index = torch.tensor(PLACES, device=ground.device)
     calls: dict[str, Callable[[], Tensor]] = {
-        "index": lambda: x[at],
-        "index_select": lambda: x.index_select(0, at),
-        "gather": lambda: x.gather(0, at),
-        "take": lambda: x.take(at),
+        "index": lambda: x[index],
+        "index_select": lambda: x.index_select(0, index),
+        "gather": lambda: x.gather(0, index),
+        "take": lambda: x.take(index),
     }
-    for label, found in calls.items():
-        yield Answer(label, found().cpu().double(), array(RIGHT))
-    x.index_fill_(0, at, 9)
+    for label, call in calls.items():
+        yield Answer(label, call().cpu().double(), array(RIGHT))
+    x.index_fill_(0, index, 9)
     yield Answer("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
-    x.scatter_(0, at, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
+    x.scatter_(0, index, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
     yield Answer("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
-    x[at] = 5
+    x[index] = 5
     yield Answer("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
-    found = functional.embedding(
+    call = functional.embedding(
         torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
     )
-    yield Answer("embedding", found[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
+    yield Answer("embedding", call[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
 
 
 def _moved(ground: CaseContext) -> Iterator[Answer]:
@@ -137,15 +137,15 @@ def _moved(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """A result of more than 2^31 elements; its last rows, and those about the edge."""
+    """Check a result of more than 2^31 elements: its last rows, and those about the edge."""
     rows, columns = 2**16 + 3, 2**15
     a = ground.send(ground.whole(rows, 16, most=2)).bfloat16()
     b = ground.send(ground.whole(16, columns, most=2)).bfloat16()
-    found = a @ b
+    actual = a @ b
     for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
-        right = a[row].double().cpu() @ b.double().cpu()
-        yield Answer(f"row {row}", found[row], array(right))
-    del found
+        expected = a[row].double().cpu() @ b.double().cpu()
+        yield Answer(f"row {row}", actual[row], array(expected))
+    del actual
     wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
     wide[:, 7] = 30
     chosen = wide.softmax(1)
@@ -173,7 +173,9 @@ def _drawn(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _pictures(ground: CaseContext) -> Iterator[Answer]:
-    """One plane a picture, more pictures and places than 2^31 together."""
+    """Check images of one plane: more images than 2^31 / 64, and more elements together than
+    2^31.
+    """
     count = EDGE // 64 + 5
     x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
     x[-1, 0, 7, 7] = 4
@@ -200,7 +202,7 @@ VAST = HazardClass(
     name="more than 2^31",
     asks="do indices reach beyond 2^31 elements and 2^32 bytes",
     hazards=tuple(
-        Hazard(name=name, answers=tried, devices=("cuda", "rocm"), needed_bytes=size)
-        for name, (tried, size) in TRIES.items()
+        Hazard(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
+        for name, (attempt, size) in TRIES.items()
     ),
 )

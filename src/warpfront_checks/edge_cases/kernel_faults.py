@@ -1,6 +1,7 @@
 """Wrong kernels, put under torch's dispatcher: no Python of the checks can know of them.
 
-Each does what a kernel in the field did, or might: by class, with the row that has to see it.
+Each repeats a defect of a kernel in the field, or a possible one: by class, with the row that has
+to catch it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from warpfront_checks.results import SKIPPED, Check, CheckFinding, Recorder
 def record_kernel_faults(
     claims: Any, recorder: Recorder, effort: CheckOptions | None = None
 ) -> None:
-    """One check for each class of hazards: every wrong kernel of it has to be caught."""
+    """Run one check for each class of hazards: it has to catch every wrong kernel of the class."""
     del effort
     if not hasattr(torch.library, "get_kernel"):
         recorder.note_unclaimed("wrong kernels", f"torch {torch.__version__} has no get_kernel")
         return
-    here = [fault for fault in KERNEL_FAULTS if concerns(fault, claims.device)]
-    classes = dict.fromkeys(fault.hazard_class for fault in here)
+    faults = [fault for fault in KERNEL_FAULTS if concerns(fault, claims.device)]
+    classes = dict.fromkeys(fault.hazard_class for fault in faults)
     if claims.device not in KEYS:
         recorder.note_unclaimed("wrong kernels", f"no kernels are seeded on {claims.device}")
         return
@@ -76,7 +77,7 @@ _repeats = partial(OWN_FAULTS.entry, "determinism")
 
 
 @_far("softmax", "softmax without its largest taken off", "_softmax", like="pytorch#795")
-def _softmax_of_large(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
+def _softmax_of_large(kernel: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
     e = torch.exp(x)
     return e / e.sum(dim, keepdim=True)
 
@@ -84,41 +85,43 @@ def _softmax_of_large(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
 @_far(
     "logarithms of sums", "log_softmax as a logarithm", "_log_softmax", like="pytorch#725, #11752"
 )
-def _logarithm_of_softmax(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
+def _logarithm_of_softmax(kernel: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
     return torch.log(torch.softmax(x.float(), dim)).to(x.dtype)
 
 
 @_far("tanh", "tanh by exponentials", "tanh")
-def _by_exponentials(right: Kernel, x: Tensor) -> Tensor:
+def _by_exponentials(kernel: Kernel, x: Tensor) -> Tensor:
     e = torch.exp(2 * x)
     return (e - 1) / (e + 1)
 
 
-_far("log1p", "log1p as a logarithm", "log1p")(lambda right, x: torch.log(1 + x))
-_far("expm1", "expm1 as a difference", "expm1")(lambda right, x: torch.exp(x) - 1)
+_far("log1p", "log1p as a logarithm", "log1p")(lambda kernel, x: torch.log(1 + x))
+_far("expm1", "expm1 as a difference", "expm1")(lambda kernel, x: torch.exp(x) - 1)
 
 
 @_far("gelu", "gelu closed early", "gelu")
-def _gate_closed_early(right: Kernel, x: Tensor, **how: Any) -> Tensor:
-    return torch.where(x < -2.5, 0, right(x, **how))
+def _gate_closed_early(kernel: Kernel, x: Tensor, **kwargs: Any) -> Tensor:
+    return torch.where(x < -2.5, 0, kernel(x, **kwargs))
 
 
-_far("softplus", "softplus overflows", "softplus")(lambda right, x, *_: torch.log(1 + torch.exp(x)))
-_far("erf", "erf saturates early", "erf")(lambda right, x: right(x.clamp(-2, 2)))
+_far("softplus", "softplus overflows", "softplus")(
+    lambda kernel, x, *_: torch.log(1 + torch.exp(x))
+)
+_far("erf", "erf saturates early", "erf")(lambda kernel, x: kernel(x.clamp(-2, 2)))
 
 
 @_far("sin", "sine of a rounded argument", "sin")
-def _low_precision_argument(right: Kernel, x: Tensor) -> Any:
-    return torch.where(x.abs() > 1000, right(x.bfloat16().to(x.dtype)), right(x))
+def _low_precision_argument(kernel: Kernel, x: Tensor) -> Any:
+    return torch.where(x.abs() > 1000, kernel(x.bfloat16().to(x.dtype)), kernel(x))
 
 
-_far("sigmoid", "sigmoid without its tail", "sigmoid")(lambda right, x: right(x.clamp(-10, 10)))
+_far("sigmoid", "sigmoid without its tail", "sigmoid")(lambda kernel, x: kernel(x.clamp(-10, 10)))
 
 
 @_far("variance far from 0", "variance as a difference", "var.correction")
-def _naive_variance(right: Kernel, x: Tensor, dim: Any = None, **how: Any) -> Tensor:
+def _naive_variance(kernel: Kernel, x: Tensor, dim: Any = None, **kwargs: Any) -> Tensor:
     axes = dim if dim is not None else tuple(range(x.dim()))
-    correction = how.get("correction")
+    correction = kwargs.get("correction")
     count = math.prod(x.shape[axis] for axis in axes)
     wide = x.float()
     spread = (wide * wide).mean(axes) - wide.mean(axes) ** 2
@@ -127,9 +130,9 @@ def _naive_variance(right: Kernel, x: Tensor, dim: Any = None, **how: Any) -> Te
 
 @_far("normalisation far from 0", "layer_norm's variance as a difference", "native_layer_norm")
 def _naive_layer_norm(
-    right: Kernel, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float
+    kernel: Kernel, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
-    y, mean, rstd = right(x, shape, weight, bias, eps)
+    y, mean, rstd = kernel(x, shape, weight, bias, eps)
     wide, axes = x.float(), tuple(range(x.dim() - len(shape), x.dim()))
     variance = (wide * wide).mean(axes, keepdim=True) - wide.mean(axes, keepdim=True) ** 2
     normal = (wide - wide.mean(axes, keepdim=True)) / (variance.clamp(min=0) + eps).sqrt()
@@ -137,12 +140,12 @@ def _naive_layer_norm(
 
 
 @_far("whole quotients", "quotients rounded towards 0", "floor_divide")
-def _rounded_towards_zero(right: Kernel, x: Tensor, y: Tensor) -> Any:
+def _rounded_towards_zero(kernel: Kernel, x: Tensor, y: Tensor) -> Any:
     return torch.div(x, y, rounding_mode="trunc")
 
 
-def _without_nan(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    return right(torch.nan_to_num(x, nan=-3e4, posinf=math.inf, neginf=-math.inf), *args, **how)
+def _without_nan(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return kernel(torch.nan_to_num(x, nan=-3e4, posinf=math.inf, neginf=-math.inf), *args, **kwargs)
 
 
 _special("amax", "amax passes NaN over", "amax", like="pytorch#6996, tvm#19518")(_without_nan)
@@ -150,16 +153,16 @@ _special("max", "max passes NaN over", "max.dim", like="pytorch#6996, #1810")(_w
 _special("largest of", "argmax passes NaN over", "argmax", like="pytorch#130295")(_without_nan)
 
 
-def _zero_for_nan(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    return right(torch.where(x.isnan(), torch.zeros_like(x), x), *args, **how)
+def _zero_for_nan(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return kernel(torch.where(x.isnan(), torch.zeros_like(x), x), *args, **kwargs)
 
 
 _special("sum", "sum takes NaN for 0", "sum.dim_IntList")(_zero_for_nan)
 
 
 @_special("sum", "sum takes infinity for 0", "sum.dim_IntList")
-def _zero_for_infinity(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    return right(torch.where(x.isinf(), torch.zeros_like(x), x), *args, **how)
+def _zero_for_infinity(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return kernel(torch.where(x.isinf(), torch.zeros_like(x), x), *args, **kwargs)
 
 
 _special("element clamp", "clamp takes NaN for a bound", "clamp")(_without_nan)
@@ -167,9 +170,9 @@ _special("element relu", "relu takes NaN for 0", "relu")(_zero_for_nan)
 
 
 @_special("maximum", "maximum gives the other number", "maximum", like="torchdynamo#1572")
-def _other_operand(right: Kernel, x: Tensor, y: Tensor) -> Tensor:
-    found = right(x, y)
-    return torch.where(x.isnan(), y, found)
+def _other_operand(kernel: Kernel, x: Tensor, y: Tensor) -> Tensor:
+    result = kernel(x, y)
+    return torch.where(x.isnan(), y, result)
 
 
 _special("topk", "topk takes NaN for the smallest", "topk", like="pytorch#1810")(_without_nan)
@@ -180,44 +183,44 @@ _special(
 
 @_special("products", "addmm reads what beta = 0 drops", "addmm")
 def _beta_reads(
-    right: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+    kernel: Kernel, start: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    found = right(start, a, b, beta=beta, alpha=alpha)
-    return found + start * 0 if beta == 0 else found
+    result = kernel(start, a, b, beta=beta, alpha=alpha)
+    return result + start * 0 if beta == 0 else result
 
 
 _special("last of cumsum", "cumsum takes NaN for 0", "cumsum")(_zero_for_nan)
 
 
 @_long("products", "a product's loop ends at 8,192", "mm", "bmm")
-def _short_inner(right: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    """A loop that ends at 8,192."""
-    return right(a[..., :8192].contiguous(), b[..., :8192, :].contiguous())
+def _short_inner(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    """End the inner loop at 8,192."""
+    return kernel(a[..., :8192].contiguous(), b[..., :8192, :].contiguous())
 
 
 @_long("products", "addmm's loop ends at 8,192", "addmm")
-def _short_addmm(right: Kernel, start: Tensor, a: Tensor, b: Tensor, **how: Any) -> Tensor:
-    return right(start, a[:, :8192].contiguous(), b[:8192].contiguous(), **how)
+def _short_addmm(kernel: Kernel, start: Tensor, a: Tensor, b: Tensor, **kwargs: Any) -> Tensor:
+    return kernel(start, a[:, :8192].contiguous(), b[:8192].contiguous(), **kwargs)
 
 
-def _first_of_a_grid(right: Kernel, *args: Any, **how: Any) -> Any:
-    found = right(*args, **how)
-    first = found[0] if isinstance(found, tuple) else found
+def _first_of_a_grid(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+    result = kernel(*args, **kwargs)
+    first = result[0] if isinstance(result, tuple) else result
     if first.dim() > 1 and first.shape[0] > 65_535:
         first[65_535:] = 0
-    return found
+    return result
 
 
 _long("many rows", "bmm computes the first 65,535", "bmm", like="pytorch#22843")(_first_of_a_grid)
 _long("many rows", "layer_norm of the first 65,535 rows", "native_layer_norm")(_first_of_a_grid)
 
 
-def _no_carry(right: Kernel, x: Tensor, dim: int, **how: Any) -> Tensor:
-    """Each block of 4,096 begins anew."""
+def _no_carry(kernel: Kernel, x: Tensor, dim: int, **kwargs: Any) -> Tensor:
+    """Restart each block of 4,096 from zero."""
     if x.dim() and x.shape[dim] > 4096:
-        parts = [right(part.contiguous(), dim, **how) for part in x.split(4096, dim)]
+        parts = [kernel(part.contiguous(), dim, **kwargs) for part in x.split(4096, dim)]
         return torch.cat(parts, dim)
-    return right(x, dim, **how)
+    return kernel(x, dim, **kwargs)
 
 
 _long("scans", "cumsum forgets its block's carry", "cumsum", like="pytorch#143486, #167086")(
@@ -227,9 +230,9 @@ _long("scans", "cumprod forgets its block's carry", "cumprod")(_no_carry)
 
 
 @_long("orders", "sort leaves its last block", "sort.stable", like="ROCm/pytorch#2543")
-def _last_block_unsorted(right: Kernel, x: Tensor, **how: Any) -> Any:
-    axis = how.get("dim", -1)
-    values, places = right(x, **how)
+def _last_block_unsorted(kernel: Kernel, x: Tensor, **kwargs: Any) -> Any:
+    axis = kwargs.get("dim", -1)
+    values, places = kernel(x, **kwargs)
     if x.dim() and x.shape[axis] > 2048:
         tail = 7
         values.narrow(axis, x.shape[axis] - tail, tail).copy_(
@@ -239,30 +242,30 @@ def _last_block_unsorted(right: Kernel, x: Tensor, **how: Any) -> Any:
 
 
 @_long("wide rows", "softmax of wide rows", "_softmax", like="pytorch#84144")
-def _half_of_wide_rows(right: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
-    found = right(x, dim, half)
+def _half_of_wide_rows(kernel: Kernel, x: Tensor, dim: int, half: bool) -> Tensor:
+    result = kernel(x, dim, half)
     if x.shape[dim] > 65_536:
-        found = found * 1.5
-    return found
+        result = result * 1.5
+    return result
 
 
 @_long("additions", "additions to an embedding get lost", "embedding_dense_backward")
 def _lost_additions(
-    right: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
+    kernel: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
 ) -> Tensor:
-    """Of many additions to one place some get lost."""
+    """Lose some of many additions to one index."""
     if index.numel() > 100_000:
         keep = index.flatten()[:-500]
-        return right(grad.reshape(-1, grad.shape[-1])[:-500], keep, rows, padding, scaled)
-    return right(grad, index, rows, padding, scaled)
+        return kernel(grad.reshape(-1, grad.shape[-1])[:-500], keep, rows, padding, scaled)
+    return kernel(grad, index, rows, padding, scaled)
 
 
 @_long("additions", "additions of scatter_add get lost", "scatter_add")
-def _lost_duplicates(right: Kernel, x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
+def _lost_duplicates(kernel: Kernel, x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
     return (
-        right(x, dim, index[:-9], values[:-9])
+        kernel(x, dim, index[:-9], values[:-9])
         if index.shape[0] > 1000
-        else right(x, dim, index, values)
+        else kernel(x, dim, index, values)
     )
 
 
@@ -271,9 +274,9 @@ def _formatted(x: Tensor) -> bool:
     return odd and bool(x.stride(1) == 1)
 
 
-def _last_channel_of_odd(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    """Channels in pairs, and the last of an odd number is left out."""
-    channel = right(x, *args, **how)
+def _last_channel_of_odd(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Take channels in pairs, and omit the last of an odd number."""
+    channel = kernel(x, *args, **kwargs)
     first = channel[0] if isinstance(channel, tuple) else channel
     if _formatted(x) and first.dim() == 4:
         first[:, -1] = 0
@@ -298,8 +301,8 @@ _formats(
     "convolution_backward",
     like="torch-xpu-ops#4756",
 )
-def _odd_weight_gradient(right: Kernel, grad: Tensor, x: Tensor, *args: Any, **how: Any) -> Any:
-    gradient = right(grad, x, *args, **how)
+def _odd_weight_gradient(kernel: Kernel, grad: Tensor, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    gradient = kernel(grad, x, *args, **kwargs)
     if _formatted(x) and gradient[1] is not None:
         gradient[1][:, -1] = 0
     return gradient
@@ -313,16 +316,16 @@ def _odd_weight_gradient(right: Kernel, grad: Tensor, x: Tensor, *args: Any, **h
     like="pytorch#64039",
     devices=("cpu",),
 )
-def _statistics_of_contiguous(right: Kernel, x: Tensor, *args: Any) -> Any:
-    y, mean, rstd = right(x, *args)
+def _statistics_of_contiguous(kernel: Kernel, x: Tensor, *args: Any) -> Any:
+    y, mean, rstd = kernel(x, *args)
     return (y * 1.02 if _formatted(x) else y), mean, rstd
 
 
 @_state("given statistics", "running variance with its bias", "native_batch_norm")
-def _variance_with_bias(right: Kernel, x: Tensor, *rest: Any) -> Any:
+def _variance_with_bias(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
     _weight, _bias, _mean, var, training, momentum, _eps = rest
     before = var.clone() if training and var is not None else None
-    variance = right(x, *rest)
+    variance = kernel(x, *rest)
     if before is not None:
         count = x.numel() / x.shape[1]
         new = before + (var - before + momentum * before) * (count - 1) / count - momentum * before
@@ -331,41 +334,41 @@ def _variance_with_bias(right: Kernel, x: Tensor, *rest: Any) -> Any:
 
 
 @_state("running statistics", "momentum the other way round", "native_batch_norm")
-def _swapped_momentum(right: Kernel, x: Tensor, *rest: Any) -> Any:
+def _swapped_momentum(kernel: Kernel, x: Tensor, *rest: Any) -> Any:
     *before, momentum, eps = rest
-    return right(x, *before, 1 - momentum, eps)
+    return kernel(x, *before, 1 - momentum, eps)
 
 
 @_state("AdamW", "fused AdamW counts one step more", "_fused_adamw_", like="pytorch#90752")
-def _no_bias_correction(right: Kernel, *args: Any, **how: Any) -> Any:
-    """The first moment of one step more."""
+def _no_bias_correction(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+    """Use the first moment of one step more."""
     steps = args[5]
     for step in steps:
         step.add_(1)
-    right(*args, **how)
+    kernel(*args, **kwargs)
     for step in steps:
         step.sub_(1)
 
 
 @_state("foreach mul", "foreach leaves one of many", "_foreach_mul.List", like="pytorch#119885")
-def _last_of_a_list(right: Kernel, xs: Sequence[Tensor], *args: Any, **how: Any) -> Any:
-    last = right(xs, *args, **how)
+def _last_of_a_list(kernel: Kernel, xs: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+    last = kernel(xs, *args, **kwargs)
     if len(xs) > 100:
         last[120].copy_(xs[120])
     return last
 
 
 @_state("unscaling", "infinite gradients overlooked", "_amp_foreach_non_finite_check_and_unscale_")
-def _infinity_overlooked(right: Kernel, xs: Any, found: Tensor, scale: Tensor) -> Any:
-    right(xs, found, scale)
-    found.zero_()
+def _infinity_overlooked(kernel: Kernel, xs: Any, found_inf: Tensor, scale: Tensor) -> Any:
+    kernel(xs, found_inf, scale)
+    found_inf.zero_()
 
 
 @_state("in place index_add_", "index_add_ ignores alpha", "index_add_")
 def _alpha_ignored(
-    right: Kernel, x: Tensor, dim: int, index: Tensor, source: Tensor, **how: Any
+    kernel: Kernel, x: Tensor, dim: int, index: Tensor, source: Tensor, **kwargs: Any
 ) -> Any:
-    return right(x, dim, index, source)
+    return kernel(x, dim, index, source)
 
 
 @_targets(
@@ -375,10 +378,10 @@ def _alpha_ignored(
     like="pytorch#69339, #91383",
 )
 def _ignored_count(
-    right: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
+    kernel: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
 ) -> Any:
-    """The mean is of all targets, not of those that count."""
-    loss, total = right(x, target, weight, reduction, ignored)
+    """Divide the mean by all targets, not by those that count."""
+    loss, total = kernel(x, target, weight, reduction, ignored)
     if reduction == 1 and weight is None:
         return loss * total / target.numel(), total
     return loss, total
@@ -386,7 +389,7 @@ def _ignored_count(
 
 @_targets("nll_loss", "ignored targets get a gradient", "nll_loss_backward", like="pytorch#20406")
 def _ignored_learn(
-    right: Kernel,
+    kernel: Kernel,
     grad: Tensor,
     x: Tensor,
     target: Tensor,
@@ -395,7 +398,7 @@ def _ignored_learn(
     ignored: int,
     total: Tensor,
 ) -> Any:
-    learn = right(grad, x, target, weight, reduction, ignored, total)
+    learn = kernel(grad, x, target, weight, reduction, ignored, total)
     flat = (target == ignored).reshape(target.shape[0], -1).any(1)
     learn[flat] = learn[flat] - 0.25
     return learn
@@ -403,23 +406,25 @@ def _ignored_learn(
 
 @_targets("nll_loss", "weights of places ignored", "nll_loss2d_forward")
 def _weights_ignored(
-    right: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
+    kernel: Kernel, x: Tensor, target: Tensor, weight: Any, reduction: int, ignored: int
 ) -> Any:
-    return right(x, target, None if weight is None else torch.ones_like(weight), reduction, ignored)
+    return kernel(
+        x, target, None if weight is None else torch.ones_like(weight), reduction, ignored
+    )
 
 
 @_targets("embedding", "padding learns", "embedding_dense_backward")
 def _padding_learns(
-    right: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
+    kernel: Kernel, grad: Tensor, index: Tensor, rows: int, padding: int, scaled: bool
 ) -> Tensor:
-    return right(grad, index, rows, -1, scaled)
+    return kernel(grad, index, rows, -1, scaled)
 
 
 def _equals_turned(
-    right: Kernel, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False
+    kernel: Kernel, x: Tensor, *, stable: Any = None, dim: int = -1, descending: bool = False
 ) -> Any:
-    """Equals come out in the reverse of their order."""
-    values, places = right(x.flip(dim), stable=stable, dim=dim, descending=descending)
+    """Return equals in reverse order."""
+    values, places = kernel(x.flip(dim), stable=stable, dim=dim, descending=descending)
     return values, x.shape[dim] - 1 - places
 
 
@@ -431,51 +436,53 @@ _order("stable sort of integers", "a stable sort turns equal integers", "sort.st
 
 @_long("additions", "of duplicates the last wins", "_index_put_impl_")
 def _last_wins(
-    right: Kernel, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, *rest: Any
+    kernel: Kernel, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False, *rest: Any
 ) -> Any:
     if accumulate and values.numel() > 2:
         before = x.clone()
-        y = right(x, indices, values, False, *rest)
+        y = kernel(x, indices, values, False, *rest)
         return y.add_(before) if y is x else y + before
-    return right(x, indices, values, accumulate, *rest)
+    return kernel(x, indices, values, accumulate, *rest)
 
 
 @_order("distinct", "searchsorted ignores its side", "searchsorted.Tensor")
-def _side_ignored(right: Kernel, sequence: Tensor, asked: Tensor, **how: Any) -> Any:
-    how["right"], how["side"] = False, None
-    return right(sequence, asked, **how)
+def _side_ignored(kernel: Kernel, sequence: Tensor, queries: Tensor, **kwargs: Any) -> Any:
+    kwargs["right"], kwargs["side"] = False, None
+    return kernel(sequence, queries, **kwargs)
 
 
 @_order("choices", "topk names a place twice", "topk", like="iree#21202")
-def _place_twice(right: Kernel, x: Tensor, k: Any, *rest: Any) -> Any:
-    values, places = right(x, k, *rest)
+def _place_twice(kernel: Kernel, x: Tensor, k: Any, *rest: Any) -> Any:
+    values, places = kernel(x, k, *rest)
     if k > 1:
         places[..., 1] = places[..., 0]
     return values, places
 
 
 @_random("uniform_", "uniform_ short of its range", "uniform_")
-def _shifted_range(right: Kernel, x: Tensor, low: Any = 0.0, high: Any = 1.0, **how: Any) -> Any:
-    return right(x, low, low + (high - low) * 0.98, **how)
+def _shifted_range(
+    kernel: Kernel, x: Tensor, low: Any = 0.0, high: Any = 1.0, **kwargs: Any
+) -> Any:
+    return kernel(x, low, low + (high - low) * 0.98, **kwargs)
 
 
 @_random("normal_", "normal_ too wide", "normal_")
-def _wide_normal(right: Kernel, x: Tensor, mean: Any = 0.0, std: Any = 1.0, **how: Any) -> Any:
-    return right(x, mean, std * 1.03, **how)
+def _wide_normal(kernel: Kernel, x: Tensor, mean: Any = 0.0, std: Any = 1.0, **kwargs: Any) -> Any:
+    return kernel(x, mean, std * 1.03, **kwargs)
 
 
 @_random("bernoulli_", "bernoulli_ the same each call", "bernoulli_.float")
-def _same_again(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    """Each call draws from where the first began."""
-    own = torch.Generator(device=x.device).manual_seed(7)
-    how["generator"] = own
-    return right(x, *args, **how)
+def _same_again(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Restart the generator in each call."""
+    generator = torch.Generator(device=x.device).manual_seed(7)
+    kwargs["generator"] = generator
+    return kernel(x, *args, **kwargs)
 
 
 @_random("uniform_", "blocks that draw alike", "uniform_", like="NVIDIA/Fuser#1653")
-def _blocks_alike(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    """Each block of 1,024 draws the same."""
-    y = right(x, *args, **how)
+def _blocks_alike(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Draw the same numbers in each block of 1,024."""
+    y = kernel(x, *args, **kwargs)
     if y.dim() == 1 and y.numel() > 10_000:
         whole = y.numel() // 1024 * 1024
         y[:whole] = y[:1024].repeat(whole // 1024)
@@ -483,44 +490,44 @@ def _blocks_alike(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
 
 
 @_random("randint", "even numbers only", "random_.from")
-def _even_only(right: Kernel, x: Tensor, low: Any, high: Any, **how: Any) -> Any:
-    y = right(x, low, high, **how)
+def _even_only(kernel: Kernel, x: Tensor, low: Any, high: Any, **kwargs: Any) -> Any:
+    y = kernel(x, low, high, **kwargs)
     return y.copy_(y // 2 * 2) if high - low > 10 else y
 
 
 @_random(
     "permutations", "randperm that hardly shuffles", "randperm.generator_out", like="pytorch#106260"
 )
-def _barely_shuffled(right: Kernel, n: int, generator: Any, *, out: Tensor) -> Any:
-    right(n, generator, out=out)
+def _barely_shuffled(kernel: Kernel, n: int, generator: Any, *, out: Tensor) -> Any:
+    kernel(n, generator, out=out)
     return out.copy_(torch.arange(n, device=out.device).roll(n // 3)) if n > 100 else out
 
 
 @_random("ranges", "rand reaches 1", "uniform_", like="NVIDIA/Fuser#1653")
-def _never_one(right: Kernel, x: Tensor, *args: Any, **how: Any) -> Any:
-    y = right(x, *args, **how)
+def _never_one(kernel: Kernel, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    y = kernel(x, *args, **kwargs)
     y[0] = 1.0
     return y
 
 
 @_complex("vdot", "vdot without its conjugate", "vdot")
-def _without_conjugate(right: Kernel, a: Tensor, b: Tensor) -> Any:
+def _without_conjugate(kernel: Kernel, a: Tensor, b: Tensor) -> Any:
     return (a.resolve_conj() * b).sum()
 
 
 @_bits("int8 products", "int8 products held to few bits", "_int_mm")
-def _held_to_16_bits(right: Kernel, a: Tensor, b: Tensor) -> Any:
-    return right(a, b).clamp(-32_768 * 8, 32_767 * 8)
+def _held_to_16_bits(kernel: Kernel, a: Tensor, b: Tensor) -> Any:
+    return kernel(a, b).clamp(-32_768 * 8, 32_767 * 8)
 
 
 _CALLS: list[int] = []
 
 
 @_repeats("cumsum", "cumsum is another each time", "cumsum", like="pytorch#75240")
-def _other_each_time(right: Kernel, x: Tensor, dim: int, **how: Any) -> Any:
-    found = right(x, dim, **how)
+def _other_each_time(kernel: Kernel, x: Tensor, dim: int, **kwargs: Any) -> Any:
+    result = kernel(x, dim, **kwargs)
     _CALLS.append(0)
-    return found + (len(_CALLS) % 3) * 1e-6 if found.is_floating_point() else found
+    return result + (len(_CALLS) % 3) * 1e-6 if result.is_floating_point() else result
 
 
 KERNEL_FAULTS: tuple[KernelFault, ...] = (*OWN_FAULTS, *FIELD_FAULTS, *PLACE_FAULTS)

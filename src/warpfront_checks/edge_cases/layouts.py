@@ -22,21 +22,23 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _last(x: Tensor) -> Tensor:
-    """Channels of a picture of any number of axes."""
+    """Return an image of any number of axes with its channels last in memory."""
     if x.dim() == 4:
         return x.contiguous(memory_format=torch.channels_last)
     return x.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def _shifted(x: Tensor) -> Tensor:
-    """One element behind where an allocation begins: not aligned."""
+    """Return a copy one element after the start of its allocation: not aligned."""
     roomy = x.new_zeros(x.numel() + 3)
     view = roomy[1 : 1 + x.numel()].view(x.shape)
     return view.copy_(x)
 
 
 def _spread(x: Tensor) -> Tensor:
-    """Every second element of the last axis of something wider, full of other numbers between."""
+    """Return a view of every second element of the last axis of something wider, with other
+    numbers between.
+    """
     wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), 99.0)
     wide[..., ::2] = x
     return wide[..., ::2]
@@ -47,14 +49,14 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 def _outside(x: Tensor) -> Tensor:
-    """A window into something larger."""
+    """Return a window into something larger."""
     wide = x.new_full(tuple(size + 3 for size in x.shape), 99.0)
     view = wide[tuple(slice(2, 2 + size) for size in x.shape)]
     return view.copy_(x)
 
 
 def _among_channels(x: Tensor) -> Tensor:
-    """Some of the channels of a picture in which they come last."""
+    """Return some of the channels of an image in which they come last."""
     wide = _last(x.new_full((x.shape[0], x.shape[1] + 3, *x.shape[2:]), 99.0))
     view = wide[:, 2 : 2 + x.shape[1]]
     return view.copy_(x)
@@ -83,31 +85,36 @@ def both_ways(
     roundings: float = 0.0,
     size: float = 0.0,
 ) -> Iterator[Answer]:
-    """Output and gradients in these formats (who has none is contiguous), beside float64 on the CPU
-    from contiguous numbers. Off by `slack`, and by `roundings` of `size` and the largest number.
+    """Compare output and gradients in these memory formats with float64 on the CPU from
+    contiguous numbers. Tensors without a format are contiguous. The bound is `slack`, plus
+    `roundings` of `size` and the largest number.
     """
 
-    def answer(label: str, found: Tensor, right: Tensor) -> Answer:
-        off = roundings * ground.eps * (size + float(right.abs().max())) if roundings else 0.0
-        return Answer(f"{label}{said}", found, array(right), ulps=ulps, slack=slack + off)
+    def answer(label: str, actual: Tensor, expected: Tensor) -> Answer:
+        off = roundings * ground.eps * (size + float(expected.abs().max())) if roundings else 0.0
+        return Answer(f"{label}{said}", actual, array(expected), ulps=ulps, slack=slack + off)
 
     exact = [x.clone().requires_grad_() for x in tensors]
-    right = call(*exact)
-    fed = ground.few(*right.shape) + ground.few(*right.shape)
-    right.backward(fed)
+    expected = call(*exact)
+    grad_output = ground.few(*expected.shape) + ground.few(*expected.shape)
+    expected.backward(grad_output)
     forms = [*formats, *["contiguous"] * (len(tensors) - len(formats))]
-    sent = [
+    on_device = [
         FORMS[form](ground.send(x)).requires_grad_()
         if x.dim() > 2
         else ground.send(x).requires_grad_()
         for x, form in zip(tensors, forms, strict=True)
     ]
-    found = call(*sent)
-    yield answer("output", found, right.detach())
-    # What comes back may be of another format than what went in.
+    actual = call(*on_device)
+    yield answer("output", actual, expected.detach())
+    # The output's gradient may have another format than the input.
     for form in dict.fromkeys((forms[0], "channels_last", "contiguous")):
-        back = FORMS[form](ground.send(fed)) if fed.dim() > 2 else ground.send(fed)
-        gradients = torch.autograd.grad(found, sent, back, retain_graph=True)
+        back = (
+            FORMS[form](ground.send(grad_output))
+            if grad_output.dim() > 2
+            else ground.send(grad_output)
+        )
+        gradients = torch.autograd.grad(actual, on_device, back, retain_graph=True)
         for place, (mine, leaf) in enumerate(zip(gradients, exact, strict=True)):
             yield answer(f"gradient {place} of {form}", mine, leaf.grad)
 
@@ -158,7 +165,7 @@ def _convolution(
         )
 
 
-# Where a picture is looked at: inside, on its edges and corners, and beyond them.
+# Sampling points of an image: inside, on its edges and corners, and beyond them.
 LOOKED_AT = torch.tensor(
     [[-1, -1], [1, 1], [-0.875, 0.25], [0.0625, 0.625], [1.25, -1.25], [0.375, -1], [1, 0.25]]
 )
@@ -168,8 +175,8 @@ def _looked_at(x: Tensor, grid: Tensor, padding: str, mode: str, *, corners: boo
     return functional.grid_sample(x, grid, mode, padding, align_corners=corners)
 
 
-# What is computed from shares of neighbours that are no whole parts; what is looked up where a
-# number of 16 bits says is another place there.
+# Computed from inexact shares of neighbours, or sampled at a point that
+# 16 bits round to another one.
 SHARED = frozenset(
     {
         "avg_pool2d, padding not counted",
@@ -180,8 +187,8 @@ SHARED = frozenset(
 )
 
 
-def _resized(mode: str, **how: Any) -> Callable[[Tensor], Tensor]:
-    return lambda x: functional.interpolate(x, mode=mode, **how)
+def _resized(mode: str, **kwargs: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: functional.interpolate(x, mode=mode, **kwargs)
 
 
 POOLED: dict[str, Callable[[Tensor], Tensor]] = {
@@ -224,10 +231,10 @@ def _pooled(name: str, ground: CaseContext, forms: Iterable[str] = PICTURES) -> 
     for channels in (3, 33):
         x = ground.whole(2, channels, 8, 8)
         for form in forms:
-            # Shares of neighbours are rounded, and so is what they add up to.
+            # Shares of neighbours are rounded, and so is their sum.
             most = 4.0 if ground.half else 64.0 * (name in SHARED)
-            said = f", {channels} channels, {form}"
-            yield from both_ways(POOLED[name], ground, [x], [form], said, ulps=2, roundings=most)
+            suffix = f", {channels} channels, {form}"
+            yield from both_ways(POOLED[name], ground, [x], [form], suffix, ulps=2, roundings=most)
 
 
 LOOKS: dict[str, Callable[..., Tensor]] = {
@@ -239,11 +246,11 @@ LOOKS: dict[str, Callable[..., Tensor]] = {
 
 
 def _looks(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """A picture's gradient, and that of the grid by which it is looked at."""
+    """Check the gradients of an image, and of the grid at which it is sampled."""
     for channels, form in product((3, 33), ("contiguous", "channels_last", "spread")):
         x, grid = ground.whole(2, channels, 8, 8), LOOKED_AT.double().expand(2, 1, -1, -1)
-        said = f", {channels} channels, {form}"
-        yield from both_ways(LOOKS[name], ground, [x, grid], [form], said, roundings=128, size=1)
+        suffix = f", {channels} channels, {form}"
+        yield from both_ways(LOOKS[name], ground, [x, grid], [form], suffix, roundings=128, size=1)
 
 
 MAXIMA: dict[str, Callable[[Tensor], Tensor]] = {
@@ -255,19 +262,19 @@ MAXIMA: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _max_pool(ground: CaseContext) -> Iterator[Answer]:
-    """Numbers without equals, so that each gradient has one place to go to."""
+    """Check max_pool of distinct numbers, so that each gradient has one destination."""
     for channels in (1, 3, 7, 33):
         count = 2 * channels * 64
         order = torch.randperm(min(count, 250), generator=ground.generator).repeat(-(-count // 250))
         x = order[:count].reshape(2, channels, 8, 8).double()
         for form in PICTURES:
             for name, call in MAXIMA.items():
-                said = f" of {name}, {channels} channels, {form}"
-                yield from both_ways(call, ground, [x], [form], said, roundings=2)
+                suffix = f" of {name}, {channels} channels, {form}"
+                yield from both_ways(call, ground, [x], [form], suffix, roundings=2)
 
 
 def _norms(ground: CaseContext, forms: Iterable[str] = PICTURES) -> Iterator[Answer]:
-    """Batch, group and instance norm of odd channels, forward and backward."""
+    """Check batch, group and instance norm of odd channels, forward and backward."""
     shapes = ((3, 5, 7), (33, 5, 7), (65, 17, 16))
     for (channels, *places), form in product(shapes, forms):
         if channels == 65 and form not in {"contiguous", "channels_last"}:
@@ -284,36 +291,38 @@ def _norms(ground: CaseContext, forms: Iterable[str] = PICTURES) -> Iterator[Ans
         for name, call in calls.items():
             # Gradients of weights are sums over places, which walk by a rounding a term.
             walk = 24 if ground.half else 64 + 2 * math.sqrt(x.numel() // channels)
-            said, tensors = f" of {name}, {channels} channels, {form}", [x, weight, bias]
+            suffix, tensors = f" of {name}, {channels} channels, {form}", [x, weight, bias]
             yield from both_ways(
-                call, ground, tensors, [form], said, ulps=2, roundings=walk, size=1
+                call, ground, tensors, [form], suffix, ulps=2, roundings=walk, size=1
             )
 
 
 def _evaluated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Batch norm with statistics that are given: another number for each channel."""
-    known = torch.arange(len(weight), device=x.device, dtype=x.dtype)
-    return functional.batch_norm(x, known % 5 - 2, known % 7 + 1, weight, bias, training=False)
+    """Apply batch norm with fixed statistics: another number for each channel."""
+    statistics = torch.arange(len(weight), device=x.device, dtype=x.dtype)
+    return functional.batch_norm(
+        x, statistics % 5 - 2, statistics % 7 + 1, weight, bias, training=False
+    )
 
 
 def _of_last_axis(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer norm of four axes over channels."""
+    """Apply layer norm of four axes over channels."""
     moved = x.permute(0, 2, 3, 1)
     return functional.layer_norm(moved, weight.shape, weight, bias).permute(0, 3, 1, 2)
 
 
 def _singles(ground: CaseContext) -> Iterator[Answer]:
-    """One number out of a row, as an operand of its own."""
+    """Use one number out of a row as an operand of its own."""
     x, y = ground.whole(33, 5), ground.whole(9) + torch.arange(9).double()
-    sent, row = ground.send(x), ground.send(y)
+    on_device, row = ground.send(x), ground.send(y)
     for place in (1, 4, 8):
-        one = row[place]
-        yield Answer(f"added {place}", sent + one, array(x + y[place]))
-        yield Answer(f"times {place}", sent * one, array(x * y[place]), ulps=1)
-        yield Answer(f"from {place}", one - sent, array(y[place] - x))
-        yield Answer(f"compared {place}", sent > one, array(x > y[place]))
-        held = torch.where(sent > 0, sent, one)
-        yield Answer(f"chosen {place}", held, array(torch.where(x > 0, x, y[place])))
+        number = row[place]
+        yield Answer(f"added {place}", on_device + number, array(x + y[place]))
+        yield Answer(f"times {place}", on_device * number, array(x * y[place]), ulps=1)
+        yield Answer(f"from {place}", number - on_device, array(y[place] - x))
+        yield Answer(f"compared {place}", on_device > number, array(x > y[place]))
+        selected = torch.where(on_device > 0, on_device, number)
+        yield Answer(f"chosen {place}", selected, array(torch.where(x > 0, x, y[place])))
 
 
 WRITTEN: dict[str, Callable[..., Any]] = {
@@ -322,42 +331,44 @@ WRITTEN: dict[str, Callable[..., Any]] = {
     "abs": torch.abs,
     "neg": torch.neg,
     "sigmoid": torch.sigmoid,
-    "add": lambda x, **how: torch.add(x, x.flip(0), **how),
-    "mul": lambda x, **how: torch.mul(x, 3, **how),
-    "clamp": lambda x, **how: torch.clamp(x, -1, 2, **how),
-    "maximum": lambda x, **how: torch.maximum(x, x.flip(1), **how),
-    "where": lambda x, **how: torch.where(x > 0, x, -x, **how),
-    "sum": lambda x, **how: torch.sum(x, 1, keepdim=True, **how),
-    "mean": lambda x, **how: torch.mean(x, 0, keepdim=True, **how),
-    "amax": lambda x, **how: torch.amax(x, 1, keepdim=True, **how),
-    "argmax": lambda x, **how: torch.argmax(x, 1, keepdim=True, **how),
-    "cumsum": lambda x, **how: torch.cumsum(x, 1, **how),
-    "mm": lambda x, **how: torch.mm(x, x.mT.contiguous(), **how),
-    "cat": lambda x, **how: torch.cat([x, x], 1, **how),
-    "gather": lambda x, **how: torch.gather(x, 1, (x > 0).long(), **how),
-    "index_select": lambda x, **how: torch.index_select(
-        x, 0, torch.tensor([2, 0, 5], device=x.device), **how
+    "add": lambda x, **kwargs: torch.add(x, x.flip(0), **kwargs),
+    "mul": lambda x, **kwargs: torch.mul(x, 3, **kwargs),
+    "clamp": lambda x, **kwargs: torch.clamp(x, -1, 2, **kwargs),
+    "maximum": lambda x, **kwargs: torch.maximum(x, x.flip(1), **kwargs),
+    "where": lambda x, **kwargs: torch.where(x > 0, x, -x, **kwargs),
+    "sum": lambda x, **kwargs: torch.sum(x, 1, keepdim=True, **kwargs),
+    "mean": lambda x, **kwargs: torch.mean(x, 0, keepdim=True, **kwargs),
+    "amax": lambda x, **kwargs: torch.amax(x, 1, keepdim=True, **kwargs),
+    "argmax": lambda x, **kwargs: torch.argmax(x, 1, keepdim=True, **kwargs),
+    "cumsum": lambda x, **kwargs: torch.cumsum(x, 1, **kwargs),
+    "mm": lambda x, **kwargs: torch.mm(x, x.mT.contiguous(), **kwargs),
+    "cat": lambda x, **kwargs: torch.cat([x, x], 1, **kwargs),
+    "gather": lambda x, **kwargs: torch.gather(x, 1, (x > 0).long(), **kwargs),
+    "index_select": lambda x, **kwargs: torch.index_select(
+        x, 0, torch.tensor([2, 0, 5], device=x.device), **kwargs
     ),
-    "searchsorted": lambda x, **how: torch.searchsorted(
-        torch.arange(-4.0, 5.0, device=x.device, dtype=x.dtype), x, **how
+    "searchsorted": lambda x, **kwargs: torch.searchsorted(
+        torch.arange(-4.0, 5.0, device=x.device, dtype=x.dtype), x, **kwargs
     ),
-    "eq": lambda x, **how: torch.eq(x, 1, **how),
-    "tril": lambda x, **how: torch.tril(x, **how),
-    "softmax": lambda x, **how: torch.softmax(x, 1, **how),
+    "eq": lambda x, **kwargs: torch.eq(x, 1, **kwargs),
+    "tril": lambda x, **kwargs: torch.tril(x, **kwargs),
+    "softmax": lambda x, **kwargs: torch.softmax(x, 1, **kwargs),
 }
 
 
 def _written(ground: CaseContext) -> Iterator[Answer]:
-    """Results that are put into memory which is there: the same as into new."""
+    """Check that results in existing memory equal those in new memory."""
     x = ground.send(ground.whole(17, 33))
     for name, call in WRITTEN.items():
         plain = call(x)
-        right = array(plain.cpu().double() if plain.is_floating_point() else plain)
+        expected = array(plain.cpu().double() if plain.is_floating_point() else plain)
         for form, change in (("spread", _spread), ("swapped", _swapped), ("window", _outside)):
-            there = change(torch.full_like(plain, 1))
-            call(x, out=there)
-            off = 2 * ground.eps * float(np.abs(right).max()) if plain.is_floating_point() else 0.0
-            yield Answer(f"{name} into {form}", there, right, slack=off)
+            destination = change(torch.full_like(plain, 1))
+            call(x, out=destination)
+            off = (
+                2 * ground.eps * float(np.abs(expected).max()) if plain.is_floating_point() else 0.0
+            )
+            yield Answer(f"{name} into {form}", destination, expected, slack=off)
 
 
 BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Any]]] = {
@@ -375,17 +386,17 @@ VIEWS: dict[str, Change] = {
 
 
 def _binary(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Each format against each other one: where two operands walk differently."""
+    """Check each format against each other one: the two operands have different strides."""
     call, numbers = BINARY[name]
     x, y = ground.whole(3, 5, 7, 9), ground.whole(3, 5, 7, 9)
-    for one, other in product(VIEWS, VIEWS):
-        found = call(VIEWS[one](ground.send(x)), VIEWS[other](ground.send(y)))
-        right = numbers(array(VIEWS[one](x)), array(VIEWS[other](y)))
-        yield Answer(f"{one} and {other}", found, right)
+    for view, other in product(VIEWS, VIEWS):
+        actual = call(VIEWS[view](ground.send(x)), VIEWS[other](ground.send(y)))
+        expected = numbers(array(VIEWS[view](x)), array(VIEWS[other](y)))
+        yield Answer(f"{view} and {other}", actual, expected)
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """Operands with strides, offsets and repeats; results written where there are strides too."""
+    """Check operands with strides, offsets and repeats, and results in strided memory."""
     a, b = ground.whole(2, 33, 65), ground.whole(2, 65, 17)
     forms: dict[str, Change] = {
         "contiguous": torch.clone,
@@ -395,23 +406,23 @@ def _products(ground: CaseContext) -> Iterator[Answer]:
         "window": _outside,
         "repeated": lambda x: x[:1].expand_as(x),
     }
-    for one, other in product(forms, forms):
-        left, right = forms[one](ground.send(a)), forms[other](ground.send(b))
-        exact = array(forms[one](a)) @ array(forms[other](b))
-        yield Answer(f"bmm, {one} and {other}", torch.bmm(left, right), exact, ulps=1)
-        yield Answer(f"mm, {one} and {other}", left[1] @ right[1], exact[1], ulps=1)
+    for form, other in product(forms, forms):
+        lhs, rhs = forms[form](ground.send(a)), forms[other](ground.send(b))
+        exact = array(forms[form](a)) @ array(forms[other](b))
+        yield Answer(f"bmm, {form} and {other}", torch.bmm(lhs, rhs), exact, ulps=1)
+        yield Answer(f"mm, {form} and {other}", lhs[1] @ rhs[1], exact[1], ulps=1)
         spread = _spread(ground.send(torch.zeros(33, 17)))
-        torch.mm(left[1], right[1], out=spread)
-        yield Answer(f"mm into strides, {one} and {other}", spread, exact[1], ulps=1)
+        torch.mm(lhs[1], rhs[1], out=spread)
+        yield Answer(f"mm into strides, {form} and {other}", spread, exact[1], ulps=1)
     # A vector as the bias, with strides of 0.
-    found = torch.addmm(
+    actual = torch.addmm(
         ground.send(torch.ones(1)).expand(33, 17),
         ground.send(a[0]),
         ground.send(b[0]),
         beta=2,
         alpha=3,
     )
-    yield Answer("addmm", found, 2 + 3 * array(a[0] @ b[0]), ulps=1)
+    yield Answer("addmm", actual, 2 + 3 * array(a[0] @ b[0]), ulps=1)
 
 
 REDUCED: dict[str, tuple[Callable[[Tensor, int], Tensor], Callable[[Any, int], Any]]] = {
@@ -431,20 +442,22 @@ def _reduced(name: str, ground: CaseContext) -> Iterator[Answer]:
     call, numbers = REDUCED[name]
     x = torch.randperm(3 * 5 * 7 * 9, generator=ground.generator).reshape(3, 5, 7, 9)
     x = x.remainder(251).double() / (64 if name == "softmax" else 1)
-    # Equal numbers are far apart: no row of any axis holds two.
+    # Equal numbers are far apart: no row of any axis has two.
     x = x if name == "softmax" else (torch.arange(945).reshape(3, 5, 7, 9) * 97 % 251).double()
     for form, axis in product(VIEWS, range(4)):
         if name == "argmax" and form in {"expanded", "one number"}:
             continue
-        found = call(VIEWS[form](ground.send(x)), axis)
-        right = numbers(array(VIEWS[form](x.to(ground.dtype).double())), axis)
+        actual = call(VIEWS[form](ground.send(x)), axis)
+        expected = numbers(array(VIEWS[form](x.to(ground.dtype).double())), axis)
         slack = (
-            8 * ground.eps * float(np.abs(right).max()) if ground.half and name == "cumsum" else 0.0
+            8 * ground.eps * float(np.abs(expected).max())
+            if ground.half and name == "cumsum"
+            else 0.0
         )
         yield Answer(
             f"axis {axis}, {form}",
-            found,
-            right,
+            actual,
+            expected,
             ulps=8 if name == "softmax" else 1,
             slack=slack,
         )
@@ -454,9 +467,9 @@ def _casts(ground: CaseContext) -> Iterator[Answer]:
     x = ground.whole(3, 5, 7, 9)
     double = (torch.float64,) if computes_float64(ground.device) else ()
     for form, dtype in product(VIEWS, (*double, torch.int32, torch.int64, torch.float16)):
-        found = VIEWS[form](ground.send(x)).to(dtype)
-        right = VIEWS[form](x).to(dtype)
-        yield Answer(f"{form} to {dtype}", found, right)
+        actual = VIEWS[form](ground.send(x)).to(dtype)
+        expected = VIEWS[form](x).to(dtype)
+        yield Answer(f"{form} to {dtype}", actual, expected)
     values = torch.tensor(
         [
             2.0**-8 + 1,
@@ -472,16 +485,16 @@ def _casts(ground: CaseContext) -> Iterator[Answer]:
         ]
     )
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        sent = values.repeat(33).to(ground.device).to(dtype)
+        on_device = values.repeat(33).to(ground.device).to(dtype)
         yield Answer(
             f"float32 to {dtype}",
-            sent.cpu().double(),
+            on_device.cpu().double(),
             _rounded(array(values.repeat(33)), dtype),
         )
 
 
 def _rounded(values: Any, dtype: torch.dtype) -> Any:
-    """To the nearest, ties to even, by arithmetic of numpy alone."""
+    """Round to the nearest, ties to even, by arithmetic of numpy alone."""
     values = values.astype(np.float32)
     if dtype == torch.float16:
         with np.errstate(over="ignore"):
@@ -489,8 +502,8 @@ def _rounded(values: Any, dtype: torch.dtype) -> Any:
     if dtype == torch.float32:
         return values.astype(np.float64)
     bits = values.view(np.uint32).astype(np.uint64)
-    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return kept.astype(np.uint32).view(np.float32).astype(np.float64)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return rounded.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 PADDED_MEANS = ("avg_pool2d, padded", "avg_pool2d, padding not counted")

@@ -36,68 +36,72 @@ GRID = 65_535
 SCANNED = (1025, 4097, 65_537, 300_001)
 
 
-def _many(ground: CaseContext, here: int, on_the_cpu: int) -> int:
-    return on_the_cpu if ground.device == "cpu" or ground.quick else here
+def _many(ground: CaseContext, on_the_device: int, on_the_cpu: int) -> int:
+    return on_the_cpu if ground.device == "cpu" or ground.quick else on_the_device
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """K of many thousands: the sum is exact, in whatever order and in however many parts."""
+    """Check products with K of many thousands: the sum is exact in any order and in any number
+    of parts.
+    """
     for k in (8192, 16_385, 65_536):
         a, b = ground.few(17, k), ground.few(k, 33)
-        right = array(a @ b)
-        sent = ground.send(a), ground.send(b)
-        # Whole numbers to 256 in bfloat16, to 2048 in float16: what is larger is rounded once.
-        for label, found in (
-            ("matmul", sent[0] @ sent[1]),
-            ("linear", functional.linear(sent[0], sent[1].mT)),
-            ("transposed", (sent[1].mT @ sent[0].mT).mT),
-            ("bmm", torch.bmm(sent[0][None], sent[1][None])[0]),
-            ("addmm", torch.addmm(ground.send(torch.ones(33)), *sent) - 1),
-            ("vector", torch.mv(sent[0], sent[1][:, 0])[:, None]),
-            ("dot", torch.dot(sent[0][0], sent[1][:, 0])[None, None]),
-            ("einsum", torch.einsum("ik,kj->ij", *sent)),
+        expected = array(a @ b)
+        on_device = ground.send(a), ground.send(b)
+        # Integers to 256 in bfloat16, to 2048 in float16: larger ones are rounded once.
+        for label, actual in (
+            ("matmul", on_device[0] @ on_device[1]),
+            ("linear", functional.linear(on_device[0], on_device[1].mT)),
+            ("transposed", (on_device[1].mT @ on_device[0].mT).mT),
+            ("bmm", torch.bmm(on_device[0][None], on_device[1][None])[0]),
+            ("addmm", torch.addmm(ground.send(torch.ones(33)), *on_device) - 1),
+            ("vector", torch.mv(on_device[0], on_device[1][:, 0])[:, None]),
+            ("dot", torch.dot(on_device[0][0], on_device[1][:, 0])[None, None]),
+            ("einsum", torch.einsum("ik,kj->ij", *on_device)),
         ):
-            part = right[: found.shape[0], : found.shape[1]]
-            yield Answer(f"{label}, K {k}", found, part, ulps=1)
+            part = expected[: actual.shape[0], : actual.shape[1]]
+            yield Answer(f"{label}, K {k}", actual, part, ulps=1)
 
 
 def _product_gradients(ground: CaseContext) -> Iterator[Answer]:
-    """Rows of many thousands are what a weight's gradient sums over."""
+    """Check the gradient of a weight: a sum over many thousands of rows."""
     count = 16_385
-    x, fed = ground.few(count, 9), ground.few(count, 7)
-    sent = ground.send(x)
+    x, grad_output = ground.few(count, 9), ground.few(count, 7)
+    on_device = ground.send(x)
     weight = ground.send(ground.few(7, 9)).requires_grad_()
     bias = ground.send(ground.few(7)).requires_grad_()
-    functional.linear(sent, weight, bias).backward(ground.send(fed))
-    yield Answer("weight", weight.grad, array(fed.mT @ x), ulps=1)
-    yield Answer("bias", bias.grad, array(fed.sum(0)), ulps=1)
+    functional.linear(on_device, weight, bias).backward(ground.send(grad_output))
+    yield Answer("weight", weight.grad, array(grad_output.mT @ x), ulps=1)
+    yield Answer("bias", bias.grad, array(grad_output.sum(0)), ulps=1)
 
 
 def _sums(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers whose every partial sum is exact in float32."""
+    """Check sums of integers whose every partial sum is exact in float32."""
     for count in (65_537, 1_000_003, _many(ground, 100_000_000, 4_000_037)):
         if ground.half and count > 10**7:
             continue
         x = ground.whole(count, most=1)
-        sent, total = ground.send(x), float(x.sum())
-        # Threads and blocks may hand on what they added in the tensors' dtype.
+        on_device, total = ground.send(x), float(x.sum())
+        # Threads and blocks may pass partial sums in the tensors' dtype.
         off = 2 * ground.eps * math.sqrt(count) if ground.half else 0.0
-        yield Answer(f"sum of {count}", sent.sum(), total, ulps=1, slack=off)
-        yield Answer(f"float32 sum of {count}", sent.sum(dtype=torch.float32), total)
-        yield Answer(f"mean of {count}", sent.mean(), total / count, ulps=2, slack=off / count)
-        yield Answer(f"amax of {count}", sent.amax(), 1.0)
-        ones = (sent == 1).sum()
+        yield Answer(f"sum of {count}", on_device.sum(), total, ulps=1, slack=off)
+        yield Answer(f"float32 sum of {count}", on_device.sum(dtype=torch.float32), total)
+        yield Answer(f"mean of {count}", on_device.mean(), total / count, ulps=2, slack=off / count)
+        yield Answer(f"amax of {count}", on_device.amax(), 1.0)
+        ones = (on_device == 1).sum()
         yield Answer(f"count of {count}", ones, int((x == 1).sum()))
-        del sent
+        del on_device
     x = ground.whole(3, 65_537, most=1)
     off = 2 * ground.eps * math.sqrt(x.numel()) if ground.half else 0.0
-    sent = ground.send(x)
-    yield Answer("along rows", sent.sum(1), array(x.sum(1)), ulps=1, slack=off)
+    on_device = ground.send(x)
+    yield Answer("along rows", on_device.sum(1), array(x.sum(1)), ulps=1, slack=off)
     turned = ground.send(x.mT.contiguous())
     yield Answer("down columns", turned.sum(0), array(x.sum(1)), ulps=1, slack=off)
     yield Answer("many rows", turned.sum(1), array(x.sum(0)), ulps=1, slack=off)
-    yield Answer("both axes", sent.sum((0, 1)), float(x.sum()), ulps=1, slack=off)
-    yield Answer("every third", sent[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1, slack=off)
+    yield Answer("both axes", on_device.sum((0, 1)), float(x.sum()), ulps=1, slack=off)
+    yield Answer(
+        "every third", on_device[:, ::3].sum(1), array(x[:, ::3].sum(1)), ulps=1, slack=off
+    )
     spot = torch.full((1_000_003,), -1.0).double()
     spot[777_777] = 3.0
     yield Answer("argmax", ground.send(spot).argmax(), 777_777)
@@ -109,19 +113,19 @@ def _sums(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _scans(ground: CaseContext) -> Iterator[Answer]:
-    """Steps of -1, 0 and 1 in turn, so that running sums stay small and exact."""
+    """Check scans over -1, 0 and 1 in turn, so that running sums stay small and exact."""
     for count in SCANNED:
         x = torch.diff(ground.whole(2, count + 1, most=8 if ground.half else 1000), dim=1)
-        sent, a = ground.send(x), array(x)
-        yield Answer(f"cumsum of {count}", sent.cumsum(1), a.cumsum(1))
+        on_device, a = ground.send(x), array(x)
+        yield Answer(f"cumsum of {count}", on_device.cumsum(1), a.cumsum(1))
         down = ground.send(x.mT.contiguous())
         yield Answer(f"cumsum down {count}", down.cumsum(0).mT, a.cumsum(1))
         signs = torch.where(ground.whole(2, count, most=1) > 0, -1.0, 1.0).double()
-        found = ground.send(signs).cumprod(1)
-        yield Answer(f"cumprod of {count}", found, array(signs).cumprod(1))
+        actual = ground.send(signs).cumprod(1)
+        yield Answer(f"cumprod of {count}", actual, array(signs).cumprod(1))
         yield Answer(
             f"cummax of {count}",
-            sent.cummax(1).values,
+            on_device.cummax(1).values,
             np.maximum.accumulate(a, 1),
         )
         leaf = ground.send(x).requires_grad_()
@@ -133,19 +137,21 @@ def _scans(ground: CaseContext) -> Iterator[Answer]:
         )
     integers = ground.index(1000, 3, 100_003)
     for dtype in (torch.int64, torch.int32):
-        found = integers.to(dtype).to(ground.device).cumsum(1)
-        yield Answer(f"cumsum, {dtype}", found, array(integers).cumsum(1))
+        actual = integers.to(dtype).to(ground.device).cumsum(1)
+        yield Answer(f"cumsum, {dtype}", actual, array(integers).cumsum(1))
 
 
 def _orders(ground: CaseContext) -> Iterator[Answer]:
-    """Permutations: no two numbers are equal, so values and places have one right order."""
+    """Check permutations: no two numbers are equal, so values and indices have one correct
+    order.
+    """
     for count in (1025, 4097, 65_537, _many(ground, 2_000_003, 300_001)):
         x = torch.randperm(count, generator=ground.generator)
-        a, sent = array(x), x.float().to(ground.device)
-        values, places = sent.sort()
+        a, on_device = array(x), x.float().to(ground.device)
+        values, places = on_device.sort()
         yield Answer(f"sort of {count}", values, np.sort(a).astype(np.float64))
         yield Answer(f"places of {count}", places, np.argsort(a, kind="stable"))
-        top = sent.topk(min(100, count))
+        top = on_device.topk(min(100, count))
         yield Answer(
             f"topk of {count}",
             top.values,
@@ -156,23 +162,25 @@ def _orders(ground: CaseContext) -> Iterator[Answer]:
             top.indices,
             np.argsort(-a, kind="stable")[:100],
         )
-        lowest = sent.topk(100, largest=False)
+        lowest = on_device.topk(100, largest=False)
         yield Answer(f"lowest of {count}", lowest.values, np.arange(100.0))
-        middle = sent.kthvalue(count // 3)
+        middle = on_device.kthvalue(count // 3)
         yield Answer(f"kthvalue of {count}", middle.values, float(count // 3 - 1))
-        yield Answer(f"median of {count}", sent.median(), float((count - 1) // 2))
+        yield Answer(f"median of {count}", on_device.median(), float((count - 1) // 2))
         yield Answer(f"unique of {count}", x.to(ground.device).unique(), np.arange(count))
-        found = torch.searchsorted(torch.arange(count).to(ground.device), x.to(ground.device))
-        yield Answer(f"searchsorted in {count}", found, a)
+        actual = torch.searchsorted(torch.arange(count).to(ground.device), x.to(ground.device))
+        yield Answer(f"searchsorted in {count}", actual, a)
     wide = torch.stack([torch.randperm(2049, generator=ground.generator) for _ in range(70)])
-    found = wide.to(ground.device).sort(1).values
-    yield Answer("rows of 2049", found, np.sort(array(wide), 1))
-    found = wide.mT.contiguous().to(ground.device).sort(0).values.mT
-    yield Answer("columns of 2049", found, np.sort(array(wide), 1))
+    actual = wide.to(ground.device).sort(1).values
+    yield Answer("rows of 2049", actual, np.sort(array(wide), 1))
+    actual = wide.mT.contiguous().to(ground.device).sort(0).values.mT
+    yield Answer("columns of 2049", actual, np.sort(array(wide), 1))
 
 
 def _alignments(ground: CaseContext) -> Iterator[Answer]:
-    """As many steps as targets leave one way only: its loss and its gradient are known."""
+    """Check the CTC loss of targets as long as the input. They leave one alignment only, so its
+    loss and its gradient are known.
+    """
     for count in (5, 300, 1100):
         x = ground.whole(count, 2, 7, most=2)
         logs = array(x) - np.log(np.exp(array(x)).sum(2, keepdims=True))
@@ -184,16 +192,16 @@ def _alignments(ground: CaseContext) -> Iterator[Answer]:
         loss = functional.ctc_loss(
             leaf, target.to(ground.device), lengths, lengths, reduction="none"
         )
-        right = -(hit * logs).sum((0, 2))
-        yield Answer(f"loss of {count}", loss, right, slack=1e-5 * right)
+        expected = -(hit * logs).sum((0, 2))
+        yield Answer(f"loss of {count}", loss, expected, slack=1e-5 * expected)
         loss.sum().backward()
         # Sums of logarithms as large as the loss are subtracted. Each of two has a rounding of its
         # value a step, 0.22 roundings in the mean square: 0.18 sqrt(count) together, six times.
-        off = max(16, 1.1 * math.sqrt(count)) * ground.eps * (1 + float(right.max()))
+        off = max(16, 1.1 * math.sqrt(count)) * ground.eps * (1 + float(expected.max()))
         yield Answer(f"its gradient of {count}", leaf.grad, np.exp(logs) - hit, slack=off)
 
 
-# A line beyond what a grid of blocks, or 16 bits, count.
+# A line longer than a grid of blocks, or 16 bits, count.
 LONG_LINE = 70_003
 LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
     "reflected": lambda x: functional.pad(x, (3, 4), mode="reflect"),
@@ -215,7 +223,7 @@ LONG_LINES: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def _long_volume(ground: CaseContext) -> Iterator[Answer]:
-    """Windows of one long side, the largest of each alone."""
+    """Check windows of one long side, the largest of each alone."""
     for shape in ((1, 1, 2, 4, 9000), (1, 1, 2, 9000, 4), (1, 1, 9000, 2, 4)):
         x = torch.randperm(72_000, generator=ground.generator).view(shape).double()
         call = partial(functional.max_pool3d, kernel_size=2)
@@ -223,20 +231,20 @@ def _long_volume(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _frames(ground: CaseContext) -> Iterator[Answer]:
-    """Frames of more than 65,536 pixels, with others put before and behind them."""
+    """Check frames of more than 65,536 pixels, with padding before and after them."""
     x = ground.whole(1, 1, 3, 256, 257)
     for pads in ((0, 0, 0, 0, 2, 0), (0, 0, 0, 0, 0, 1), (1, 0, 0, 2, 1, 1)):
-        right = functional.pad(x, pads, value=9.0)
-        found = functional.pad(ground.send(x), pads, value=9.0)
-        yield Answer(f"padded by {pads}", found, array(right))
+        expected = functional.pad(x, pads, value=9.0)
+        actual = functional.pad(ground.send(x), pads, value=9.0)
+        yield Answer(f"padded by {pads}", actual, array(expected))
 
 
 def _long_line(call: Callable[[Tensor], Tensor], ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers and their quarters, forward and backward."""
+    """Check integers and their quarters, forward and backward."""
     yield from both_ways(call, ground, [ground.whole(1, 3, LONG_LINE)], ["shifted"])
 
 
-# Each thread's part of a whole sum on the CPU is kept in the result's dtype.
+# Each thread's part of a whole sum on the CPU is stored in the result's dtype.
 PARTS_OF_THREADS = KnownDefect(thread="pytorch#59863", label=r"^sum$", device="cpu", before=None)
 
 
@@ -251,7 +259,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _cancelled(ground: CaseContext) -> Iterator[Answer]:
-    """Sums whose parts leave float16's range, though they do not."""
+    """Check sums whose parts leave float16's range, though they do not."""
     half = 2**21
     x = ground.send(torch.ones(2 * half))
     x[half:] = -1
@@ -264,14 +272,14 @@ def _cancelled(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _rows_by_millions(ground: CaseContext) -> Iterator[Answer]:
-    """More rows than 2^23, each of an odd length."""
+    """Check more rows than 2^23, each of an odd length."""
     count = 2**23 + 9
     x = ground.whole(7, 5).repeat(count // 7 + 1, 1)[:count]
-    found = functional.layer_norm(ground.send(x), (5,))[-20:]
+    actual = functional.layer_norm(ground.send(x), (5,))[-20:]
     last = array(x[-20:])
-    right = last - last.mean(1, keepdims=True)
-    right /= np.sqrt(last.var(1, keepdims=True) + 1e-5)
-    yield Answer("layer_norm", found, right, ulps=8, slack=16 * ground.eps)
+    expected = last - last.mean(1, keepdims=True)
+    expected /= np.sqrt(last.var(1, keepdims=True) + 1e-5)
+    yield Answer("layer_norm", actual, expected, ulps=8, slack=16 * ground.eps)
     total = ground.send(x).softmax(1)[-20:]
     yield Answer("softmax", total, np.exp(last) / np.exp(last).sum(1, keepdims=True), ulps=8)
 
@@ -279,72 +287,74 @@ def _rows_by_millions(ground: CaseContext) -> Iterator[Answer]:
 def _counts(ground: CaseContext) -> Iterator[Answer]:
     count = 300_001
     x = ground.index(97, count)
-    sent, a = x.to(ground.device), array(x)
-    yield Answer("bincount", sent.bincount(), np.bincount(a))
-    found = torch.histc(sent.float(), bins=97, min=0, max=97)
-    yield Answer("histc", found, np.bincount(a, minlength=97).astype(np.float64))
-    values, back, counts = sent.unique(return_inverse=True, return_counts=True)
+    on_device, a = x.to(ground.device), array(x)
+    yield Answer("bincount", on_device.bincount(), np.bincount(a))
+    actual = torch.histc(on_device.float(), bins=97, min=0, max=97)
+    yield Answer("histc", actual, np.bincount(a, minlength=97).astype(np.float64))
+    values, back, counts = on_device.unique(return_inverse=True, return_counts=True)
     yield Answer("unique", values[back], a)
     yield Answer("unique's counts", counts, np.bincount(a))
     for dtype in (torch.uint8, torch.int16, torch.int32):
-        at = torch.tensor([3, 100, 3, 127 if dtype == torch.uint8 else 32_767])
-        at = torch.cat([at, at * 2]) if dtype == torch.int32 else at
+        positions = torch.tensor([3, 100, 3, 127 if dtype == torch.uint8 else 32_767])
+        positions = torch.cat([positions, positions * 2]) if dtype == torch.int32 else positions
         yield Answer(
-            f"bincount, {dtype}", at.to(dtype).to(ground.device).bincount(), np.bincount(at)
+            f"bincount, {dtype}",
+            positions.to(dtype).to(ground.device).bincount(),
+            np.bincount(positions),
         )
-    mask = sent % 7 == 3
+    mask = on_device % 7 == 3
     yield Answer("nonzero", mask.nonzero()[:, 0], (a % 7 == 3).nonzero()[0])
-    yield Answer("masked_select", sent[mask], a[a % 7 == 3])
-    sent = sent.clone()
-    sent[mask] = -1
-    yield Answer("masked assignment", sent, np.where(a % 7 == 3, -1, a))
+    yield Answer("masked_select", on_device[mask], a[a % 7 == 3])
+    on_device = on_device.clone()
+    on_device[mask] = -1
+    yield Answer("masked assignment", on_device, np.where(a % 7 == 3, -1, a))
     pieces = [piece.to(ground.device) for piece in x[:60_000].split(60)]
     yield Answer("cat of a thousand", torch.cat(pieces), a[:60_000])
     yield Answer("stack of a thousand", torch.stack(pieces), a[:60_000].reshape(-1, 60))
 
 
 def _added(ground: CaseContext) -> Iterator[Answer]:
-    """Ones added to few places by hundreds of thousands: each place is a sum in whatever order."""
+    """Add ones to few indices by hundreds of thousands: each sum is exact in any order."""
     count, places = 200_003, 7
     index = ground.index(places, count)
     values = ground.whole(count, 3, most=1)
-    right = np.zeros((places, 3))
-    np.add.at(right, array(index), array(values))
-    sent, at = ground.send(values), index.to(ground.device)
+    expected = np.zeros((places, 3))
+    np.add.at(expected, array(index), array(values))
+    on_device, indices = ground.send(values), index.to(ground.device)
     start = ground.send(torch.zeros(places, 3))
-    yield Answer("index_add", start.index_add(0, at, sent), right)
+    yield Answer("index_add", start.index_add(0, indices, on_device), expected)
     yield Answer(
         "scatter_add",
-        start.scatter_add(0, at[:, None].expand(-1, 3), sent),
-        right,
+        start.scatter_add(0, indices[:, None].expand(-1, 3), on_device),
+        expected,
     )
-    yield Answer("index_put", start.index_put((at,), sent, accumulate=True), right)
+    yield Answer("index_put", start.index_put((indices,), on_device, accumulate=True), expected)
     takes: dict[str, Callable[[Tensor], Tensor]] = {
-        "embedding": lambda table: functional.embedding(at, table),
-        "index_select": lambda table: table.index_select(0, at),
-        "indexing": lambda table: table[at],
-        "gather": lambda table: table.gather(0, at[:, None].expand(-1, 3)),
+        "embedding": lambda table: functional.embedding(indices, table),
+        "index_select": lambda table: table.index_select(0, indices),
+        "indexing": lambda table: table[indices],
+        "gather": lambda table: table.gather(0, indices[:, None].expand(-1, 3)),
     }
     for name, take in takes.items():
         leaf = start.clone().requires_grad_()
-        take(leaf).backward(sent)
-        yield Answer(f"gradient of {name}", leaf.grad, right)
+        take(leaf).backward(on_device)
+        yield Answer(f"gradient of {name}", leaf.grad, expected)
 
 
 def _wide_rows(ground: CaseContext) -> Iterator[Answer]:
-    """Softmax, losses and norms over more numbers than one block holds."""
+    """Check softmax, losses and norms over more numbers than one block has threads."""
     for width in (32_769, 131_072):
         x = ground.whole(3, width, most=2)
-        sent, a = ground.send(x), array(x)
+        on_device, a = ground.send(x), array(x)
         total = np.exp(a).sum(1, keepdims=True)
         p, logs = np.exp(a) / total, a - np.log(total)
         # The rounding of a sum of so many terms, relative to it.
         off = 2 * math.sqrt(width) * 1.2e-7 + (16 * ground.eps if ground.half else 0.0)
-        yield Answer(f"softmax of {width}", sent.softmax(1), p, ulps=8, slack=off * p)
-        found = sent.log_softmax(1)
-        yield Answer(f"log_softmax of {width}", found, logs, ulps=4, slack=off)
-        found, right = sent.logsumexp(1), np.log(total)[:, 0]
-        yield Answer(f"logsumexp of {width}", found, right, ulps=4, slack=off)
+        yield Answer(f"softmax of {width}", on_device.softmax(1), p, ulps=8, slack=off * p)
+        actual = on_device.log_softmax(1)
+        yield Answer(f"log_softmax of {width}", actual, logs, ulps=4, slack=off)
+        actual, expected = on_device.logsumexp(1), np.log(total)[:, 0]
+        yield Answer(f"logsumexp of {width}", actual, expected, ulps=4, slack=off)
         target = torch.tensor([0, width - 1, width // 2])
         leaf = ground.send(x).requires_grad_()
         loss = functional.cross_entropy(leaf, target.to(ground.device))
@@ -353,68 +363,68 @@ def _wide_rows(ground: CaseContext) -> Iterator[Answer]:
         loss.backward()
         hit = np.zeros_like(a)
         hit[np.arange(3), array(target)] = 1
-        right = (np.exp(a) / total - hit) / 3
+        expected = (np.exp(a) / total - hit) / 3
         slack = 1e-9 + (16 * ground.eps + off) * p
-        yield Answer(f"its gradient of {width}", leaf.grad, right, ulps=8, slack=slack)
-        normal = functional.layer_norm(sent, (width,))
-        right = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
-        yield Answer(f"layer_norm of {width}", normal, right, ulps=8, slack=16 * ground.eps)
-        first = sent.clone()
+        yield Answer(f"its gradient of {width}", leaf.grad, expected, ulps=8, slack=slack)
+        normal = functional.layer_norm(on_device, (width,))
+        expected = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
+        yield Answer(f"layer_norm of {width}", normal, expected, ulps=8, slack=16 * ground.eps)
+        first = on_device.clone()
         first[:, width - 7] = 9
         yield Answer(f"argmax of {width}", first.argmax(1), np.full(3, width - 7))
 
 
 def _many_rows(ground: CaseContext) -> Iterator[Answer]:
-    """More rows, batches and channels than a grid has blocks along an axis."""
+    """Check more rows, batches and channels than a grid has blocks along an axis."""
     count = GRID + 3
     x = ground.whole(count, 3, most=2)
-    sent, a = ground.send(x), array(x)
+    on_device, a = ground.send(x), array(x)
     total = np.exp(a).sum(1, keepdims=True)
-    yield Answer("softmax", sent.softmax(1), np.exp(a) / total, ulps=8)
-    right = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
+    yield Answer("softmax", on_device.softmax(1), np.exp(a) / total, ulps=8)
+    expected = (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-5)
     slack = 16 * ground.eps
     yield Answer(
         "layer_norm",
-        functional.layer_norm(sent, (3,)),
-        right,
+        functional.layer_norm(on_device, (3,)),
+        expected,
         ulps=8,
         slack=slack,
     )
-    left, other = ground.whole(count, 2, 3), ground.whole(count, 3, 2)
-    found = torch.bmm(ground.send(left), ground.send(other))
-    yield Answer("bmm", found, array(left @ other), ulps=1)
+    lhs, other = ground.whole(count, 2, 3), ground.whole(count, 3, 2)
+    actual = torch.bmm(ground.send(lhs), ground.send(other))
+    yield Answer("bmm", actual, array(lhs @ other), ulps=1)
     flat = ground.whole(count, 4)
-    sent, a = ground.send(flat), array(flat)
-    yield Answer("sort", sent.sort(1).values, np.sort(a, 1))
-    yield Answer("cumsum", sent.cumsum(1), a.cumsum(1))
-    yield Answer("transpose", sent.mT.contiguous(), a.T)
+    on_device, a = ground.send(flat), array(flat)
+    yield Answer("sort", on_device.sort(1).values, np.sort(a, 1))
+    yield Answer("cumsum", on_device.cumsum(1), a.cumsum(1))
+    yield Answer("transpose", on_device.mT.contiguous(), a.T)
 
 
 def _many_pictures(ground: CaseContext) -> Iterator[Answer]:
-    """The same of pictures, one channel each."""
+    """Check the same of images, one channel each."""
     pictures = ground.whole(GRID + 3, 1, 2, 2)
-    sent = ground.send(pictures)
+    on_device = ground.send(pictures)
     yield Answer(
         "max_pool2d",
-        functional.max_pool2d(sent, 2),
+        functional.max_pool2d(on_device, 2),
         array(pictures.amax((2, 3), keepdim=True)),
     )
     yield Answer(
         "avg_pool2d",
-        functional.avg_pool2d(sent, 2),
+        functional.avg_pool2d(on_device, 2),
         array(pictures.mean((2, 3), keepdim=True)),
         ulps=1,
     )
     weight = ground.whole(2, 1, 2, 2)
-    found = functional.conv2d(sent, ground.send(weight))
-    right = np.einsum("ncij,ocij->no", array(pictures), array(weight))[:, :, None, None]
-    yield Answer("conv2d", found, right, ulps=1, slack=TRANSFORMED)
-    found = functional.interpolate(sent, scale_factor=2, mode="nearest")
-    yield Answer("interpolate", found, array(pictures).repeat(2, 2).repeat(2, 3))
+    actual = functional.conv2d(on_device, ground.send(weight))
+    expected = np.einsum("ncij,ocij->no", array(pictures), array(weight))[:, :, None, None]
+    yield Answer("conv2d", actual, expected, ulps=1, slack=TRANSFORMED)
+    actual = functional.interpolate(on_device, scale_factor=2, mode="nearest")
+    yield Answer("interpolate", actual, array(pictures).repeat(2, 2).repeat(2, 3))
 
 
 MANY = GRID + 3
-# What a batch of more samples than 16 bits count goes through, and what learns from all of them.
+# Calls on a batch of more samples than 16 bits count, and gradients that sum over all of them.
 # (A transposed convolution takes the CPU's threads seconds.)
 MANY_SAMPLES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "conv1d": (functional.conv1d, ((MANY, 1, 3), (2, 1, 2), (2,))),
@@ -433,7 +443,7 @@ MANY_SAMPLES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], .
 
 
 def _many_samples(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Sums of whole numbers, exact in whatever order."""
+    """Check sums of integers, exact in any order."""
     call, shapes = MANY_SAMPLES[name]
     tensors = [ground.few(*shape) for shape in shapes]
     yield from both_ways(call, ground, tensors, slack=TRANSFORMED)
@@ -443,7 +453,7 @@ def _many_samples(name: str, ground: CaseContext) -> Iterator[Answer]:
 NORMED = 2053
 NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, (5,), w, b), ((NORMED, 5), (5,), (5,))),
-    # Without a number given each dtype has its own, which is what a row of noughts is divided by.
+    # The default epsilon, which divides a row of zeros, differs by dtype.
     "rms_norm": (lambda x, w: functional.rms_norm(x, (5,), w, 1e-5), ((NORMED, 5), (5,))),
     "group_norm": (
         lambda x, w, b: functional.group_norm(x, 2, w, b),
@@ -454,7 +464,7 @@ NORMED_ROWS: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ..
         ((NORMED, 5), (5,), (5,)),
     ),
 }
-# CUDA's writes elsewhere, and raises (pytorch#192016; 2.11 on an H200).
+# CUDA's writes to a wrong address, and raises (pytorch#192016; 2.11 on an H200).
 NORMED_PLANES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "layer_norm of two axes": (
         lambda x, w, b: functional.layer_norm(x, (2, 2), w, b),
@@ -464,52 +474,61 @@ NORMED_PLANES: Mapping[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], 
 
 
 def _normed_rows(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """What a norm's weight and bias learn is summed over thousands of rows, the last ones too."""
+    """Check gradients of a norm's weight and bias: sums over thousands of rows, the last ones
+    included.
+    """
     call, shapes = {**NORMED_ROWS, **NORMED_PLANES}[name]
     tensors = [ground.whole(*shape) for shape in shapes]
     yield from both_ways(call, ground, tensors, roundings=16 * math.sqrt(shapes[0][0]), size=1)
 
 
 def _pairs(ground: CaseContext) -> Iterator[Answer]:
-    """Which two points a distance is of is computed from its place among millions."""
+    """Check pdist of thousands of points: the pair of a distance is computed from its index
+    among millions.
+    """
     x = ground.whole(4001, 2, most=9)
-    right = functional.pdist(x)
-    yield Answer("distances", functional.pdist(ground.send(x)), array(right), ulps=4)
+    expected = functional.pdist(x)
+    yield Answer("distances", functional.pdist(ground.send(x)), array(expected), ulps=4)
 
 
 def _many_heads(ground: CaseContext) -> Iterator[Answer]:
-    """Batches times heads beyond a grid: keys all alike, so that each answer is a plain mean."""
+    """Check batches times heads beyond a grid: all keys are equal, so that each output is a
+    plain mean.
+    """
     count = GRID + 5
     v = ground.whole(count, 1, 4, 8)
     q, k = ground.whole(count, 1, 2, 8, most=1), torch.zeros(count, 1, 4, 8)
-    sent = [ground.send(x) for x in (q, k, v)]
-    found = functional.scaled_dot_product_attention(*sent)
-    right = np.broadcast_to(array(v).mean(2, keepdims=True), (count, 1, 2, 8))
-    yield Answer("mean of values", found, right, ulps=2, slack=4 * ground.eps)
+    on_device = [ground.send(x) for x in (q, k, v)]
+    actual = functional.scaled_dot_product_attention(*on_device)
+    expected = np.broadcast_to(array(v).mean(2, keepdims=True), (count, 1, 2, 8))
+    yield Answer("mean of values", actual, expected, ulps=2, slack=4 * ground.eps)
 
 
 def _long_convolutions(ground: CaseContext) -> Iterator[Answer]:
-    """Many channels, and many places; a weight's gradient is a sum over all of these."""
+    """Check many channels and positions: a weight's gradient is a sum over all of them."""
     x, weight = ground.few(1, 700, 9, 9), ground.few(5, 700, 3, 3)
-    right = array(functional.conv2d(x, weight, padding=1))
-    found = functional.conv2d(ground.send(x), ground.send(weight), padding=1)
-    yield Answer("700 channels", found, right, ulps=1, slack=TRANSFORMED)
+    expected = array(functional.conv2d(x, weight, padding=1))
+    actual = functional.conv2d(ground.send(x), ground.send(weight), padding=1)
+    yield Answer("700 channels", actual, expected, ulps=1, slack=TRANSFORMED)
     x, weight = ground.few(2, 3, 40_001), ground.few(4, 3, 5)
-    sent, kernel = ground.send(x).requires_grad_(), ground.send(weight).requires_grad_()
-    found = functional.conv1d(sent, kernel, padding=2)
+    on_device, kernel = ground.send(x).requires_grad_(), ground.send(weight).requires_grad_()
+    actual = functional.conv1d(on_device, kernel, padding=2)
     yield Answer(
         "40,001 places",
-        found,
+        actual,
         array(functional.conv1d(x, weight, padding=2)),
         ulps=1,
         slack=TRANSFORMED,
     )
-    fed = ground.few(2, 4, 40_001)
-    found.backward(ground.send(fed))
-    leaves = [one.clone().requires_grad_() for one in (x, weight)]
-    functional.conv1d(*leaves, padding=2).backward(fed)
+    grad_output = ground.few(2, 4, 40_001)
+    actual.backward(ground.send(grad_output))
+    leaves = [element.clone().requires_grad_() for element in (x, weight)]
+    functional.conv1d(*leaves, padding=2).backward(grad_output)
     # A native convolution keeps one sum a sample in 16 bits.
-    for label, got, leaf in (("input", sent.grad, leaves[0]), ("weight", kernel.grad, leaves[1])):
+    for label, got, leaf in (
+        ("input", on_device.grad, leaves[0]),
+        ("weight", kernel.grad, leaves[1]),
+    ):
         slack = ground.eps * np.abs(array(leaf.grad)).max() if ground.half else TRANSFORMED
         yield Answer(f"gradient of the {label}", got, array(leaf.grad), ulps=2, slack=slack)
 
@@ -517,17 +536,19 @@ def _long_convolutions(ground: CaseContext) -> Iterator[Answer]:
 def _moved(ground: CaseContext) -> Iterator[Answer]:
     count = 1_000_003
     x = torch.arange(count)
-    sent = x.to(ground.device)
+    on_device = x.to(ground.device)
     order = torch.randperm(count, generator=ground.generator)
-    at, a = order.to(ground.device), array(order)
-    yield Answer("index_select", sent.index_select(0, at), a)
-    yield Answer("indexing", sent[at], a)
-    yield Answer("gather", sent.gather(0, at), a)
-    yield Answer("take", sent.take(at), a)
-    yield Answer("scatter", torch.zeros_like(sent).scatter(0, at, sent)[at], array(x))
-    yield Answer("flip", sent.flip(0), array(x)[::-1].copy())
-    yield Answer("roll", sent.roll(12_345), np.roll(array(x), 12_345))
-    square = sent[:1_000_000].reshape(1000, 1000)
+    index, a = order.to(ground.device), array(order)
+    yield Answer("index_select", on_device.index_select(0, index), a)
+    yield Answer("indexing", on_device[index], a)
+    yield Answer("gather", on_device.gather(0, index), a)
+    yield Answer("take", on_device.take(index), a)
+    yield Answer(
+        "scatter", torch.zeros_like(on_device).scatter(0, index, on_device)[index], array(x)
+    )
+    yield Answer("flip", on_device.flip(0), array(x)[::-1].copy())
+    yield Answer("roll", on_device.roll(12_345), np.roll(array(x), 12_345))
+    square = on_device[:1_000_000].reshape(1000, 1000)
     yield Answer(
         "transpose",
         square.mT.contiguous(),
@@ -540,76 +561,76 @@ def _moved(ground: CaseContext) -> Iterator[Answer]:
     )
     yield Answer(
         "repeat_interleave",
-        sent[:70_001].repeat_interleave(3),
+        on_device[:70_001].repeat_interleave(3),
         array(x[:70_001]).repeat(3),
     )
     yield Answer("arange", torch.arange(count, device=ground.device), array(x))
-    yield Answer("through float32", sent.float().long(), array(x))
+    yield Answer("through float32", on_device.float().long(), array(x))
 
 
 def _among(ground: CaseContext) -> Iterator[Answer]:
-    """Bins beyond 16 bits; and what is among none, few and many."""
+    """Check bins beyond 16 bits, and membership in none, few and many elements."""
     far = torch.cat([torch.arange(70_001), ground.index(70_001, 5000)])
     weights = ground.whole(len(far))
-    at = far.to(ground.device)
+    values = far.to(ground.device)
     counted = np.bincount(array(far), array(weights), 70_010)
-    yield Answer("bincount", torch.bincount(at), np.bincount(array(far)))
-    yield Answer("weighed", torch.bincount(at, ground.send(weights), 70_010), counted)
-    sent = at[:1031]
+    yield Answer("bincount", torch.bincount(values), np.bincount(array(far)))
+    yield Answer("weighed", torch.bincount(values, ground.send(weights), 70_010), counted)
+    on_device = values[:1031]
     for count, inverted, unlike in itertools.product((0, 1, 5, 3000), (False, True), (False, True)):
-        others = torch.arange(count) * 3
-        how: dict[str, bool] = {"invert": inverted, "assume_unique": unlike}
-        found = torch.isin(sent, others.to(ground.device), **how)
-        right = np.isin(array(far[:1031]), array(others), invert=inverted)
-        yield Answer(f"among {count}, {how}", found, right)
+        elements = torch.arange(count) * 3
+        kwargs: dict[str, bool] = {"invert": inverted, "assume_unique": unlike}
+        actual = torch.isin(on_device, elements.to(ground.device), **kwargs)
+        expected = np.isin(array(far[:1031]), array(elements), invert=inverted)
+        yield Answer(f"among {count}, {kwargs}", actual, expected)
 
 
 def _indices(ground: CaseContext) -> Iterator[Answer]:
-    """Of both widths, fewer and more of them than a warp reads at once."""
+    """Check indices of both widths, fewer and more of them than a warp reads at once."""
     x = ground.whole(60, 5)
-    sent, a = ground.send(x), array(x)
+    on_device, a = ground.send(x), array(x)
     for kind, count in itertools.product((torch.int32, torch.int64), (3, 33, 70, 1031)):
         index = ground.index(60, count)
-        at, places, where = index.to(ground.device, kind), array(index), f"{count} of {kind}"
-        fed = ground.whole(count, 5)
-        added, given = a.copy(), ground.send(fed)
-        np.add.at(added, places, array(fed))
-        yield Answer(f"index_select, {where}", sent.index_select(0, at), a[places])
-        yield Answer(f"indexing, {where}", sent[at], a[places])
-        yield Answer(f"index_add, {where}", sent.index_add(0, at, given), added)
-        found = sent.index_put((at,), given, accumulate=True)
-        yield Answer(f"index_put, {where}", found, added)
-        leaf = sent.clone().requires_grad_()
-        found = functional.embedding(at, leaf)
-        found.backward(given)
-        yield Answer(f"embedding, {where}", found, a[places])
+        indices, places, where = index.to(ground.device, kind), array(index), f"{count} of {kind}"
+        grad_output = ground.whole(count, 5)
+        added, values = a.copy(), ground.send(grad_output)
+        np.add.at(added, places, array(grad_output))
+        yield Answer(f"index_select, {where}", on_device.index_select(0, indices), a[places])
+        yield Answer(f"indexing, {where}", on_device[indices], a[places])
+        yield Answer(f"index_add, {where}", on_device.index_add(0, indices, values), added)
+        actual = on_device.index_put((indices,), values, accumulate=True)
+        yield Answer(f"index_put, {where}", actual, added)
+        leaf = on_device.clone().requires_grad_()
+        actual = functional.embedding(indices, leaf)
+        actual.backward(values)
+        yield Answer(f"embedding, {where}", actual, a[places])
         yield Answer(f"gradient of embedding, {where}", leaf.grad, added - a)
         starts = torch.arange(0, count, 3)
-        bags = functional.embedding_bag(at, sent, starts.to(at), mode="sum")
-        right = np.add.reduceat(a[places], array(starts))
-        yield Answer(f"embedding_bag, {where}", bags, right)
+        bags = functional.embedding_bag(indices, on_device, starts.to(indices), mode="sum")
+        expected = np.add.reduceat(a[places], array(starts))
+        yield Answer(f"embedding_bag, {where}", bags, expected)
         repeats = index % 4
-        found = torch.arange(count, device=ground.device).repeat_interleave(repeats.to(at))
-        right = np.arange(count).repeat(array(repeats))
-        yield Answer(f"repeat_interleave, {where}", found, right)
-        yield Answer(f"bincount, {where}", torch.bincount(at), np.bincount(places))
+        actual = torch.arange(count, device=ground.device).repeat_interleave(repeats.to(indices))
+        expected = np.arange(count).repeat(array(repeats))
+        yield Answer(f"repeat_interleave, {where}", actual, expected)
+        yield Answer(f"bincount, {where}", torch.bincount(indices), np.bincount(places))
 
 
 def _many_judged(ground: CaseContext) -> Iterator[Answer]:
-    """Means over more rows than 16 bits count; half of them ignored only where torch's own kernel
-    for the CPU, which adds one by one in the dtype, gets that right.
+    """Check means over more rows than 16 bits count. Half of them are ignored only where
+    torch's own CPU kernel, which adds one by one in the dtype, is correct.
     """
-    at = ground.index(3, 5000)
-    said = {"all": at}
+    positions = ground.index(3, 5000)
+    target_sets = {"all": positions}
     if not ground.half:
-        said["half"] = at.masked_fill(torch.arange(5000) % 2 == 0, -100)
-    for name, targets in said.items():
-        sent = targets.to(ground.device)
-        given = ground.send(torch.full((5000, 3), -1.0))
-        yield Answer(f"nll_loss of {name}", functional.nll_loss(given, sent), 1.0, ulps=1)
-        found = functional.cross_entropy(ground.send(torch.zeros(5000, 4)), sent)
+        target_sets["half"] = positions.masked_fill(torch.arange(5000) % 2 == 0, -100)
+    for name, targets in target_sets.items():
+        on_device = targets.to(ground.device)
+        losses = ground.send(torch.full((5000, 3), -1.0))
+        yield Answer(f"nll_loss of {name}", functional.nll_loss(losses, on_device), 1.0, ulps=1)
+        actual = functional.cross_entropy(ground.send(torch.zeros(5000, 4)), on_device)
         slack = (4 if ground.half else 5000) * ground.eps  # added one by one
-        yield Answer(f"cross_entropy of {name}", found, math.log(4), ulps=2, slack=slack)
+        yield Answer(f"cross_entropy of {name}", actual, math.log(4), ulps=2, slack=slack)
     zeros, ones = (ground.send(torch.full((5000,), x)) for x in (0.0, 1.0))
     for name, loss in LOSSES.items():
         yield Answer(name, loss(zeros, ones), 1.0, ulps=1)
@@ -624,13 +645,13 @@ LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _many_sequences(ground: CaseContext) -> Iterator[Answer]:
-    """More sequences than a grid has places along one axis, from weights and biases."""
+    """Check more sequences than a grid has blocks along one axis, with weights and biases."""
     x = ground.normal(1, 65_540, 1)
     for make in (nn.LSTM, nn.GRU, nn.RNN):
-        exact, there = ground.module(partial(make, 1, 1))
+        exact, destination = ground.module(partial(make, 1, 1))
         with torch.no_grad():
-            found, right = there(ground.send(x))[0], exact(x)[0]
-        yield Answer(make.__name__, found, array(right), slack=32 * ground.eps)
+            actual, expected = destination(ground.send(x))[0], exact(x)[0]
+        yield Answer(make.__name__, actual, array(expected), slack=32 * ground.eps)
 
 
 LENGTHS = HazardClass(

@@ -1,4 +1,4 @@
-"""Linear algebra of one and of many: what is solved is put back into its equation."""
+"""Linear algebra of one matrix and of many: each solution is put back into its equation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Matrix = Callable[..., Tensor]
 
 
 def _drawn(ground: CaseContext, *shape: int) -> Tensor:
-    """Uniform from -1 to 1."""
+    """Return uniform numbers from -1 to 1."""
     return torch.rand(shape, generator=ground.generator, dtype=torch.float64) * 2 - 1
 
 
 def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
-    """The numbers as they are sent, in float64 or complex128."""
+    """Return the numbers rounded as on the device, in float64 or complex128."""
     if not complex_too:
         return x.to(ground.dtype).double()
     turned = torch.complex(x, _drawn(ground, *x.shape) * 0.5)
@@ -33,7 +33,9 @@ def _kind(ground: CaseContext, x: Tensor, *, complex_too: bool) -> Tensor:
 
 
 def _plain(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Far from singular: its diagonal outweighs the rest, in an order that has to be pivoted."""
+    """Return a matrix far from singular: its diagonal outweighs the rest, in an order that
+    requires pivoting.
+    """
     x = _drawn(ground, *batch, n, n) / n + torch.eye(n, dtype=torch.float64) * 2
     return _kind(ground, x.roll(1, -1), complex_too=complex_too)
 
@@ -64,86 +66,90 @@ Equation = Callable[[CaseContext, Tensor, Tensor, Tensor], Iterator["tuple[str, 
 
 
 def _solved(
-    _: CaseContext, a: Tensor, b: Tensor, sent: Tensor
+    _: CaseContext, a: Tensor, b: Tensor, on_device: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    right = b.to(sent.dtype).to(sent.device)
-    yield "solve", a @ _back(torch.linalg.solve(sent, right)), b
-    yield "solve from the right", _back(torch.linalg.solve(sent, right.mT, left=False)) @ a, b.mT
+    rhs = b.to(on_device.dtype).to(on_device.device)
+    yield "solve", a @ _back(torch.linalg.solve(on_device, rhs)), b
+    yield "solve from the right", _back(torch.linalg.solve(on_device, rhs.mT, left=False)) @ a, b.mT
     if a.dim() > 2:
         shared = b.flatten(end_dim=-3)[0]
-        held = _back(torch.linalg.solve(sent, shared.to(sent.dtype).to(sent.device)))
-        yield "solve for one side of all", a @ held, shared.expand_as(b)
-    yield "inverse", a @ _back(torch.linalg.inv(sent)), _one(a)
-    p, lower, upper = (_back(x) for x in torch.linalg.lu(sent))
+        solution = _back(
+            torch.linalg.solve(on_device, shared.to(on_device.dtype).to(on_device.device))
+        )
+        yield "solve for one side of all", a @ solution, shared.expand_as(b)
+    yield "inverse", a @ _back(torch.linalg.inv(on_device)), _one(a)
+    p, lower, upper = (_back(x) for x in torch.linalg.lu(on_device))
     yield "lu", p @ lower @ upper, a
-    factors, pivots = torch.linalg.lu_factor(sent)
+    factors, pivots = torch.linalg.lu_factor(on_device)
     p, lower, upper = (_back(x) for x in torch.lu_unpack(factors, pivots))
     yield "lu_factor", p @ lower @ upper, a
-    yield "lu_solve", a @ _back(torch.linalg.lu_solve(factors, pivots, right)), b
-    q, r = (_back(x) for x in torch.linalg.qr(sent))
+    yield "lu_solve", a @ _back(torch.linalg.lu_solve(factors, pivots, rhs)), b
+    q, r = (_back(x) for x in torch.linalg.qr(on_device))
     yield "qr", q @ r, a
     yield "qr's columns", q.mH @ q, _one(a)
     if a.shape[-1] <= 17:
-        sign, size = (_back(x) for x in torch.linalg.slogdet(sent))
+        sign, size = (_back(x) for x in torch.linalg.slogdet(on_device))
         exact_sign, exact_size = torch.linalg.slogdet(a)
         yield "slogdet", sign * size.exp() / exact_size.exp(), exact_sign
 
 
 def _positively(
-    _: CaseContext, a: Tensor, b: Tensor, sent: Tensor
+    _: CaseContext, a: Tensor, b: Tensor, on_device: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    right = b.to(sent.dtype).to(sent.device)
-    lower = torch.linalg.cholesky(sent)
+    rhs = b.to(on_device.dtype).to(on_device.device)
+    lower = torch.linalg.cholesky(on_device)
     yield "cholesky", _back(lower) @ _back(lower).mH, a
-    yield "cholesky_solve", a @ _back(torch.cholesky_solve(right, lower)), b
-    upper = torch.linalg.cholesky(sent, upper=True)
+    yield "cholesky_solve", a @ _back(torch.cholesky_solve(rhs, lower)), b
+    upper = torch.linalg.cholesky(on_device, upper=True)
     yield "cholesky, upper", _back(upper).mH @ _back(upper), a
     yield "cholesky_inverse", a @ _back(torch.cholesky_inverse(lower)), _one(a)
-    held = _back(torch.linalg.solve_triangular(lower, right, upper=False))
-    yield "triangular", _back(lower) @ held, b
-    values, vectors = (_back(x) for x in torch.linalg.eigh(sent))
+    solution = _back(torch.linalg.solve_triangular(lower, rhs, upper=False))
+    yield "triangular", _back(lower) @ solution, b
+    values, vectors = (_back(x) for x in torch.linalg.eigh(on_device))
     yield "eigh", a @ vectors, vectors * values.unsqueeze(-2)
     yield "eigh's vectors", vectors.mH @ vectors, _one(a)
     yield "eigh's order", (values.diff(dim=-1) >= 0).all().double(), torch.ones(()).double()
-    yield "eigvalsh", _back(torch.linalg.eigvalsh(sent)), values
-    u, s, v = (_back(x) for x in torch.linalg.svd(sent))
+    yield "eigvalsh", _back(torch.linalg.eigvalsh(on_device)), values
+    u, s, v = (_back(x) for x in torch.linalg.svd(on_device))
     yield "svd", (u * s.unsqueeze(-2).to(u.dtype)) @ v, a
     yield "svd's rows", v @ v.mH, _one(a)
 
 
 def _halves(
-    _: CaseContext, a: Tensor, b: Tensor, sent: Tensor
+    _: CaseContext, a: Tensor, b: Tensor, on_device: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """What is told to be one triangle is that one, whatever is in the other."""
-    right = b.to(sent.dtype).to(sent.device)
+    """Check that functions of one triangle ignore the other one."""
+    rhs = b.to(on_device.dtype).to(on_device.device)
     for upper in (False, True):
         keep, drop = (torch.triu, torch.tril) if upper else (torch.tril, torch.triu)
-        half = keep(sent) + drop(torch.full_like(sent, 7.5), -1 if upper else 1)
-        said = "upper" if upper else "lower"
+        half = keep(on_device) + drop(torch.full_like(on_device, 7.5), -1 if upper else 1)
+        triangle = "upper" if upper else "lower"
         older = _back(torch.cholesky(half, upper=upper))
         factor = torch.linalg.cholesky(half, upper=upper)
-        yield f"older cholesky, {said}", older, _back(factor)
+        yield f"older cholesky, {triangle}", older, _back(factor)
         whole = _back(factor).mH @ _back(factor) if upper else _back(factor) @ _back(factor).mH
-        yield f"cholesky, {said}", whole, a
-        spoiled = factor + drop(torch.full_like(sent, 7.5), -1 if upper else 1)
-        yield f"cholesky_solve, {said}", a @ _back(torch.cholesky_solve(right, spoiled, upper)), b
+        yield f"cholesky, {triangle}", whole, a
+        spoiled = factor + drop(torch.full_like(on_device, 7.5), -1 if upper else 1)
+        yield f"cholesky_solve, {triangle}", a @ _back(torch.cholesky_solve(rhs, spoiled, upper)), b
         inverse = _back(torch.cholesky_inverse(spoiled, upper))
-        yield f"cholesky_inverse, {said}", a @ inverse, _one(a)
-        held = _back(torch.linalg.solve_triangular(spoiled, right, upper=upper))
-        yield f"triangular, {said}", keep(_back(factor)) @ held, b
+        yield f"cholesky_inverse, {triangle}", a @ inverse, _one(a)
+        solution = _back(torch.linalg.solve_triangular(spoiled, rhs, upper=upper))
+        yield f"triangular, {triangle}", keep(_back(factor)) @ solution, b
         plain = {"upper": upper, "unitriangular": True}
-        held = _back(torch.linalg.solve_triangular(spoiled / 8, right, **plain))
+        solution = _back(torch.linalg.solve_triangular(spoiled / 8, rhs, **plain))
         ones = keep(_back(factor) / 8, 1 if upper else -1) + _one(a)
-        yield f"unitriangular, {said}", ones @ held, b
+        yield f"unitriangular, {triangle}", ones @ solution, b
         values, vectors = torch.linalg.eigh(half, UPLO="U" if upper else "L")
         scaled = _back(vectors) * _back(values).unsqueeze(-2)
-        yield f"eigh, {said}", a @ _back(vectors), scaled
-        found = torch.linalg.eigvalsh(half, UPLO="U" if upper else "L")
-        yield f"eigvalsh, {said}", _back(found), _back(values)
+        yield f"eigh, {triangle}", a @ _back(vectors), scaled
+        actual = torch.linalg.eigvalsh(half, UPLO="U" if upper else "L")
+        yield f"eigvalsh, {triangle}", _back(actual), _back(values)
 
 
 def _deficient(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_too: bool) -> Tensor:
-    """Of half the rank, with a row and a column of noughts where there are more than two."""
+    """Return matrices of half the rank, with a row and a column of zeros where there are more
+    than two.
+    """
     rank = n // 2
     x = _drawn(ground, *batch, n, rank) @ _drawn(ground, *batch, rank, n)
     x[..., 2:3, :] = x[..., :, 2:3] = 0.0
@@ -151,24 +157,24 @@ def _deficient(ground: CaseContext, batch: tuple[int, ...], n: int, *, complex_t
 
 
 def _bases(
-    ground: CaseContext, a: Tensor, b: Tensor, sent: Tensor
+    ground: CaseContext, a: Tensor, b: Tensor, on_device: Tensor
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Vectors are a basis whatever the rank is, and rows that are exchanged are told."""
+    """Check that vectors are a basis at any rank, and that row exchanges are reported."""
     del b
-    # CUDA's kernels for batches stop at a factor that is nought (2.11 on an H200).
+    # CUDA's kernels for batches stop at a factor that is zero (2.11 on an H200).
     if ground.device == "cpu" or a.dim() == 2:
-        p, lower, upper = (_back(x) for x in torch.linalg.lu(sent))
+        p, lower, upper = (_back(x) for x in torch.linalg.lu(on_device))
         yield "lu", p @ lower @ upper, a
-    u, s, v = (_back(x) for x in torch.linalg.svd(sent))
+    u, s, v = (_back(x) for x in torch.linalg.svd(on_device))
     yield "svd", (u * s.unsqueeze(-2).to(u.dtype)) @ v, a
     yield "svd's columns", u.mH @ u, _one(a)
     yield "svd's rows", v @ v.mH, _one(a)
-    yield "svdvals", _back(torch.linalg.svdvals(sent)), s
-    q, r = (_back(x) for x in torch.linalg.qr(sent))
+    yield "svdvals", _back(torch.linalg.svdvals(on_device)), s
+    q, r = (_back(x) for x in torch.linalg.qr(on_device))
     yield "qr", q @ r, a
     yield "qr's columns", q.mH @ q, _one(a)
     if not a.is_complex():
-        values, vectors = (_back(x) for x in torch.linalg.eigh(sent))
+        values, vectors = (_back(x) for x in torch.linalg.eigh(on_device))
         yield "eigh", a @ vectors, vectors * values.unsqueeze(-2)
         yield "eigh's vectors", vectors.mH @ vectors, _one(a)
 
@@ -186,12 +192,12 @@ def _asked(
                 continue
             a = matrix(ground, batch, n, complex_too=complex_too)
             b = _rounded(ground, _drawn(ground, *batch, n, 5).to(a.dtype))
-            # Backward stable: some roundings for each of n steps, of what is multiplied out.
+            # Backward stable: some roundings of the product for each of n steps.
             slack = 16 * math.sqrt(n) * (8 + math.sqrt(n)) * ground.eps
-            for label, found, right in equation(ground, a, b, _sent(ground, a)):
-                size = max(1.0, float(right.abs().max()))
+            for label, actual, expected in equation(ground, a, b, _sent(ground, a)):
+                size = max(1.0, float(expected.abs().max()))
                 where = f"{label} of {n}, {batch or 'alone'}"
-                yield Answer(where, found, right, slack=slack * size)
+                yield Answer(where, actual, expected, slack=slack * size)
 
 
 TABLE: dict[str, Any] = {
@@ -205,17 +211,17 @@ TABLE: dict[str, Any] = {
 
 
 def _many(ground: CaseContext) -> Iterator[Answer]:
-    """More than a grid's third dimension has blocks."""
+    """Check more matrices than a grid's third dimension has blocks."""
     a = _plain(ground, (MANY,), 2, complex_too=False)
     b = _drawn(ground, MANY, 2, 1).to(ground.dtype).double()
-    sent, right = _sent(ground, a), ground.send(b)
-    factors, pivots = torch.linalg.lu_factor(sent)
-    for label, found in (
-        ("solve", torch.linalg.solve(sent, right)),
-        ("lu_solve", torch.linalg.lu_solve(factors, pivots, right)),
-        ("inverse", torch.linalg.inv(sent) @ right),
+    on_device, rhs = _sent(ground, a), ground.send(b)
+    factors, pivots = torch.linalg.lu_factor(on_device)
+    for label, actual in (
+        ("solve", torch.linalg.solve(on_device, rhs)),
+        ("lu_solve", torch.linalg.lu_solve(factors, pivots, rhs)),
+        ("inverse", torch.linalg.inv(on_device) @ rhs),
     ):
-        yield Answer(label, a @ _back(found), b, slack=64 * ground.eps)
+        yield Answer(label, a @ _back(actual), b, slack=64 * ground.eps)
 
 
 TRIANGLES: dict[str, Any] = {

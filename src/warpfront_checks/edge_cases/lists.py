@@ -55,41 +55,43 @@ def _lists(ground: CaseContext) -> tuple[list[Tensor], list[Tensor]]:
     )
 
 
-def _close(label: str, found: Sequence[Tensor], right: Sequence[Tensor]) -> Iterator[Answer]:
-    """Elementwise: fewer than 16 units in the last place, as any library documents."""
-    for place, (mine, one) in enumerate(zip(found, right, strict=True)):
-        yield Answer(f"{label}, tensor {place}", mine, array(one), ulps=16, slack=1e-6)
+def _close(label: str, actual: Sequence[Tensor], expected: Sequence[Tensor]) -> Iterator[Answer]:
+    """Compare elementwise: fewer than 16 units in the last place, as any library documents."""
+    for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
+        yield Answer(f"{label}, tensor {place}", mine, array(reference), ulps=16, slack=1e-6)
 
 
 def _foreach(ground: CaseContext) -> Iterator[Answer]:
-    one, other = _lists(ground)
-    x, y = ([ground.send(t) for t in some] for some in (one, other))
+    first, other = _lists(ground)
+    x, y = ([ground.send(t) for t in some] for some in (first, other))
     for name in () if ground.quick else UNARY:
         call = getattr(torch, f"_foreach_{name}")
-        yield from _close(name, call(x), [getattr(torch, name)(t) for t in one])
+        yield from _close(name, call(x), [getattr(torch, name)(t) for t in first])
     for name in BINARY[:2] if ground.quick else BINARY:
         call, plain = getattr(torch, f"_foreach_{name}"), getattr(torch, name)
-        right = [plain(a, b) for a, b in zip(one, other, strict=True)]
-        yield from _close(name, call(x, y), right)
-        yield from _close(f"{name} of a number", call(x, 2.0), [plain(a, 2.0 + 0 * a) for a in one])
-        there = [t.clone() for t in x]
-        getattr(torch, f"_foreach_{name}_")(there, y)
-        yield from _close(f"{name} in place", there, right)
-    kept = [t.clone() for t in x]
-    torch._foreach_copy_(kept, y)
-    yield from _close("copied", kept, other)
-    torch._foreach_zero_(kept)
-    yield from _close("noughts", kept, [0 * t for t in one])
+        expected = [plain(a, b) for a, b in zip(first, other, strict=True)]
+        yield from _close(name, call(x, y), expected)
+        yield from _close(
+            f"{name} of a number", call(x, 2.0), [plain(a, 2.0 + 0 * a) for a in first]
+        )
+        targets = [t.clone() for t in x]
+        getattr(torch, f"_foreach_{name}_")(targets, y)
+        yield from _close(f"{name} in place", targets, expected)
+    copies = [t.clone() for t in x]
+    torch._foreach_copy_(copies, y)
+    yield from _close("copied", copies, other)
+    torch._foreach_zero_(copies)
+    yield from _close("noughts", copies, [0 * t for t in first])
     # Of nothing there is no largest.
-    some = [t for t in one if t.numel()]
+    some = [t for t in first if t.numel()]
     yield from _close(
         "largest", torch._foreach_max([ground.send(t) for t in some]), [t.max() for t in some]
     )
     mixed = torch._foreach_lerp(x, y, 0.25)
-    yield from _close("lerp", mixed, [a.lerp(b, 0.25) for a, b in zip(one, other, strict=True)])
+    yield from _close("lerp", mixed, [a.lerp(b, 0.25) for a, b in zip(first, other, strict=True)])
     added = torch._foreach_addcdiv(x, y, x, value=0.5)
-    right = [a.addcdiv(b, a, value=0.5) for a, b in zip(one, other, strict=True)]
-    yield from _close("addcdiv", added, right)
+    expected = [a.addcdiv(b, a, value=0.5) for a, b in zip(first, other, strict=True)]
+    yield from _close("addcdiv", added, expected)
 
 
 Called = Callable[[Any, Any, Any], Any]
@@ -101,35 +103,37 @@ TERNARY: Mapping[str, Called] = {
 
 
 def _foreach_layouts(ground: CaseContext) -> Iterator[Answer]:
-    """Of tables that lie turned, with gaps, and in order, with others that lie otherwise."""
+    """Check lists of tables that are transposed, strided and contiguous, with operands in other
+    layouts.
+    """
     tables = [ground.index(16, 12, 18).double() / 8 + 0.5 for _ in range(2)]
     binary: Called = lambda call, x, y: call(x, y)  # noqa: E731
     calls = {**dict.fromkeys(BINARY, binary), **TERNARY}
-    for name, asked in calls.items():
-        one, other = ([table.mT, table[:, ::2], table, table.mT] for table in tables)
+    for name, function in calls.items():
+        first, other = ([table.mT, table[:, ::2], table, table.mT] for table in tables)
         x, y = ([ground.send(table) for table in tables] for _ in range(2))
         x = [x[0].mT, x[0][:, ::2], x[0].clone(), x[0].clone().mT]
         y = [y[1].mT.contiguous(), y[1][:, ::2].clone(), y[1].mT.contiguous().mT, y[1].mT]
         plain = getattr(torch, name)
-        right = [asked(plain, a, b) for a, b in zip(one, other, strict=True)]
-        yield from _close(name, asked(getattr(torch, f"_foreach_{name}"), x, y), right)
-        there = [t.clone() for t in x]
-        asked(getattr(torch, f"_foreach_{name}_"), there, y)
-        yield from _close(f"{name} in place", there, right)
+        expected = [function(plain, a, b) for a, b in zip(first, other, strict=True)]
+        yield from _close(name, function(getattr(torch, f"_foreach_{name}"), x, y), expected)
+        targets = [t.clone() for t in x]
+        function(getattr(torch, f"_foreach_{name}_"), targets, y)
+        yield from _close(f"{name} in place", targets, expected)
 
 
 def _norms(ground: CaseContext) -> Iterator[Answer]:
-    """Sums of n terms by sqrt(n) roundings of float32, which a root halves."""
-    one, _ = _lists(ground)
-    one = [one[-1], *one]
+    """Check sums of n terms by sqrt(n) roundings of float32, which a root halves."""
+    first, _ = _lists(ground)
+    first = [first[-1], *first]
     for order in (1, 2, float("inf")):
         # Of nothing there is no largest.
-        asked = [t for t in one if t.numel() or order < float("inf")]
-        found = torch._foreach_norm([ground.send(t) for t in asked], order)
-        for mine, t in zip(found, asked, strict=True):
-            right = torch.linalg.vector_norm(t, order)
-            slack = 2 * t.numel() ** 0.5 * 2.0**-23 * float(right) + ground.eps * float(right)
-            yield Answer(f"norm {order} of {t.numel()}", mine, array(right), slack=slack)
+        tensors = [t for t in first if t.numel() or order < float("inf")]
+        actual = torch._foreach_norm([ground.send(t) for t in tensors], order)
+        for mine, t in zip(actual, tensors, strict=True):
+            expected = torch.linalg.vector_norm(t, order)
+            slack = 2 * t.numel() ** 0.5 * 2.0**-23 * float(expected) + ground.eps * float(expected)
+            yield Answer(f"norm {order} of {t.numel()}", mine, array(expected), slack=slack)
 
 
 BOTH = (False, True)
@@ -155,10 +159,10 @@ FUSED = {"SGD": True, "Adam": True, "AdamW": True, "Adagrad": False}
 
 
 def _stepped(
-    name: str, numbers: list[Tensor], steps: Sequence[Sequence[Tensor | None]], **how: Any
+    name: str, numbers: list[Tensor], steps: Sequence[Sequence[Tensor | None]], **kwargs: Any
 ) -> list[Tensor]:
     weights = [torch.nn.Parameter(x.clone()) for x in numbers]
-    optimizer = getattr(torch.optim, name)(weights, lr=0.125, **how)
+    optimizer = getattr(torch.optim, name)(weights, lr=0.125, **kwargs)
     for gradients in steps:
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.grad = None if gradient is None else gradient.clone()
@@ -166,48 +170,52 @@ def _stepped(
     return [weight.detach() for weight in weights]
 
 
-def _roundings(ground: CaseContext, right: Tensor) -> float:
-    """Roots and quotients of three steps: 64 roundings of the largest number."""
-    return 64 * ground.eps * (1 + float(right.abs().max()) if right.numel() else 1)
+def _roundings(ground: CaseContext, expected: Tensor) -> float:
+    """Return the bound for roots and quotients of three steps: 64 roundings of the largest
+    number.
+    """
+    return 64 * ground.eps * (1 + float(expected.abs().max()) if expected.numel() else 1)
 
 
 def _optimizer(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Three steps by each implementation, from gradients that change sign and size."""
-    drawn, _ = _lists(ground)
-    numbers = [x for x in drawn if 0 < x.numel() < 100]
+    """Run three steps of each implementation, with gradients that change sign and size."""
+    starts, _ = _lists(ground)
+    numbers = [x for x in starts if 0 < x.numel() < 100]
     # Nothing comes last, as for a part of a sharded model that got no rows.
-    numbers += [drawn[1].view(3, 11).mT, drawn[-1].view(3, 0)]
+    numbers += [starts[1].view(3, 11).mT, starts[-1].view(3, 0)]
     steps = [[x.flip(0) * way - 0.25 for x in numbers] for way in (1.0, -2.0, 0.5)]
-    sent = [ground.send(x) for x in numbers]
-    fed = [[ground.send(x) for x in some] for some in steps]
+    on_device = [ground.send(x) for x in numbers]
+    gradients = [[ground.send(x) for x in some] for some in steps]
     fused = FUSED.get(name, False) or (name in FUSED and ground.device == "cpu")
     kinds = [{"foreach": False}, {"foreach": True}, *[{"fused": True}] * fused]
-    for how in combined(OPTIMIZERS[name], quick=ground.quick):
-        if how.get("nesterov") and (how["dampening"] or not how["momentum"]):
+    for kwargs in combined(OPTIMIZERS[name], quick=ground.quick):
+        if kwargs.get("nesterov") and (kwargs["dampening"] or not kwargs["momentum"]):
             continue
-        right = _stepped(name, numbers, steps, foreach=False, **how)
+        expected = _stepped(name, numbers, steps, foreach=False, **kwargs)
         for kind in kinds[-1:] if ground.quick else kinds:
-            found = _stepped(name, sent, fed, **kind, **how)
-            for place, (mine, one) in enumerate(zip(found, right, strict=True)):
-                slack = _roundings(ground, one)
-                label = f"{next(iter(kind))} {next(iter(kind.values()))}, {how}, tensor {place}"
-                yield Answer(label, mine, array(one), slack=slack)
+            actual = _stepped(name, on_device, gradients, **kind, **kwargs)
+            for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
+                slack = _roundings(ground, reference)
+                label = f"{next(iter(kind))} {next(iter(kind.values()))}, {kwargs}, tensor {place}"
+                yield Answer(label, mine, array(reference), slack=slack)
 
 
 def _own_steps(ground: CaseContext) -> Iterator[Answer]:
-    """Weights that are used first in the second and the third step are behind by that many."""
+    """Check weights whose first gradient comes in the second or third step: their step counts
+    lag by that many.
+    """
     numbers = [ground.index(16, size).double() / 8 + 0.5 for size in (33, 7, 1)]
     steps = [[x - 1 if n <= step else None for n, x in enumerate(numbers)] for step in range(3)]
-    sent = [ground.send(x) for x in numbers]
-    fed = [[None if x is None else ground.send(x) for x in some] for some in steps]
+    on_device = [ground.send(x) for x in numbers]
+    gradients = [[None if x is None else ground.send(x) for x in some] for some in steps]
     for name in ("Adam", "AdamW", "NAdam", "RAdam"):
-        right = _stepped(name, numbers, steps, foreach=False)
+        expected = _stepped(name, numbers, steps, foreach=False)
         for kind in ({"foreach": False}, {"foreach": True}, *[{"fused": True}] * (name in FUSED)):
-            found = _stepped(name, sent, fed, **kind)
-            for place, (mine, one) in enumerate(zip(found, right, strict=True)):
+            actual = _stepped(name, on_device, gradients, **kind)
+            for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
                 label = f"{name}, {next(iter(kind))} {next(iter(kind.values()))}, tensor {place}"
-                slack = _roundings(ground, one)
-                yield Answer(label, mine, array(one), slack=slack)
+                slack = _roundings(ground, reference)
+                yield Answer(label, mine, array(reference), slack=slack)
 
 
 LISTS = HazardClass(

@@ -1,6 +1,5 @@
-"""Along axes of one number, beside them, along long ones of which there is one, along each of many,
-and across large planes: shapes by which kernels leave an axis out or fold it, forward and backward,
-against float64 on the CPU.
+"""Shapes by which kernels omit or fold an axis, forward and backward, against float64 on the
+CPU. They are axes of one number, single long axes, each axis of many, and large planes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MANY_AXES = ((2, 3, 2, 4, 3), (2, 1, 3, 2, 2, 3), (2, 2, 1, 3, 1, 2, 2))
 # More numbers in a plane than a grid has blocks along an axis.
 PLANES = ((3, 1, 256, 257),)
 Along = Callable[[Tensor, int], Tensor]
-# What moves numbers: of planes as well.
+# Operations that move numbers: of planes as well.
 MOVED: Mapping[str, Along] = {
     "padded": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 1, 2], value=7.0),
     "cut": lambda x, axis: functional.pad(x, [*[0, 0] * (x.dim() - 1 - axis), 2, -1]),
@@ -74,7 +73,7 @@ ALONG: Mapping[str, Along] = {
     "joined": lambda x, axis: torch.cat([x, x * 2, x.narrow(axis, 0, 1)], axis),
     "stacked": lambda x, axis: torch.stack([x, x * 2], axis),
     "repeated": lambda x, axis: x.repeat_interleave(3, axis),
-    "tiled": lambda x, axis: x.repeat(*(3 if one == axis else 1 for one in range(x.dim()))),
+    "tiled": lambda x, axis: x.repeat(*(3 if place == axis else 1 for place in range(x.dim()))),
     "expanded": lambda x, axis: x.unsqueeze(axis).expand(*x.shape[:axis], 5, *x.shape[axis:]) * 2,
     "moved": lambda x, axis: x.movedim(axis, 0).contiguous() * 2,
     "windows": lambda x, axis: x.unfold(axis, 1, 1) * 2,
@@ -82,10 +81,10 @@ ALONG: Mapping[str, Along] = {
 
 
 def _places(x: Tensor, axis: int) -> Tensor:
-    """An order along an axis, of each line its own."""
+    """Return a permutation along an axis, another for each line."""
     generator = torch.Generator().manual_seed(axis)
-    drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64)
-    return drawn.argsort(axis).to(x.device)
+    noise = torch.rand(x.shape, generator=generator, dtype=torch.float64)
+    return noise.argsort(axis).to(x.device)
 
 
 def _twice(x: Tensor, axis: int) -> Tensor:
@@ -94,13 +93,13 @@ def _twice(x: Tensor, axis: int) -> Tensor:
 
 
 def _backwards(x: Tensor) -> Tensor:
-    """The same numbers, the first axis' side by side in memory."""
+    """Return the same numbers with the first axis contiguous in memory."""
     order = tuple(reversed(range(x.dim())))
     return x.permute(order).contiguous().permute(order)
 
 
 def _with_gaps(x: Tensor) -> Tensor:
-    """The same numbers, of a table of twice as many along each axis but the first."""
+    """Return the same numbers as a view of twice as many along each axis but the first."""
     wide = x
     for axis in range(1, x.dim()):
         wide = wide.repeat_interleave(2, axis)
@@ -123,23 +122,23 @@ def _along_each(
         x = torch.randperm(count, generator=ground.generator).view(shape).double() - count // 2
         for axis in range(len(shape)):
             exact, leaf = x.clone().requires_grad_(), ground.send(x).requires_grad_()
-            right, found = along(exact, axis), along(FORMS[form](leaf), axis)
-            fed = ground.whole(*right.shape)
-            right.backward(fed)
-            found.backward(FORMS[form](ground.send(fed)))
-            pairs = (("output", found, right), ("gradient", leaf.grad, exact.grad))
-            for name, mine, its in pairs:
+            expected, actual = along(exact, axis), along(FORMS[form](leaf), axis)
+            grad_output = ground.whole(*expected.shape)
+            expected.backward(grad_output)
+            actual.backward(FORMS[form](ground.send(grad_output)))
+            pairs = (("output", actual, expected), ("gradient", leaf.grad, exact.grad))
+            for name, mine, reference in pairs:
                 assert mine is not None
-                assert its is not None
-                slack = 64 * ground.eps * float(its.abs().max())
-                said = f"{name} along {axis} of {shape}, {form}"
-                yield Answer(said, mine, array(its), ulps=1, slack=slack)
+                assert reference is not None
+                slack = 64 * ground.eps * float(reference.abs().max())
+                label = f"{name} along {axis} of {shape}, {form}"
+                yield Answer(label, mine, array(reference), ulps=1, slack=slack)
 
 
 LONE_AXES: Hazards = rows(
     {
-        f"{name}, {said}": partial(_along_each, along, shapes, forms)
-        for said, shapes, calls, forms in (
+        f"{name}, {label}": partial(_along_each, along, shapes, forms)
+        for label, shapes, calls, forms in (
             ("axes of one", LONE_SHAPES, ALONG, ("contiguous",)),
             ("many axes", MANY_AXES, ALONG, tuple(FORMS)),
             ("planes", PLANES, MOVED, ("contiguous",)),

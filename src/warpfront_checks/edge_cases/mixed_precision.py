@@ -1,4 +1,4 @@
-"""Autocast: what computes in 16 bits and what in float32, and when a cached cast is stale."""
+"""Autocast: the operations in 16 bits and in float32, and the time when a cached cast is stale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpfront_checks.edge_cases.answers import (
     rows,
 )
 
-# By docs/source/amp.rst of torch, what all its device types have alike.
+# By docs/source/amp.rst of torch: the operations that all its device types have in common.
 LOWER: dict[str, Callable[[Tensor], Tensor]] = {
     "matmul": lambda x: x @ x,
     "mm": lambda x: torch.mm(x, x),
@@ -59,11 +59,11 @@ FULL_ON_CUDA: dict[str, Callable[[Tensor], Tensor]] = {
 ORDER = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def _is(label: str, found: Any, right: torch.dtype) -> Answer:
+def _is(label: str, actual: Any, expected_dtype: torch.dtype) -> Answer:
     return Answer(
-        f"{label}: {found}, expected {right}",
-        torch.tensor(ORDER.index(found)),
-        ORDER.index(right),
+        f"{label}: {actual}, expected {expected_dtype}",
+        torch.tensor(ORDER.index(actual)),
+        ORDER.index(expected_dtype),
     )
 
 
@@ -73,10 +73,12 @@ def _table(ground: CaseContext) -> Iterator[Answer]:
         lists = [(LOWER, low), (FULL, torch.float32)]
         lists += [(FULL_ON_CUDA, torch.float32)] if ground.device == "cuda" else []
         with torch.autocast(ground.device, dtype=low):
-            for table, right in lists:
+            for table, expected_dtype in lists:
                 for name, call in table.items():
-                    sent = ground.send(x).to(low if right == torch.float32 else torch.float32)
-                    yield _is(f"{name} in {low}", call(sent).dtype, right)
+                    on_device = ground.send(x).to(
+                        low if expected_dtype == torch.float32 else torch.float32
+                    )
+                    yield _is(f"{name} in {low}", call(on_device).dtype, expected_dtype)
             wide = ground.send(x).to(low) + ground.send(x)
             yield _is(f"widest of two in {low}", wide.dtype, torch.float32)
             with torch.autocast(ground.device, enabled=False):
@@ -88,18 +90,20 @@ def _table(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _values(ground: CaseContext) -> Iterator[Answer]:
-    """Whole numbers: forward and backward as exact as without; a changed weight is cast again."""
+    """Check integers under autocast, forward and backward as exact as without. A changed weight
+    is cast again.
+    """
     x, w = ground.whole(9, 8, most=2), ground.whole(5, 8, most=2)
     weight = ground.send(w).requires_grad_()
     for step in range(3):
         weight.grad = None
         with torch.autocast(ground.device, dtype=torch.bfloat16):
-            found = functional.linear(ground.send(x), weight)
+            actual = functional.linear(ground.send(x), weight)
             twice = functional.linear(ground.send(x), weight)
-        right = array(x @ (w + step).mT)
-        yield Answer(f"step {step}", found, right, ulps=1)
-        yield Answer(f"again, step {step}", twice, right, ulps=1)
-        found.sum().backward()
+        expected = array(x @ (w + step).mT)
+        yield Answer(f"step {step}", actual, expected, ulps=1)
+        yield Answer(f"again, step {step}", twice, expected, ulps=1)
+        actual.sum().backward()
         yield _is("gradient", weight.grad.dtype, torch.float32)
         yield Answer(
             f"gradient, step {step}",
@@ -112,7 +116,7 @@ def _values(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _numbers_beside(ground: CaseContext) -> Iterator[Answer]:
-    """Halves with a single number of float32: it is not rounded to a half before."""
+    """Check halves with a single number of float32: it is not rounded to a half before."""
     factor = 1 + 3 * ground.eps / 8
     number = torch.tensor(factor, device=ground.device)
     x = ground.whole(4, 33, most=127)
@@ -156,15 +160,15 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def _two_widths(ground: CaseContext) -> Iterator[Answer]:
-    """Tensors of float32 with halves, in either place: both are widened before."""
+    """Check tensors of float32 with halves, as either operand: both are widened before."""
     x, y = ground.whole(5, 33), ground.whole(5, 33) + 0.5
     for name, call in OF_TWO.items():
-        right = call(x, y)
+        expected = call(x, y)
         for label, mine, other in (
             ("left", ground.send(x), ground.send(y, torch.float32)),
             ("right", ground.send(x, torch.float32), ground.send(y)),
         ):
-            yield Answer(f"{name}, halves {label}", call(mine, other), array(right), ulps=4)
+            yield Answer(f"{name}, halves {label}", call(mine, other), array(expected), ulps=4)
 
 
 MIXED_PRECISION = HazardClass(

@@ -25,12 +25,12 @@ from warpfront_checks.edge_cases.answers import (
 
 Numbers = Any
 Pair = tuple[Callable[[Tensor], Tensor], Callable[[Numbers], Numbers]]
-# Ends and edges of lanes, waves, blocks, and of what one thread takes.
+# Ends and edges of lanes, waves, blocks, and of one thread's elements.
 PLACES = (0, 1, 31, 32, 63, 64, 127, 511, 1023, 1024, 2049, 4095, 5001)
 WIDTH = 5002
 SPECIAL = (math.nan, math.inf, -math.inf)
 
-# Along the last axis; whole numbers, so that what is not touched is exact.
+# Along the last axis; integers, so that unaffected results are exact.
 REDUCTIONS: dict[str, Pair] = {
     "sum": (lambda x: x.sum(-1), lambda a: a.sum(-1)),
     "mean": (lambda x: x.mean(-1), lambda a: a.mean(-1)),
@@ -107,7 +107,7 @@ REDUCTIONS: dict[str, Pair] = {
 
 
 def _each(reduce: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Each row as a tensor of its own, which is reduced without an axis."""
+    """Return a reduction of each row as a tensor of its own, without an axis."""
     return lambda x: torch.stack([reduce(row) for row in x])
 
 
@@ -134,17 +134,17 @@ OF_ALL: dict[str, Pair] = {
 
 
 def _falling(row: Numbers) -> Numbers:
-    """NaN counts as the largest."""
+    """Sort in descending order; NaN counts as the largest."""
     return np.concatenate([row[np.isnan(row)], -np.sort(-row[~np.isnan(row)])])
 
 
 def _median(a: Numbers) -> Numbers:
-    """NaN where there is one; of two in the middle the lower."""
+    """Return NaN if there is one, else the median: of two in the middle the lower."""
     return np.where(np.isnan(a).any(-1), np.nan, np.sort(a, -1)[:, (a.shape[-1] - 1) // 2])
 
 
 def _reduction(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
-    """One NaN or infinity at each place in turn, a row each, beside rows without."""
+    """Check a NaN or infinity at each index in turn, a row each, with rows without any."""
     function, numbers = pair
     for name, most in (("whole numbers", 1), ("below 0", 0)):
         base = ground.whole(len(PLACES) + 1, WIDTH, most=most) - (0 if most else 1)
@@ -154,27 +154,29 @@ def _reduction(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
                 x[row, place] = special
             node = function(ground.send(x))
             with np.errstate(all="ignore"):
-                right = numbers(array(x))
-            yield Answer(f"{special} among {name}", node, right, ulps=4 if ground.half else 1)
+                expected = numbers(array(x))
+            yield Answer(f"{special} among {name}", node, expected, ulps=4 if ground.half else 1)
 
 
-# More of them than a block or two hold, and none that is larger.
+# More of them than a block or two cover, and none that is larger.
 ALIKE = (-0.0, 0.0, -3.0, math.inf, -math.inf, math.nan)
 ALIKE_COUNT = 20_011
-# Of nothing but -infinity they are what no other row of these tables has.
+# Rows of -infinity alone have results that no other row of these tables has.
 NOT_OF_NOTHING = ("softmax has NaN", "log_softmax has NaN", "logsumexp")
 
 
 def _alike(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """One number again and again: what a reduction begins with may not be what it ends with."""
+    """Reduce one number repeated many times: the initial value of a reduction must not be its
+    result.
+    """
     function, numbers = {**REDUCTIONS, **OF_ALL}[name]
-    for one in ALIKE:
-        if one == -math.inf and name in NOT_OF_NOTHING:
+    for number in ALIKE:
+        if number == -math.inf and name in NOT_OF_NOTHING:
             continue
-        x = torch.full((2, ALIKE_COUNT), one, dtype=torch.float64)
+        x = torch.full((2, ALIKE_COUNT), number, dtype=torch.float64)
         with np.errstate(all="ignore"):
-            right = numbers(array(x))
-        yield Answer(f"{one} alone", function(ground.send(x)), right, ulps=1)
+            expected = numbers(array(x))
+        yield Answer(f"{number} alone", function(ground.send(x)), expected, ulps=1)
 
 
 ELEMENTS: dict[
@@ -214,8 +216,8 @@ def _elements(
     values = torch.tensor([*SPECIAL, 0.0, -0.0, 1.0, -1.0, 2.0]).double()
     x, y = (t.flatten().repeat(9) for t in torch.meshgrid(values, values, indexing="ij"))
     with np.errstate(all="ignore"):
-        right = numbers(array(x), array(y))
-    yield Answer("", function(ground.send(x), ground.send(y)), right, ulps=1)
+        expected = numbers(array(x), array(y))
+    yield Answer("", function(ground.send(x), ground.send(y)), expected, ulps=1)
 
 
 def _kept(x: Numbers, low: float, high: float) -> Numbers:
@@ -265,67 +267,71 @@ def _choice(pair: Pair, ground: CaseContext) -> Iterator[Answer]:
     # Whole vectors, their remainders, and one that is not aligned.
     for count in (1, 11, 97):
         x = values.repeat(count)
-        sent = ground.send(torch.cat([values[:1], x]))[1:]
+        on_device = ground.send(torch.cat([values[:1], x]))[1:]
         with np.errstate(all="ignore"):
-            right = numbers(array(x))
-        yield Answer(f"{len(x)}", function(sent), right, ulps=4)
+            expected = numbers(array(x))
+        yield Answer(f"{len(x)}", function(on_device), expected, ulps=4)
 
 
 def _products(ground: CaseContext) -> Iterator[Answer]:
-    """A NaN spoils its row and its column and nothing else; zero times infinity is NaN."""
+    """Check that a NaN affects its row and its column and no others, and that zero times
+    infinity is NaN.
+    """
     a, b = ground.whole(65, 129, most=2), ground.whole(129, 67, most=2)
     for special in (math.nan, math.inf):
         for row, k in ((0, 0), (64, 128), (33, 64)):
-            left = a.clone()
-            left[row, k] = special
+            lhs = a.clone()
+            lhs[row, k] = special
             with np.errstate(all="ignore"):
-                right = array(left) @ array(b)
-            for label, found in (
-                ("matmul", ground.send(left) @ ground.send(b)),
-                ("linear", functional.linear(ground.send(left), ground.send(b.mT.contiguous()))),
-                ("bmm", (ground.send(left)[None] @ ground.send(b)[None])[0]),
+                expected = array(lhs) @ array(b)
+            for label, actual in (
+                ("matmul", ground.send(lhs) @ ground.send(b)),
+                ("linear", functional.linear(ground.send(lhs), ground.send(b.mT.contiguous()))),
+                ("bmm", (ground.send(lhs)[None] @ ground.send(b)[None])[0]),
             ):
-                yield Answer(f"{label}, {special} at {row}, {k}", found, right, ulps=1)
-    # What beta = 0 multiplies is not read.
+                yield Answer(f"{label}, {special} at {row}, {k}", actual, expected, ulps=1)
+    # With beta = 0 its operand is not read.
     spoiled = torch.full((65, 67), math.nan).double()
-    found = torch.addmm(ground.send(spoiled), ground.send(a), ground.send(b), beta=0)
-    yield Answer("addmm, beta 0", found, array(a @ b), ulps=1)
+    actual = torch.addmm(ground.send(spoiled), ground.send(a), ground.send(b), beta=0)
+    yield Answer("addmm, beta 0", actual, array(a @ b), ulps=1)
 
 
 def _windows(ground: CaseContext) -> Iterator[Answer]:
-    """A NaN in a picture: maxima and sums of the windows that hold it, and of no others."""
+    """Check a NaN in an image: it reaches maxima and sums of the windows around it, and no
+    others.
+    """
     x = ground.whole(2, 3, 12, 12)
-    # AVX-512 takes channels of 16 bits in pairs: of an odd one, a neighbour's number times nought.
+    # AVX-512 takes channels of 16 bits in pairs: of an odd one, a neighbour's number times zero.
     reach = 2 if ground.half and ground.device == "cpu" else 1
     for place in ((0, 0, 0, 0), (1, 2, 11, 11), (0, 1, 5, 6)):
         for special in SPECIAL:
             spoiled = x.clone()
             spoiled[place] = special
             tiles = array(spoiled).reshape(2, 3, 6, 2, 6, 2)
-            sent = ground.send(spoiled)
+            on_device = ground.send(spoiled)
             with np.errstate(all="ignore"):
-                for label, found, right in (
-                    ("max_pool2d", functional.max_pool2d(sent, 2), tiles.max((3, 5))),
+                for label, actual, expected in (
+                    ("max_pool2d", functional.max_pool2d(on_device, 2), tiles.max((3, 5))),
                     (
                         "adaptive_max_pool2d",
-                        functional.adaptive_max_pool2d(sent, 6),
+                        functional.adaptive_max_pool2d(on_device, 6),
                         tiles.max((3, 5)),
                     ),
-                    ("avg_pool2d", functional.avg_pool2d(sent, 2), tiles.mean((3, 5))),
+                    ("avg_pool2d", functional.avg_pool2d(on_device, 2), tiles.mean((3, 5))),
                 ):
-                    yield Answer(f"{label}, {special} at {place}", found, right, ulps=1)
-            last = sent.contiguous(memory_format=torch.channels_last)
-            found = functional.max_pool2d(last, 2)
-            yield Answer(f"channels_last, {special} at {place}", found, tiles.max((3, 5)))
+                    yield Answer(f"{label}, {special} at {place}", actual, expected, ulps=1)
+            last = on_device.contiguous(memory_format=torch.channels_last)
+            actual = functional.max_pool2d(last, 2)
+            yield Answer(f"channels_last, {special} at {place}", actual, tiles.max((3, 5)))
             weight = torch.ones(1, 3, 3, 3).double()
-            found = functional.conv2d(sent, ground.send(weight), padding=1).isfinite()
+            actual = functional.conv2d(on_device, ground.send(weight), padding=1).isfinite()
             near = _around(place, 1)
-            asked = near | ~_around(place, reach)
-            yield Answer(f"conv2d, {special} at {place}", found.cpu()[asked], ~near[asked])
+            reached = near | ~_around(place, reach)
+            yield Answer(f"conv2d, {special} at {place}", actual.cpu()[reached], ~near[reached])
 
 
 def _around(place: tuple[int, ...], reach: int) -> Tensor:
-    """The windows of one channel that a place is in, or within reach of."""
+    """Return the windows of one channel that contain an index, or have it within reach."""
     near = torch.zeros(2, 1, 12, 12).bool()
     n, _, i, j = place
     near[n, 0, max(0, i - reach) : i + reach + 1, max(0, j - reach) : j + reach + 1] = True
@@ -333,34 +339,32 @@ def _around(place: tuple[int, ...], reach: int) -> Tensor:
 
 
 def _derivatives(ground: CaseContext) -> Iterator[Answer]:
-    """What is fed in as NaN comes out as NaN, and only there."""
+    """Check that a NaN in the output's gradient comes out as NaN, and only there."""
     x = ground.whole(7, 65)
-    fed = ground.whole(7, 65)
-    fed[3, 33] = math.nan
+    grad_output = ground.whole(7, 65)
+    grad_output[3, 33] = math.nan
     for name, function in (
         ("mul", lambda t: t * 2),
         ("neg", torch.neg),
         ("clone", torch.clone),
         ("transpose", lambda t: t.mT.contiguous().mT),
     ):
-        sent = ground.send(x).requires_grad_()
-        function(sent).backward(ground.send(fed))
-        yield Answer(name, sent.grad.isnan(), fed.isnan())
-    sent = ground.send(x).requires_grad_()
-    functional.softmax(sent, 1).backward(ground.send(fed))
-    yield Answer("softmax", sent.grad.isnan().any(1), fed.isnan().any(1))
+        on_device = ground.send(x).requires_grad_()
+        function(on_device).backward(ground.send(grad_output))
+        yield Answer(name, on_device.grad.isnan(), grad_output.isnan())
+    on_device = ground.send(x).requires_grad_()
+    functional.softmax(on_device, 1).backward(ground.send(grad_output))
+    yield Answer("softmax", on_device.grad.isnan().any(1), grad_output.isnan().any(1))
 
 
 def _slopes(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """The gradient of what is not a number, infinite, nought or where a slope ends: as float64's
-    on the CPU has it.
-    """
+    """Compare gradients at NaN, infinity, zero and the ends of slopes with float64 on the CPU."""
     ends = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 6.0, -3.0, 3.0, 1.0, -1.0, 0.5])
     x = ends.double().repeat(9)
-    exact, sent = x.clone().requires_grad_(), ground.send(x).requires_grad_()
+    exact, on_device = x.clone().requires_grad_(), ground.send(x).requires_grad_()
     SLOPES[name](exact).backward(torch.full_like(exact, 2.0))
-    SLOPES[name](sent).backward(torch.full_like(sent, 2.0))
-    yield Answer(name, sent.grad, array(exact.grad), ulps=8, slack=8 * ground.eps)
+    SLOPES[name](on_device).backward(torch.full_like(on_device, 2.0))
+    yield Answer(name, on_device.grad, array(exact.grad), ulps=8, slack=8 * ground.eps)
 
 
 SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -391,7 +395,7 @@ SLOPES: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# CUDA's kernels hand on what is fed in, where the argument is not a number.
+# CUDA's kernels pass the output's gradient through where the argument is NaN.
 PASSED_ON = ("relu6", "hardtanh", "elu", "selu", "celu", "hardswish", "hardshrink", "softshrink")
 
 
@@ -421,29 +425,29 @@ SIGNS: Mapping[str, Mapping[str, Pair]] = {
 
 
 def _signs(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """A nought is of the sign of what was rounded, shrunk or handed on to it."""
+    """Check the sign of zeros that result from rounding, shrinking or copying."""
     x = torch.tensor([-0.0, 0.0, -0.25, 0.25, -1.0, 1.0]).double().repeat(9)
     for label, (call, numbers) in SIGNS[name].items():
-        found, right = call(ground.send(x)), numbers(array(x))
-        yield Answer(label, found.signbit(), np.signbit(right))
+        actual, expected = call(ground.send(x)), numbers(array(x))
+        yield Answer(label, actual.signbit(), np.signbit(expected))
 
 
 def _logarithms(ground: CaseContext) -> Iterator[Answer]:
-    """Sums of exponentials that begin with nothing, or hold nothing for a while."""
+    """Check cumulative sums of exponentials that begin with zeros, or have a run of them."""
     x = ground.whole(5, 257)
     x[0, ::3], x[1, 5:9], x[2, :70], x[3], x[4, 100] = *[-math.inf] * 4, math.inf
-    found = torch.logcumsumexp(ground.send(x), 1)
+    actual = torch.logcumsumexp(ground.send(x), 1)
     with np.errstate(all="ignore"):
-        right = np.logaddexp.accumulate(array(x), 1)
+        expected = np.logaddexp.accumulate(array(x), 1)
     # A rounding of some numbers near 8 for each of 257 steps, which walk.
     slack = 16 * ground.eps * math.sqrt(257) * 8
-    yield Answer("logcumsumexp", found, right, ulps=4, slack=slack)
+    yield Answer("logcumsumexp", actual, expected, ulps=4, slack=slack)
     down = torch.logcumsumexp(ground.send(x.mT.contiguous()), 0).mT
-    yield Answer("logcumsumexp down", down, right, ulps=4, slack=slack)
+    yield Answer("logcumsumexp down", down, expected, ulps=4, slack=slack)
 
 
 def _clipping(ground: CaseContext) -> Iterator[Answer]:
-    """A norm with one infinite gradient is infinite, and is said to be."""
+    """Check that a norm is not finite where one gradient is infinite or NaN."""
     for special in (math.inf, math.nan):
         gradients = [ground.whole(65), ground.whole(1025)]
         gradients[1][1000] = special
@@ -473,31 +477,33 @@ def _everywhere(x: Tensor) -> Tensor:
 
 
 def _payloads(ground: CaseContext) -> Iterator[Answer]:
-    """What is no number by its last bits alone is no infinity where there are fewer bits."""
+    """Check that a NaN of low mantissa bits does not become infinite in a narrower dtype."""
     codes = torch.tensor([0x7F800001, 0x7F80FFFF, 0x7F810000, 0x7FC00000, 0x7FFFFFFF])
     both = torch.cat([codes, codes - 2**31]).to(torch.int32).repeat(7)
-    sent = both.to(ground.device).view(torch.float32)
+    on_device = both.to(ground.device).view(torch.float32)
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
-        yield Answer(f"to {dtype}", sent.to(dtype).isnan(), np.ones(len(both), dtype=bool))
-    yield Answer("added to", (sent + 1).isnan(), np.ones(len(both), dtype=bool))
+        yield Answer(f"to {dtype}", on_device.to(dtype).isnan(), np.ones(len(both), dtype=bool))
+    yield Answer("added to", (on_device + 1).isnan(), np.ones(len(both), dtype=bool))
 
 
 def _signed(ground: CaseContext) -> Iterator[Answer]:
-    """What is no number has a sign all the same."""
+    """Check that a NaN has a sign."""
     for dtype, codes in {
         torch.float32: torch.tensor([0x7FC00000, -0x400000], dtype=torch.int32),
         torch.bfloat16: torch.tensor([0x7FC0, -0x40], dtype=torch.int16),
         torch.float16: torch.tensor([0x7E00, -0x200], dtype=torch.int16),
     }.items():
-        sent = codes.repeat(17).to(ground.device).view(dtype)
+        on_device = codes.repeat(17).to(ground.device).view(dtype)
         negative = array(codes.repeat(17) < 0)
-        told = torch.copysign(torch.ones_like(sent), sent)
-        yield Answer(f"copysign, {dtype}", told, np.where(negative, -1.0, 1.0))
-        yield Answer(f"signbit, {dtype}", sent.signbit(), negative)
+        signs = torch.copysign(torch.ones_like(on_device), on_device)
+        yield Answer(f"copysign, {dtype}", signs, np.where(negative, -1.0, 1.0))
+        yield Answer(f"signbit, {dtype}", on_device.signbit(), negative)
 
 
 def _dropped(drop: Callable[[Tensor], Tensor], ground: CaseContext) -> Iterator[Answer]:
-    """What is left out or written over leaves nothing behind, whatever it was."""
+    """Check that dropped or overwritten elements leave no trace in the result, whatever their
+    value.
+    """
     x = ground.whole(9, 9)
     for special in SPECIAL:
         spoiled = torch.where(torch.eye(9).bool() | (x == 2), special, x)

@@ -15,13 +15,13 @@ Slices = Callable[[Tensor], list[Tensor]]
 Call = Callable[[list[Tensor]], Any]
 # Three of one shape, of a table of 12 by 12 for each of two.
 SLICES: Mapping[str, Slices] = {
-    "columns": lambda x: [x[..., at] for at in (0, 3, 11)],
-    "rows": lambda x: [x[:, at] for at in (0, 3, 11)],
-    "every third": lambda x: [x[..., at::3] for at in range(3)],
-    "every third row": lambda x: [x[:, at::3] for at in range(3)],
+    "columns": lambda x: [x[..., index] for index in (0, 3, 11)],
+    "rows": lambda x: [x[:, index] for index in (0, 3, 11)],
+    "every third": lambda x: [x[..., index::3] for index in range(3)],
+    "every third row": lambda x: [x[:, index::3] for index in range(3)],
     "parts": lambda x: list(x.chunk(3, -1)),
     "backwards": lambda x: [x[:, 8:], x[:, 4:8], x[:, :4]],
-    "one over another": lambda x: [x[:, at : at + 8] for at in range(3)],
+    "one over another": lambda x: [x[:, index : index + 8] for index in range(3)],
     "turned": lambda x: list(x.mT.chunk(3, 1)),
     "the same": lambda x: [x, x, x],
 }
@@ -46,20 +46,20 @@ CALLS: Mapping[str, Call] = {
 
 def _of_slices(call: Call, ground: CaseContext) -> Iterator[Answer]:
     x = ground.whole(2, 12, 12)
-    sent = ground.send(x)
+    on_device = ground.send(x)
     for name, slices in SLICES.items():
-        yield Answer(f"{name}", call(slices(sent)), array(call(slices(x))), ulps=2)
+        yield Answer(f"{name}", call(slices(on_device)), array(call(slices(x))), ulps=2)
 
 
 Written = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-# Into a table of 5 by 8: two rows at two places, and a table where a mask says so.
+# Into a table of 5 by 8: two rows at two places, and a table where a mask is set.
 INTO_ONE_ROW: Mapping[str, Written] = {
-    "index_add": lambda x, at, two, _: x.index_add(0, at, two),
-    "index_copy": lambda x, at, two, _: x.index_copy(0, at, two),
-    "index_fill": lambda x, at, _two, _: x.index_fill(0, at, 7),
-    "index_put": lambda x, at, two, _: x.index_put((at,), two),
-    "scatter": lambda x, at, two, _: x.scatter(0, at[:, None].expand_as(two), two),
-    "scatter_add": lambda x, at, two, _: x.scatter_add(0, at[:, None].expand_as(two), two),
+    "index_add": lambda x, index, two, _: x.index_add(0, index, two),
+    "index_copy": lambda x, index, two, _: x.index_copy(0, index, two),
+    "index_fill": lambda x, index, _two, _: x.index_fill(0, index, 7),
+    "index_put": lambda x, index, two, _: x.index_put((index,), two),
+    "scatter": lambda x, index, two, _: x.scatter(0, index[:, None].expand_as(two), two),
+    "scatter_add": lambda x, index, two, _: x.scatter_add(0, index[:, None].expand_as(two), two),
     "masked_fill": lambda x, _at, _two, table: x.masked_fill(table > 0, 7),
     "masked_scatter": lambda x, _at, _two, table: x.masked_scatter(table > 0, table),
     "select_scatter": lambda x, _at, two, _: x.select_scatter(two[0], 0, 3),
@@ -68,12 +68,12 @@ INTO_ONE_ROW: Mapping[str, Written] = {
 
 
 def _into_one_row(call: Written, ground: CaseContext) -> Iterator[Answer]:
-    """A table whose rows are all the same memory: what comes of it has rows of its own."""
-    row, two, table, at = ground.whole(1, 8), ground.whole(2, 8), ground.whole(5, 8), [3, 0]
-    there = ground.send(row).expand(5, 8), torch.tensor(at, device=ground.device)
-    found = call(*there, ground.send(two), ground.send(table))
-    right = call(row.repeat(5, 1), torch.tensor(at), two, table)
-    yield Answer("rows", found, array(right))
+    """Check a table whose rows share memory: its result has rows of its own."""
+    row, two, table, index = ground.whole(1, 8), ground.whole(2, 8), ground.whole(5, 8), [3, 0]
+    operands = ground.send(row).expand(5, 8), torch.tensor(index, device=ground.device)
+    actual = call(*operands, ground.send(two), ground.send(table))
+    expected = call(row.repeat(5, 1), torch.tensor(index), two, table)
+    yield Answer("rows", actual, array(expected))
 
 
 ONE_MEMORY: Hazards = (

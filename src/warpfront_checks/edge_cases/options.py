@@ -1,8 +1,8 @@
-"""Every option of an operation, forward and backward: what is not the default is tried by few.
+"""Options of operations, forward and backward: values other than the defaults are rarely tested.
 
-Each call is made with every combination of its options; the right answer and gradients are
-float64's on the CPU, of the same numbers. What rounds may be off by 64 roundings of the largest
-number (16 in 16 bits, where the whole is rounded once or twice, and sums are kept in float32).
+Each call is made with every combination of its options. The expected results and gradients are
+float64's on the CPU, of the same numbers. Rounded results may be off by 64 roundings of the largest
+number. In 16 bits it is 16, where the whole is rounded once or twice, and sums are in float32.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ REDUCTIONS: Sequence[Any] = ("none", "mean", "sum")
 
 
 class WithOptions:
-    """A call of tensors: those of the shapes `floats` are drawn and differentiated, `given` are as
-    they are, and after them come the options, by their names, with the values of each.
+    """A call of tensors. Those of the shapes `floats` are drawn and differentiated, `given` are
+    fixed. The options follow by name, with the values of each.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class WithOptions:
         floats: tuple[tuple[int, ...], ...] = ((5, 7),),
         given: tuple[Tensor, ...] = (),
         *,
-        # What is done to the numbers drawn, -2 to 2 by quarters, to be arguments of it.
+        # Maps the numbers drawn, -2 to 2 by quarters, to arguments of the call.
         fit: Callable[[Tensor], Tensor] = lambda x: x,
         backward: bool = True,
         # Not where rounding in 16 bits decides on which side of a kink a number is.
         halves: bool = True,
-        # Not where a kernel says that it takes none.
+        # False where a kernel rejects slices.
         slices: bool = True,
         known: tuple[KnownDefect, ...] = (),
         **options: Sequence[Any],
@@ -57,7 +57,9 @@ class WithOptions:
         self.slices, self.known = slices, known
 
     def widened(self) -> WithOptions:
-        """Of rows longer than a block has threads, and of no power of two; by the first options."""
+        """Return this call with rows longer than a block has threads, of no power of two, and
+        with the first options.
+        """
         wide = copy.copy(self)
         wide.floats = tuple((2, 1030) for _ in self.floats)
         wide.options = {name: values[:1] for name, values in self.options.items()}
@@ -67,13 +69,15 @@ class WithOptions:
 ROWS, TWO, THREE = (((5, 7),) * count for count in (1, 2, 3))
 
 
-def _loss(call: Callable[..., Any], *tensors: Any, **how: Any) -> WithOptions:
-    return WithOptions(call, *tensors, **how, reduction=REDUCTIONS)
+def _loss(call: Callable[..., Any], *tensors: Any, **kwargs: Any) -> WithOptions:
+    return WithOptions(call, *tensors, **kwargs, reduction=REDUCTIONS)
 
 
 def _in_place(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A leaf may not be changed in place: what is computed from it may."""
-    return lambda x, **how: call(x * 1 if how.get("inplace") else x, **how)
+    """Return an in-place call that is differentiable: a leaf may not change in place, but a
+    result of it may.
+    """
+    return lambda x, **kwargs: call(x * 1 if kwargs.get("inplace") else x, **kwargs)
 
 
 def _classes(count: int, *shape: int) -> tuple[Tensor]:
@@ -81,16 +85,16 @@ def _classes(count: int, *shape: int) -> tuple[Tensor]:
 
 
 def _signed(
-    name: str, floats: tuple[tuple[int, ...], ...], signs: tuple[int, ...], **how: Any
+    name: str, floats: tuple[tuple[int, ...], ...], signs: tuple[int, ...], **kwargs: Any
 ) -> WithOptions:
-    """A loss that is told for each number, or for each row, of which sign it should be."""
+    """Return a loss whose labels are signs, one per number or one per row."""
 
     def call(*tensors: Tensor, **options: Any) -> Tensor:
-        *others, told = tensors
-        return getattr(functional, name)(*others, told.to(others[0].dtype), **options)
+        *inputs, labels = tensors
+        return getattr(functional, name)(*inputs, labels.to(inputs[0].dtype), **options)
 
     numbers = 1.0 - 2 * (torch.arange(torch.Size(signs).numel()).view(signs) % 3 == 0)
-    return _loss(call, floats, (numbers,), **how)
+    return _loss(call, floats, (numbers,), **kwargs)
 
 
 BOTH = (False, True)
@@ -145,31 +149,33 @@ LOSSES: Mapping[str, WithOptions] = {
         for name, options in PAIRED.items()
     },
     "kl_div": WithOptions(
-        lambda x, y, **how: functional.kl_div(x, y.log_softmax(1), log_target=True, **how),
+        lambda x, y, **kwargs: functional.kl_div(x, y.log_softmax(1), log_target=True, **kwargs),
         TWO,
         reduction=(*REDUCTIONS, "batchmean"),
     ),
     "binary_cross_entropy": _loss(
-        lambda x, w, **how: functional.binary_cross_entropy(
-            x.sigmoid(), (w.detach() > 0).to(x.dtype), **how
+        lambda x, w, **kwargs: functional.binary_cross_entropy(
+            x.sigmoid(), (w.detach() > 0).to(x.dtype), **kwargs
         ),
         TWO,
         backward=False,
     ),
-    # Logarithms of nought are -100 there.
+    # Logarithms of zero are -100 there.
     "binary_cross_entropy of certainties": _loss(
-        lambda x, w, **how: functional.binary_cross_entropy(x, (w.detach() > 0).to(x.dtype), **how),
+        lambda x, w, **kwargs: functional.binary_cross_entropy(
+            x, (w.detach() > 0).to(x.dtype), **kwargs
+        ),
         TWO,
         fit=lambda x: (x > 0).to(x.dtype),
         backward=False,
     ),
     "with logits": _loss(
-        lambda x, y, **how: functional.binary_cross_entropy_with_logits(
+        lambda x, y, **kwargs: functional.binary_cross_entropy_with_logits(
             x,
             (y.detach() > 0).to(x.dtype),
             weight=y[0].detach().abs(),
             pos_weight=y[1].detach().abs() + 1,
-            **how,
+            **kwargs,
         ),
         TWO,
     ),
@@ -196,7 +202,7 @@ LOSSES: Mapping[str, WithOptions] = {
         functional.multilabel_margin_loss, given=(torch.tensor([[3, 0, -1, 4, 1, 2, 5]] * 5),)
     ),
     "nll_loss": _loss(
-        lambda x, w, target, **how: functional.nll_loss(x, target, w.detach().abs(), **how),
+        lambda x, w, target, **kwargs: functional.nll_loss(x, target, w.detach().abs(), **kwargs),
         ((5, 7), (7,)),
         given=_classes(7, 5),
         backward=False,
@@ -218,7 +224,7 @@ LOSSES: Mapping[str, WithOptions] = {
 def _bags(
     weight: Tensor, each: Tensor, *, mode: str, weighted: bool, last: bool, padding: Any
 ) -> Tensor:
-    """Bags of three, none, two, one alone that is padding, and five."""
+    """Sum bags of three rows, none, two, one that is padding, and five."""
     index = torch.tensor([0, 2, 2, 1, 3, 2, 0, 4, 4, 2, 1], device=weight.device)
     starts = torch.tensor([0, 3, 3, 5, 6, *[11] * last], device=weight.device)
     return functional.embedding_bag(
@@ -233,17 +239,19 @@ def _bags(
 
 
 def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) -> Tensor:
-    """Targets of two labels, of one twice, of none, and one that is longer than what was heard."""
+    """Return the loss of targets of two labels, of one twice, of none, and one longer than its
+    input.
+    """
     targets = torch.tensor([[1, 2, 0], [2, 2, 1], [1, 1, 1], [2, 1, 2]], device=x.device)
     targets = torch.where(targets == blank, 3, targets)
-    heard, said = torch.tensor([6, 6, 5, 2]), torch.tensor([2, 3, 0, 3])
+    heard, target_lengths = torch.tensor([6, 6, 5, 2]), torch.tensor([2, 3, 0, 3])
     if not zero_infinity:
-        x, targets, heard, said = x[:, :3], targets[:3], heard[:3], said[:3]
+        x, targets, heard, target_lengths = x[:, :3], targets[:3], heard[:3], target_lengths[:3]
     return functional.ctc_loss(
         x.log_softmax(2),
         targets,
         heard.to(x.device),
-        said.to(x.device),
+        target_lengths.to(x.device),
         blank=blank,
         reduction=reduction,
         zero_infinity=zero_infinity,
@@ -251,7 +259,7 @@ def _by_labels(x: Tensor, *, blank: int, reduction: str, zero_infinity: bool) ->
 
 
 def _reduced(x: Tensor, source: Tensor, *, by: str, how: str, own: bool, axis: int) -> Tensor:
-    """Many to one place, one to another, none to a third."""
+    """Reduce many numbers to one index, one to another, none to a third."""
     index = torch.tensor([0, 2, 2, 0, 0], device=x.device)
     if by == "index":
         part = source.narrow(axis, 0, 5)
@@ -269,7 +277,7 @@ def _searched(x: Tensor, *, side: str, ordered: bool, narrow: bool) -> Tensor:
 
 
 def _scattered(x: Tensor, source: Tensor, *, wide: bool) -> Tensor:
-    """By a mask of the same shape, or of a row for all rows."""
+    """Scatter by a mask of the same shape, or of one row for all rows."""
     mask = (torch.arange(35, device=x.device).view(5, 7) % 3 == 0)[: 5 if wide else 1]
     return (x * 1).masked_scatter_(mask, source)
 
@@ -292,20 +300,20 @@ PLACED: Mapping[str, WithOptions] = {
         padding=(None, 2, 4),
     ),
     "embedding": WithOptions(
-        lambda w, i, **how: functional.embedding(i, w, **how),
+        lambda w, i, **kwargs: functional.embedding(i, w, **kwargs),
         given=(torch.tensor([[1, 1, 0], [1, 3, 4]]),),
         padding_idx=(None, 1, 4),
         scale_grad_by_freq=BOTH,
     ),
     "embedding of limited rows": WithOptions(
-        lambda w, i, **how: functional.embedding(i, w * 1, **how),
+        lambda w, i, **kwargs: functional.embedding(i, w * 1, **kwargs),
         given=(torch.tensor([[4, 1, 0], [3, 1, 4]]),),
         known=(LIMITED_TWICE,),
         max_norm=(0.75, 100.0),
         norm_type=(1.0, 2.0),
     ),
     "embedding of limited rows of a slice": WithOptions(
-        lambda w, i, **how: functional.embedding(i, torch.cat([w, w * 3], 1)[:, :7], **how),
+        lambda w, i, **kwargs: functional.embedding(i, torch.cat([w, w * 3], 1)[:, :7], **kwargs),
         given=(torch.tensor([[4, 1, 0], [3, 1, 4]]),),
         known=(MEASURED_WHOLE,),
         max_norm=(0.75, 100.0),
@@ -333,18 +341,18 @@ PLACED: Mapping[str, WithOptions] = {
         backward=False,
     ),
     "repeat_interleave": WithOptions(
-        lambda x, counts, **how: x.repeat_interleave(counts, **how),
+        lambda x, counts, **kwargs: x.repeat_interleave(counts, **kwargs),
         given=(torch.tensor([1, 0, 0, 3, 1]),),
         dim=(0,),
     ),
     "index_add": WithOptions(
-        lambda x, y, i, **how: x.index_add(0, i, y, **how),
+        lambda x, y, i, **kwargs: x.index_add(0, i, y, **kwargs),
         TWO,
         given=(torch.tensor([1, 1, 0, 4, 1]),),
         alpha=(1, -2.5),
     ),
     "index_put": WithOptions(
-        lambda x, y, i, **how: x.index_put((i,), y, **how),
+        lambda x, y, i, **kwargs: x.index_put((i,), y, **kwargs),
         TWO,
         given=(torch.tensor([1, 1, 0, 4, 1]),),
         accumulate=(True,),
@@ -371,48 +379,52 @@ PLACED: Mapping[str, WithOptions] = {
 
 
 def _distances(x: Tensor, y: Tensor, *, p: float) -> Tensor:
-    """One of them is none: of a point from itself. There is no kernel for 16 bits."""
+    """Return distances, of which one is zero: of a point from itself. There is no kernel for 16
+    bits.
+    """
     x, y = (t.float() if t.dtype.itemsize < 4 else t for t in (x, y))
     return torch.cdist(x, torch.cat([x[:1].detach(), y]), p=p)
 
 
 def _biased_attention(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, shared: bool, **how: Any
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, shared: bool, **kwargs: Any
 ) -> Tensor:
-    """The bias is given: of one that is learned alone torch 2.11 refuses the gradient on CUDA."""
+    """Apply attention with a fixed bias: if the bias alone requires a gradient, torch 2.11
+    refuses it on CUDA.
+    """
     mask = bias.detach()[:1, :, :1] if shared else bias.detach()
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **how)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **kwargs)
 
 
 def _batch_normed(x: Tensor, w: Tensor, b: Tensor, *, training: bool, eps: float) -> Tensor:
-    """With statistics of what was before, which training does not look at."""
-    known = torch.arange(4, device=x.device, dtype=x.dtype) / 4
-    return functional.batch_norm(x, known, known + 0.5, w, b, training, eps=eps)
+    """Apply batch norm with running statistics, which training ignores."""
+    statistics = torch.arange(4, device=x.device, dtype=x.dtype) / 4
+    return functional.batch_norm(x, statistics, statistics + 0.5, w, b, training, eps=eps)
 
 
 def _normed_weight(x: Tensor, of_rows: Tensor, of_columns: Tensor, *, axis: int) -> Tensor:
     return torch._weight_norm(x, (of_rows, of_columns)[axis], axis)
 
 
-def _resized(x: Tensor, *, long: int, wide: int, **how: Any) -> Tensor:
-    """One side becomes a point, shorter, or many times as long."""
-    return functional.interpolate(x, size=(*[wide] * (x.dim() - 3), long), **how)
+def _resized(x: Tensor, *, long: int, wide: int, **kwargs: Any) -> Tensor:
+    """Resize one side to a point, shorter, or many times as long."""
+    return functional.interpolate(x, size=(*[wide] * (x.dim() - 3), long), **kwargs)
 
 
 MEASURED: Mapping[str, WithOptions] = {
     "var": WithOptions(torch.var, dim=(0, 1, None), correction=(0, 1, 2)),
     "var of one": WithOptions(
-        lambda x, **how: torch.var(x[:, :1], 1, **how), backward=False, correction=(0, 1, 2)
+        lambda x, **kwargs: torch.var(x[:, :1], 1, **kwargs), backward=False, correction=(0, 1, 2)
     ),
     "std": WithOptions(torch.std, dim=(0, 1, None), correction=(0, 1, 2)),
     "quantile": WithOptions(
-        lambda x, **how: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **how),
+        lambda x, **kwargs: torch.quantile(x.float() if x.dtype.itemsize < 4 else x, 0.3, **kwargs),
         backward=False,
         dim=(0, 1),
         interpolation=("linear", "lower", "higher", "midpoint"),
     ),
     "histc": WithOptions(
-        lambda x, **how: torch.histc(x.float() if x.dtype.itemsize < 4 else x, **how),
+        lambda x, **kwargs: torch.histc(x.float() if x.dtype.itemsize < 4 else x, **kwargs),
         backward=False,
         bins=(4, 16),
         min=(-2, 0),
@@ -423,7 +435,9 @@ MEASURED: Mapping[str, WithOptions] = {
     "clamp": WithOptions(torch.clamp, min=(None, -0.625), max=(0.375, 1.0)),
     "addcmul": WithOptions(torch.addcmul, THREE, value=(1, -2.5)),
     "addcdiv": WithOptions(
-        lambda x, y, z, **how: torch.addcdiv(x, y, z.square() + 1, **how), THREE, value=(1, -2.5)
+        lambda x, y, z, **kwargs: torch.addcdiv(x, y, z.square() + 1, **kwargs),
+        THREE,
+        value=(1, -2.5),
     ),
     "lerp": WithOptions(torch.lerp, TWO, weight=(0.25, 0.75, 1.5)),
     # Numbers that 16 bits have, none of them where it is clamped.
@@ -439,7 +453,7 @@ MEASURED: Mapping[str, WithOptions] = {
     },
     "sub_": WithOptions(lambda x, y, alpha: (x * 1).sub_(y, alpha=alpha), TWO, alpha=(1, -2.5)),
     "renorm_": WithOptions(
-        lambda x, **how: x.clone().renorm_(**how),
+        lambda x, **kwargs: x.clone().renorm_(**kwargs),
         backward=False,
         p=(1, 2),
         dim=(0, 1),
@@ -457,7 +471,7 @@ MEASURED: Mapping[str, WithOptions] = {
         approximate=("none", "tanh"),
     ),
     "topk, in whatever order": WithOptions(
-        lambda x, dim, **how: x.topk(3, dim, **how).values.sort(dim).values,
+        lambda x, dim, **kwargs: x.topk(3, dim, **kwargs).values.sort(dim).values,
         backward=False,
         dim=(0, 1),
         largest=BOTH,
@@ -472,7 +486,7 @@ MEASURED: Mapping[str, WithOptions] = {
         part=(0, 1, 2),
     ),
     "nearest-exact by 1.7": WithOptions(
-        lambda x, **how: functional.interpolate(x, mode="nearest-exact", **how),
+        lambda x, **kwargs: functional.interpolate(x, mode="nearest-exact", **kwargs),
         ((2, 3, 6, 5),),
         scale_factor=(1.7, (0.6, 2.3)),
         recompute_scale_factor=(None, True),
@@ -492,10 +506,10 @@ MEASURED: Mapping[str, WithOptions] = {
         eps=(1e-5, 0.5),
     ),
     **{
-        f"batch_norm of {said}": WithOptions(
+        f"batch_norm of {label}": WithOptions(
             _batch_normed, (shape, (4,), (4,)), halves=False, training=BOTH, eps=(1e-5, 0.5)
         )
-        for said, shape in (
+        for label, shape in (
             ("rows", (9, 4)),
             ("lines", (70, 4, 5)),
             ("pictures", (5, 4, 3, 3)),
@@ -578,7 +592,7 @@ MEASURED: Mapping[str, WithOptions] = {
     },
     **{
         # Not to a single column: where the height changes too, the CPU's kernel of torch 2.13, the
-        # reference here, gives another picture than the definition and than Pillow.
+        # reference here, gives another image than the definition and than Pillow.
         f"resized, {mode}, smooth": WithOptions(
             partial(_resized, mode=mode, antialias=True),
             ((1, 2, 4, 5),),
@@ -590,8 +604,8 @@ MEASURED: Mapping[str, WithOptions] = {
         for mode in ("bilinear", "bicubic")
     },
     "cdist of many": WithOptions(
-        lambda x, y, **how: torch.cdist(
-            *(z.float() if z.dtype.itemsize < 4 else z for z in (x, y)), **how
+        lambda x, y, **kwargs: torch.cdist(
+            *(z.float() if z.dtype.itemsize < 4 else z for z in (x, y)), **kwargs
         ),
         ((30, 7), (40, 7)),
         # No two points are near each other.
@@ -673,7 +687,7 @@ SOLVED: Mapping[str, WithOptions] = {
 
 
 def combined(options: Options, *, quick: bool) -> Iterator[dict[str, Any]]:
-    """Every value with every other; quickly, the first values, and the second ones."""
+    """Yield every combination of values; in a quick run, the first values, and the second ones."""
     values: Iterator[Any] = itertools.product(*options.values())
     if quick:
         values = (tuple(some[i % len(some)] for some in options.values()) for i in range(2))
@@ -684,50 +698,56 @@ def combined(options: Options, *, quick: bool) -> Iterator[dict[str, Any]]:
 def _tried(of: WithOptions, ground: CaseContext) -> Iterator[Answer]:
     if ground.half and (ground.quick or not of.halves):
         return
-    drawn = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
-    for how in combined(of.options, quick=ground.quick):
-        label = ", ".join(f"{name} {value}" for name, value in how.items())
-        wanted = _called(of, drawn, [x.clone() for x in of.given], how, None)
-        sent = [ground.send(x) for x in drawn]
-        given = [x.to(ground.device, copy=True) for x in of.given]
-        found = _called(of, sent, given, how, wanted[0])
-        parts = _of_slices(of, ground, sent, given, how, wanted[0])
-        afterwards = zip([*sent, *given], [*drawn, *of.given], strict=True)
+    inputs = [of.fit(ground.whole(*shape, most=8) / 4) for shape in of.floats]
+    for arguments in combined(of.options, quick=ground.quick):
+        label = ", ".join(f"{name} {value}" for name, value in arguments.items())
+        reference = _called(of, inputs, [x.clone() for x in of.given], arguments, None)
+        on_device = [ground.send(x) for x in inputs]
+        extras = [x.to(ground.device, copy=True) for x in of.given]
+        actual = _called(of, on_device, extras, arguments, reference[0])
+        parts = _of_slices(of, ground, on_device, extras, arguments, reference[0])
+        afterwards = zip([*on_device, *extras], [*inputs, *of.given], strict=True)
         for place, (after, before) in enumerate(afterwards):
             yield Answer(f"input {place} afterwards, {label}", after, array(before))
-        for place, (mine, right) in enumerate(zip(found, wanted, strict=True)):
+        for place, (mine, expected) in enumerate(zip(actual, reference, strict=True)):
             name = f"gradient {place - 1}" if place else "output"
-            if not right.is_floating_point():
-                yield Answer(f"{name}, {label}", mine, array(right))
+            if not expected.is_floating_point():
+                yield Answer(f"{name}, {label}", mine, array(expected))
                 continue
-            most = float(right.abs().max()) if right.numel() else 0.0
+            most = float(expected.abs().max()) if expected.numel() else 0.0
             slack = (16 if ground.half else 64) * ground.eps * (1 + most)
-            yield Answer(f"{name}, {label}", mine, array(right), ulps=4, slack=slack)
-            if place and len(drawn) > 1:
-                # Whoever trains a part of a model asks for no other gradient.
-                alone = _called(of, sent, given, how, wanted[0], only=place - 1)
-                for one in alone[place : place + 1]:
-                    yield Answer(f"{name} alone, {label}", one, array(right), ulps=4, slack=slack)
-            for one in parts[place : place + 1]:
-                yield Answer(f"{name} of slices, {label}", one, array(right), ulps=4, slack=slack)
+            yield Answer(f"{name}, {label}", mine, array(expected), ulps=4, slack=slack)
+            if place and len(inputs) > 1:
+                # Training a part of a model computes no other gradient.
+                alone = _called(of, on_device, extras, arguments, reference[0], only=place - 1)
+                for counterpart in alone[place : place + 1]:
+                    yield Answer(
+                        f"{name} alone, {label}", counterpart, array(expected), ulps=4, slack=slack
+                    )
+            for counterpart in parts[place : place + 1]:
+                yield Answer(
+                    f"{name} of slices, {label}", counterpart, array(expected), ulps=4, slack=slack
+                )
 
 
 def _of_slices(
     of: WithOptions,
     ground: CaseContext,
-    sent: Sequence[Tensor],
-    given: Sequence[Tensor],
-    how: Mapping[str, Any],
+    on_device: Sequence[Tensor],
+    extras: Sequence[Tensor],
+    arguments: Mapping[str, Any],
     like: Tensor,
 ) -> list[Tensor]:
-    """Output and gradients of the same numbers out of something larger, where that is asked."""
+    """Return output and gradients of the same numbers as slices of larger tensors, where the
+    call supports it.
+    """
     if not of.slices or ground.quick or ground.half:
         return []
-    return _called(of, [_slice(x) for x in sent], given, how, like, parted=True)
+    return _called(of, [_slice(x) for x in on_device], extras, arguments, like, parted=True)
 
 
 def _slice(x: Tensor) -> Tensor:
-    """The same numbers, with others between their rows and behind them."""
+    """Return the same numbers as a slice, with others between their rows and behind them."""
     return (
         torch.cat([x, torch.full_like(x, 9.0)[..., :3]], -1)[..., : x.shape[-1]] if x.dim() else x
     )
@@ -736,29 +756,31 @@ def _slice(x: Tensor) -> Tensor:
 def _called(
     of: WithOptions,
     numbers: list[Tensor],
-    given: Sequence[Tensor],
-    how: Mapping[str, Any],
+    extras: Sequence[Tensor],
+    arguments: Mapping[str, Any],
     like: Tensor | None,
     only: int | None = None,
     *,
     parted: bool = False,
 ) -> list[Tensor]:
-    """Output and gradients, of the argument `only` if that is given; what is fed back is the same
-    for both, by place, and with `parted` a slice of something larger.
+    """Return output and gradients, or only that of the argument `only`. The output's gradient
+    is the same for both, by index, and with `parted` a slice of something larger.
     """
     leaves = [
         x.detach().requires_grad_(of.backward and only in {None, place})
         for place, x in enumerate(numbers)
     ]
-    output = of.call(*leaves, *given, **how)
+    output = of.call(*leaves, *extras, **arguments)
     if not (of.backward and output.requires_grad):
         return [output.detach()]
     shape = output.shape if like is None else like.shape
-    fed = (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
-    fed = fed.to(output.device, output.dtype)
-    fed = _slice(fed) if parted else fed
-    asked = [x for x in leaves if x.requires_grad]
-    results = iter(torch.autograd.grad(output, asked, fed, allow_unused=True))
+    grad_output = (
+        (torch.arange(max(shape.numel(), 1)) % 5 - 2.0).add(0.5)[: shape.numel()].view(shape)
+    )
+    grad_output = grad_output.to(output.device, output.dtype)
+    grad_output = _slice(grad_output) if parted else grad_output
+    trainable = [x for x in leaves if x.requires_grad]
+    results = iter(torch.autograd.grad(output, trainable, grad_output, allow_unused=True))
     gradients = [next(results) if x.requires_grad else None for x in leaves]
     return [
         output.detach(),
@@ -767,9 +789,9 @@ def _called(
 
 
 WIDE = {
-    f"{name} of long rows": one.widened()
-    for name, one in {**ACTIVATIONS, **LOSSES}.items()
-    if set(one.floats) == {ROWS[0]} and one.halves and not one.given
+    f"{name} of long rows": operation.widened()
+    for name, operation in {**ACTIVATIONS, **LOSSES}.items()
+    if set(operation.floats) == {ROWS[0]} and operation.halves and not operation.given
 }
 ALL: Mapping[str, WithOptions] = {**ACTIVATIONS, **LOSSES, **WIDE, **PLACED, **MEASURED, **SOLVED}
 OPTIONS = HazardClass(
@@ -778,8 +800,11 @@ OPTIONS = HazardClass(
     seen_on=("cpu", "cuda"),
     hazards=tuple(
         Hazard(
-            name=f"options of {name}", answers=partial(_tried, one), dtypes=USUAL, known=one.known
+            name=f"options of {name}",
+            answers=partial(_tried, operation),
+            dtypes=USUAL,
+            known=operation.known,
         )
-        for name, one in ALL.items()
+        for name, operation in ALL.items()
     ),
 )

@@ -1,4 +1,4 @@
-"""Order among equals: what is stable stays stable, and what repeats is counted."""
+"""Order among equals: stable sorts stay stable, and repeats are counted."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ SIZES = (33, 129, 1025, 2049, 4097, 20_001)
 
 
 def _stable(ground: CaseContext) -> Iterator[Answer]:
-    """Few different numbers: the places of equals stay in order, falling too, along any axis."""
+    """Check few different numbers: equals stay in order, also when descending, along any axis."""
     for size, falling, axis in product(SIZES, (False, True), (0, 1)):
         x = ground.whole(3, size, most=2)
         a = array(x)
-        sent = ground.send(x if axis else x.mT.contiguous())
-        values, places = sent.sort(dim=axis, descending=falling, stable=True)
-        right = np.argsort(-a if falling else a, axis=1, kind="stable")
-        found = places if axis else places.mT
+        on_device = ground.send(x if axis else x.mT.contiguous())
+        values, places = on_device.sort(dim=axis, descending=falling, stable=True)
+        expected = np.argsort(-a if falling else a, axis=1, kind="stable")
+        actual = places if axis else places.mT
         label = f"{size}, falling {falling}, axis {axis}"
-        yield Answer(label, found, right)
+        yield Answer(label, actual, expected)
         values = values if axis else values.mT
-        yield Answer(f"values of {label}", values, np.take_along_axis(a, right, 1))
-        plain = sent.sort(dim=axis, descending=falling)
+        yield Answer(f"values of {label}", values, np.take_along_axis(a, expected, 1))
+        plain = on_device.sort(dim=axis, descending=falling)
         yield Answer(
             f"unstable {label}",
             plain.values if axis else plain.values.mT,
-            np.take_along_axis(a, right, 1),
+            np.take_along_axis(a, expected, 1),
         )
-        reached = sent.gather(axis, plain.indices)
+        reached = on_device.gather(axis, plain.indices)
         yield Answer(
             f"unstable places of {label}",
             reached if axis else reached.mT,
-            np.take_along_axis(a, right, 1),
+            np.take_along_axis(a, expected, 1),
         )
         whole = torch.sort(plain.indices, dim=axis).values
-        right = np.broadcast_to(np.arange(size), (3, size))
-        yield Answer(f"each place once, {label}", whole if axis else whole.mT, right)
+        expected = np.broadcast_to(np.arange(size), (3, size))
+        yield Answer(f"each place once, {label}", whole if axis else whole.mT, expected)
 
 
 def _stable_whole(ground: CaseContext) -> Iterator[Answer]:
@@ -59,43 +59,45 @@ def _stable_whole(ground: CaseContext) -> Iterator[Answer]:
         SIZES, (torch.int64, torch.int32, torch.uint8, torch.bool), (False, True)
     ):
         x = ground.index(2 if dtype == torch.bool else 5, size)
-        sent = x.to(dtype).to(ground.device)
-        found = torch.argsort(sent, stable=True, descending=falling)
-        right = np.argsort(-array(x) if falling else array(x), kind="stable")
-        yield Answer(f"{size}, {dtype}, falling {falling}", found, right)
+        on_device = x.to(dtype).to(ground.device)
+        actual = torch.argsort(on_device, stable=True, descending=falling)
+        expected = np.argsort(-array(x) if falling else array(x), kind="stable")
+        yield Answer(f"{size}, {dtype}, falling {falling}", actual, expected)
 
 
 def _chosen(ground: CaseContext) -> Iterator[Answer]:
-    """Values of topk and kthvalue among many equals, and that the places hold them."""
+    """Check values of topk and kthvalue among many equals, and that their indices point to them."""
     for size, k in product(SIZES, (1, 7, 32)):
         x = ground.whole(3, size, most=3)
-        a, sent = array(x), ground.send(x)
+        a, on_device = array(x), ground.send(x)
         for largest in (True, False):
-            top = sent.topk(k, largest=largest)
-            right = np.sort(a, 1)[:, ::-1][:, :k] if largest else np.sort(a, 1)[:, :k]
+            top = on_device.topk(k, largest=largest)
+            expected = np.sort(a, 1)[:, ::-1][:, :k] if largest else np.sort(a, 1)[:, :k]
             label = f"topk {k} of {size}, largest {largest}"
-            yield Answer(label, top.values, right.copy())
-            yield Answer(f"places of {label}", sent.gather(1, top.indices), right.copy())
+            yield Answer(label, top.values, expected.copy())
+            yield Answer(f"places of {label}", on_device.gather(1, top.indices), expected.copy())
             order = top.indices.sort(1).values
             yield Answer(f"each once, {label}", (order[:, 1:] == order[:, :-1]).sum(), 0)
         yield Answer(
             f"kthvalue {k} of {size}",
-            sent.kthvalue(k).values,
+            on_device.kthvalue(k).values,
             np.sort(a, 1)[:, k - 1],
         )
-        first = (sent == sent.amax(1, keepdim=True)).to(torch.uint8).argmax(1)
+        first = (on_device == on_device.amax(1, keepdim=True)).to(torch.uint8).argmax(1)
         yield Answer(f"first largest of {size}", first, a.argmax(1))
 
 
 def _distinct(ground: CaseContext) -> Iterator[Answer]:
     for size in SIZES:
         x = ground.index(11, size)
-        a, sent = array(x), x.to(ground.device)
-        found = sent.unique(return_inverse=True, return_counts=True)
-        right = np.unique(a, return_inverse=True, return_counts=True)
-        for label, one, exact in zip(("values", "inverse", "counts"), found, right, strict=True):
-            yield Answer(f"{label} of {size}", one, exact.reshape(one.shape))
-        runs = sent.unique_consecutive(return_counts=True)
+        a, on_device = array(x), x.to(ground.device)
+        actual = on_device.unique(return_inverse=True, return_counts=True)
+        expected = np.unique(a, return_inverse=True, return_counts=True)
+        for label, output, exact in zip(
+            ("values", "inverse", "counts"), actual, expected, strict=True
+        ):
+            yield Answer(f"{label} of {size}", output, exact.reshape(output.shape))
+        runs = on_device.unique_consecutive(return_counts=True)
         starts = np.flatnonzero(np.concatenate([[True], a[1:] != a[:-1]]))
         yield Answer(f"runs of {size}", runs[0], a[starts])
         yield Answer(
@@ -103,50 +105,57 @@ def _distinct(ground: CaseContext) -> Iterator[Answer]:
             runs[1],
             np.diff(np.append(starts, size)),
         )
-        ordered = sent.sort().values
+        ordered = on_device.sort().values
         for side in (False, True):
-            asked = torch.arange(-1, 13)
-            found = torch.searchsorted(ordered, asked.to(ground.device), right=side)
-            places = np.searchsorted(np.sort(a), array(asked), side="right" if side else "left")
-            yield Answer(f"searchsorted in {size}, right {side}", found, places)
-            found = torch.bucketize(asked.to(ground.device), ordered, right=side)
-            yield Answer(f"bucketize in {size}, right {side}", found, places)
-        found = torch.bincount(
-            sent, weights=sent.double() if computes_float64(ground.device) else sent.float()
+            queries = torch.arange(-1, 13)
+            actual = torch.searchsorted(ordered, queries.to(ground.device), right=side)
+            places = np.searchsorted(np.sort(a), array(queries), side="right" if side else "left")
+            yield Answer(f"searchsorted in {size}, right {side}", actual, places)
+            actual = torch.bucketize(queries.to(ground.device), ordered, right=side)
+            yield Answer(f"bucketize in {size}, right {side}", actual, places)
+        actual = torch.bincount(
+            on_device,
+            weights=on_device.double() if computes_float64(ground.device) else on_device.float(),
         )
-        yield Answer(f"weighted bincount of {size}", found, np.bincount(a, weights=a))
+        yield Answer(f"weighted bincount of {size}", actual, np.bincount(a, weights=a))
         rows_of = x[: size - size % 3].reshape(-1, 3).remainder(3)
-        found = rows_of.to(ground.device).unique(dim=0)
-        yield Answer(f"rows of {size}", found, np.unique(array(rows_of), axis=0))
-        found = torch.isin(sent, torch.tensor([2, 5], device=ground.device))
-        yield Answer(f"isin {size}", found, np.isin(a, [2, 5]))
+        actual = rows_of.to(ground.device).unique(dim=0)
+        yield Answer(f"rows of {size}", actual, np.unique(array(rows_of), axis=0))
+        actual = torch.isin(on_device, torch.tensor([2, 5], device=ground.device))
+        yield Answer(f"isin {size}", actual, np.isin(a, [2, 5]))
 
 
 def _far_whole(ground: CaseContext) -> Iterator[Answer]:
-    """Neighbours beyond what float32 and float64 tell apart, of both signs."""
+    """Check adjacent integers that float32 and float64 cannot distinguish, of both signs."""
     for exponent, sign in product((24, 31, 53, 62), (1, -1)):
         x = sign * 2**exponent + sign * ground.index(7, 300)
-        a, sent, said = array(x), x.to(ground.device), f"around {sign} * 2^{exponent}"
-        found = sent.unique(return_inverse=True, return_counts=True)
-        right = np.unique(a, return_inverse=True, return_counts=True)
-        for label, one, exact in zip(("values", "inverse", "counts"), found, right, strict=True):
-            yield Answer(f"{label} {said}", one, exact.reshape(one.shape))
-        yield Answer(f"runs {said}", sent.sort().values.unique_consecutive(), np.unique(a))
+        a, on_device, suffix = array(x), x.to(ground.device), f"around {sign} * 2^{exponent}"
+        actual = on_device.unique(return_inverse=True, return_counts=True)
+        expected = np.unique(a, return_inverse=True, return_counts=True)
+        for label, output, exact in zip(
+            ("values", "inverse", "counts"), actual, expected, strict=True
+        ):
+            yield Answer(f"{label} {suffix}", output, exact.reshape(output.shape))
+        yield Answer(f"runs {suffix}", on_device.sort().values.unique_consecutive(), np.unique(a))
         order = np.argsort(a, kind="stable")
-        yield Answer(f"argsort {said}", sent.argsort(stable=True), order)
+        yield Answer(f"argsort {suffix}", on_device.argsort(stable=True), order)
         ordered = torch.from_numpy(np.sort(a)).to(ground.device)
-        yield Answer(f"searchsorted {said}", torch.searchsorted(ordered, sent), _first_places(a))
-        yield Answer(f"bucketize {said}", torch.bucketize(sent, ordered), _first_places(a))
-        some = sent[:3]
-        yield Answer(f"isin {said}", torch.isin(sent, some), np.isin(a, a[:3]))
-        yield Answer(f"largest {said}", sent.amax(), a.max())
-        yield Answer(f"least place {said}", sent[sent.argmin()], a.min())
-        yield Answer(f"running largest {said}", sent.cummax(0).values, np.maximum.accumulate(a))
-        yield Answer(f"topk {said}", sent.topk(9).values, np.sort(a)[::-1][:9].copy())
-        yield Answer(f"median {said}", sent.median(), np.sort(a)[149])
-        yield Answer(f"kthvalue {said}", sent.kthvalue(77).values, np.sort(a)[76])
-        yield Answer(f"equal {said}", sent == sent[0], a == a[0])
-        yield Answer(f"clamp {said}", sent.clamp(max=sent[0]), a.clip(max=a[0]))
+        yield Answer(
+            f"searchsorted {suffix}", torch.searchsorted(ordered, on_device), _first_places(a)
+        )
+        yield Answer(f"bucketize {suffix}", torch.bucketize(on_device, ordered), _first_places(a))
+        some = on_device[:3]
+        yield Answer(f"isin {suffix}", torch.isin(on_device, some), np.isin(a, a[:3]))
+        yield Answer(f"largest {suffix}", on_device.amax(), a.max())
+        yield Answer(f"least place {suffix}", on_device[on_device.argmin()], a.min())
+        yield Answer(
+            f"running largest {suffix}", on_device.cummax(0).values, np.maximum.accumulate(a)
+        )
+        yield Answer(f"topk {suffix}", on_device.topk(9).values, np.sort(a)[::-1][:9].copy())
+        yield Answer(f"median {suffix}", on_device.median(), np.sort(a)[149])
+        yield Answer(f"kthvalue {suffix}", on_device.kthvalue(77).values, np.sort(a)[76])
+        yield Answer(f"equal {suffix}", on_device == on_device[0], a == a[0])
+        yield Answer(f"clamp {suffix}", on_device.clamp(max=on_device[0]), a.clip(max=a[0]))
 
 
 def _first_places(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -154,18 +163,22 @@ def _first_places(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _no_numbers(ground: CaseContext) -> Iterator[Answer]:
-    """NaN is looked for behind all, and sorted there; infinities where they belong."""
+    """Check that NaN sorts last in searches and sorts, and infinities in their order."""
     x = torch.cat([ground.whole(40), torch.tensor(SPECIAL * 3).double()])
     ordered = ground.send(torch.cat([torch.arange(-5.0, 6).double(), torch.tensor([math.inf])]))
-    known = array(ordered.cpu().double())
+    sorted_values = array(ordered.cpu().double())
     for side in (False, True):
-        right = np.searchsorted(known, array(x), side="right" if side else "left")
-        right = np.where(np.isnan(array(x)), len(known), right)
-        sent = ground.send(x)
+        expected = np.searchsorted(sorted_values, array(x), side="right" if side else "left")
+        expected = np.where(np.isnan(array(x)), len(sorted_values), expected)
+        on_device = ground.send(x)
         yield Answer(
-            f"searchsorted, right {side}", torch.searchsorted(ordered, sent, right=side), right
+            f"searchsorted, right {side}",
+            torch.searchsorted(ordered, on_device, right=side),
+            expected,
         )
-        yield Answer(f"bucketize, right {side}", torch.bucketize(sent, ordered, right=side), right)
+        yield Answer(
+            f"bucketize, right {side}", torch.bucketize(on_device, ordered, right=side), expected
+        )
     yield Answer("sorted", ground.send(x).sort().values, np.sort(array(x)))
 
 

@@ -1,8 +1,8 @@
-"""Where results are put: in place, and into memory that is there, with gaps, turned or too small.
+"""Destinations of results: in place, and existing memory that has gaps, is transposed or too small.
 
-The right answer is float64's on the CPU, of the same numbers. Numbers are whole or eighths, so that
-most results are exact; of functions that round, every library documents fewer than 16 units in the
-last place here, and what lands in a wrong place is off by far more.
+Expected results are float64's on the CPU, of the same numbers. Numbers are integers or eighths, so
+that most results are exact. For functions that round, every library documents fewer than 16 units
+in the last place here. A result at a wrong address is off by far more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ nn: Any = torch._C._nn
 
 
 def _nothing(x: Tensor) -> Tensor:
-    """Memory that has to grow."""
+    """Return memory that has to grow."""
     return torch.empty(0, dtype=x.dtype, device=x.device)
 
 
@@ -49,12 +49,12 @@ def _positive(x: Tensor) -> tuple[Any, ...]:
 
 
 def _row(x: Tensor) -> Tensor:
-    """Every second place of a row, none of them twice."""
+    """Return every second index of a row, none of them twice."""
     return torch.arange(0, x.shape[1], 2, device=x.device)
 
 
 def _sent_to(x: Tensor) -> Tensor:
-    """For every place of a row another one."""
+    """Return a permutation of each row's indices."""
     return torch.arange(x.shape[1], device=x.device).flip(0).expand(x.shape)
 
 
@@ -155,14 +155,14 @@ PUT: Mapping[str, tuple[Call, Operands]] = {
     "matmul": (torch.matmul, lambda x: (x.view(1, *x.shape).expand(3, -1, -1), x.mT)),
     "mv": (torch.mv, lambda x: (x, x[0])),
     "outer": (torch.outer, lambda x: (x[0], x[1])),
-    "cat": (lambda *x, **how: torch.cat(x, 1, **how), lambda x: (x, x.flip(0), x[:, :3])),
-    "stack": (lambda *x, **how: torch.stack(x, 1, **how), lambda x: (x, x.flip(0))),
+    "cat": (lambda *x, **kwargs: torch.cat(x, 1, **kwargs), lambda x: (x, x.flip(0), x[:, :3])),
+    "stack": (lambda *x, **kwargs: torch.stack(x, 1, **kwargs), lambda x: (x, x.flip(0))),
     "gather": (torch.gather, lambda x: (x, 1, _sent_to(x))),
     "index_select": (torch.index_select, lambda x: (x, 1, _row(x))),
     "take": (torch.take, lambda x: (x, _sent_to(x))),
     "where": (torch.where, lambda x: (x > 0, x, -x)),
     "searchsorted": (
-        lambda row, x, **how: torch.searchsorted(row, x, right=True, **how),
+        lambda row, x, **kwargs: torch.searchsorted(row, x, right=True, **kwargs),
         lambda x: (x[0].sort().values, x),
     ),
     "bucketize": (torch.bucketize, lambda x: (x, x[0].sort().values)),
@@ -179,15 +179,15 @@ PUT: Mapping[str, tuple[Call, Operands]] = {
     ),
     "max_pool2d": (partial(nn.max_pool2d_with_indices, kernel_size=2), lambda x: (x[None],)),
     "nearest": (
-        lambda x, **how: nn.upsample_nearest2d(x, (34, 66), 2.0, 2.0, **how),
+        lambda x, **kwargs: nn.upsample_nearest2d(x, (34, 66), 2.0, 2.0, **kwargs),
         lambda x: (x[None, None],),
     ),
     "bilinear": (
-        lambda x, **how: nn.upsample_bilinear2d(x, (34, 66), False, 2.0, 2.0, **how),
+        lambda x, **kwargs: nn.upsample_bilinear2d(x, (34, 66), False, 2.0, 2.0, **kwargs),
         lambda x: (x[None, None],),
     ),
     "reflected": (
-        lambda x, **how: nn.reflection_pad2d(x, (1, 2, 3, 1), **how),
+        lambda x, **kwargs: nn.reflection_pad2d(x, (1, 2, 3, 1), **kwargs),
         lambda x: (x[None],),
     ),
     **{name: (getattr(nn, name), _eighths) for name in ("elu", "silu", "softplus", "mish")},
@@ -219,22 +219,24 @@ def _numbers(ground: CaseContext) -> Tensor:
     return torch.stack(rows_of).double() - 16
 
 
-def _several(found: Any) -> tuple[Tensor, ...]:
-    return (found,) if isinstance(found, Tensor) else tuple(found)
+def _several(actual: Any) -> tuple[Tensor, ...]:
+    return (actual,) if isinstance(actual, Tensor) else tuple(actual)
 
 
-def _answer(label: str, found: Tensor, right: Tensor, ground: CaseContext) -> Answer:
-    """Whole numbers are as they are; what a sum of a row keeps in 16 bits is rounded each time."""
-    if not right.is_floating_point():
-        return Answer(label, found, array(right))
-    most = float(right.abs().max())
-    return Answer(label, found, array(right), ulps=16, slack=8 * ground.eps * most)
+def _answer(label: str, actual: Tensor, expected: Tensor, ground: CaseContext) -> Answer:
+    """Return an answer: integers are exact, and a sum of a row in 16 bits is rounded at each
+    step.
+    """
+    if not expected.is_floating_point():
+        return Answer(label, actual, array(expected))
+    most = float(expected.abs().max())
+    return Answer(label, actual, array(expected), ulps=16, slack=8 * ground.eps * most)
 
 
-def _forms(right: Tensor, ground: CaseContext) -> tuple[str, ...]:
+def _forms(expected: Tensor, ground: CaseContext) -> tuple[str, ...]:
     if ground.quick:
         return () if ground.half else FORMS[:1]
-    return FORMS if right.dim() > 1 else FORMS[:2]
+    return FORMS if expected.dim() > 1 else FORMS[:2]
 
 
 def _in_place(name: str, ground: CaseContext) -> Iterator[Answer]:
@@ -242,14 +244,14 @@ def _in_place(name: str, ground: CaseContext) -> Iterator[Answer]:
     if ground.quick and name not in CHANGED:
         return
     exact = _numbers(ground)
-    right = plain(*operands(exact))
-    if right.dtype == torch.bool:
-        right = right.double()
-    for form in _forms(right, ground):
+    expected = plain(*operands(exact))
+    if expected.dtype == torch.bool:
+        expected = expected.double()
+    for form in _forms(expected, ground):
         first, *rest = operands(ground.send(exact))
-        there = PICTURES[form](first)
-        changing(there, *rest)
-        yield _answer(form, there, right, ground)
+        destination = PICTURES[form](first)
+        changing(destination, *rest)
+        yield _answer(form, destination, expected, ground)
 
 
 def _into(name: str, ground: CaseContext) -> Iterator[Answer]:
@@ -257,20 +259,23 @@ def _into(name: str, ground: CaseContext) -> Iterator[Answer]:
         return
     call, operands = INTO[name]
     exact = _numbers(ground)
-    right = _several(call(*operands(exact)))
+    expected = _several(call(*operands(exact)))
     x = operands(ground.send(exact))
-    forms = _forms(right[0], ground)
+    forms = _forms(expected[0], ground)
     if name in WITHOUT_GAPS and ground.device != "cpu":
         forms = ()
     for form in (*forms, *["nothing"] * (not ground.quick)):
-        kinds = [ground.dtype if one.is_floating_point() else one.dtype for one in right]
-        there = [
-            FORM[form](torch.ones(one.shape, dtype=kind, device=ground.device))
-            for one, kind in zip(right, kinds, strict=True)
+        kinds = [
+            ground.dtype if reference.is_floating_point() else reference.dtype
+            for reference in expected
         ]
-        call(*x, out=there[0] if len(there) == 1 else tuple(there))
-        for place, (found, one) in enumerate(zip(there, right, strict=True)):
-            yield _answer(f"result {place} into {form}", found, one, ground)
+        destination = [
+            FORM[form](torch.ones(reference.shape, dtype=kind, device=ground.device))
+            for reference, kind in zip(expected, kinds, strict=True)
+        ]
+        call(*x, out=destination[0] if len(destination) == 1 else tuple(destination))
+        for place, (actual, reference) in enumerate(zip(destination, expected, strict=True)):
+            yield _answer(f"result {place} into {form}", actual, reference, ground)
 
 
 DESTINATIONS = HazardClass(

@@ -1,7 +1,7 @@
 """Random generators: mean, variance, range, independence, and that a seed repeats them.
 
-Every bound of a statistic is 6 of its standard deviations: a right generator is refused once in
-5 * 10^8 looks at one.
+Every bound of a statistic is 6 of its standard deviations: a correct generator is rejected once in
+5 * 10^8 tests.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def _empty(ground: CaseContext, count: int = COUNT) -> Tensor:
 
 
 def _about(label: str, value: float, expected: float, deviation: float) -> Answer:
-    found = torch.tensor(value, dtype=torch.float64)
-    return Answer(label, found, expected, slack=SIGMAS * deviation)
+    actual = torch.tensor(value, dtype=torch.float64)
+    return Answer(label, actual, expected, slack=SIGMAS * deviation)
 
 
 Draw = Callable[[CaseContext], Tensor]
-# What is drawn for each number of a tensor, of float32: mean and variance.
+# Distributions with one parameter per element, of float32: mean and variance.
 PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
     "randn_like": (torch.randn_like, 0.0, 1.0),
     "rand_like": (torch.rand_like, 0.5, 1 / 12),
@@ -90,8 +90,8 @@ PARAMETERS: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 }
 
 
-# The CUDA kernel moves its generator on by less than it takes for large rates: half of what the
-# next call draws was drawn before (2.11 on an H200).
+# The CUDA kernel advances its generator by less than it uses for large rates: half of the
+# next call's numbers were drawn before (2.11 on an H200).
 REPEATED = KnownDefect(
     thread="pytorch#136750", label="correlation with the next call", device="cuda", before=None
 )
@@ -109,7 +109,7 @@ def _in_three(ground: CaseContext) -> Tensor:
 DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
     "rand": (lambda g: torch.rand(COUNT, device=g.device, dtype=g.dtype), 0.5, 1 / 12),
     "uniform_": (lambda g: _empty(g).uniform_(), 0.5, 1 / 12),
-    # Neighbours along the last of several axes may share what was drawn.
+    # Neighbours along the last of several axes may share random numbers.
     "uniform_ of three axes": (lambda g: _in_three(g).uniform_().flatten()[:COUNT], 0.5, 1 / 12),
     "normal_ of three axes": (lambda g: _in_three(g).normal_(2.0, 3.0).flatten()[:COUNT], 2.0, 9.0),
     "bernoulli_ of three axes": (
@@ -176,7 +176,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
     other = draw(ground)
     a, b, c = (array(x.cpu().double()) for x in (first, second, other))
     count = len(a)
-    # 16 bits round what is drawn.
+    # 16 bits round the numbers drawn.
     coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
     yield _about("mean", float(a.mean()), mean, math.sqrt(variance / count) + coarse / SIGMAS)
     kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
@@ -196,9 +196,11 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Answer]:
     yield from _independent(standard, coarse / math.sqrt(variance))
 
 
-def _independent(drawn: list[Numbers], coarse: float) -> Iterator[Answer]:
-    """Standardised numbers: uncorrelated among themselves, with the next call, and another seed."""
-    z, following, other = drawn
+def _independent(samples: list[Numbers], coarse: float) -> Iterator[Answer]:
+    """Check standardised numbers: uncorrelated among themselves, with the next call, and with
+    another seed.
+    """
+    z, following, other = samples
     count = len(z)
     for lag in (1, 2, 4, 32, 64, 256, 1024, 65_536, count // 4, count // 3, count // 2):
         yield _about(
@@ -223,7 +225,7 @@ def _independent(drawn: list[Numbers], coarse: float) -> Iterator[Answer]:
 
 
 def _quartiles(ground: CaseContext) -> Iterator[Answer]:
-    """Of Cauchy's numbers, which have no mean."""
+    """Check quartiles of Cauchy's distribution, which has no mean."""
     for median, sigma in ((0.0, 1.0), (2.0, 3.0)):
         _seeded(ground)
         x = array(_empty(ground).cauchy_(median, sigma).cpu().double())
@@ -258,7 +260,7 @@ def _ranges(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _integers(ground: CaseContext) -> Iterator[Answer]:
-    """Every bit of a whole number is fair, also for ranges that are no power of 2."""
+    """Check that every bit of an integer is fair, also for ranges that are no power of 2."""
     _seeded(ground)
     x = array(torch.randint(0, 2**31, (COUNT,), device=ground.device))
     for bit in range(31):
@@ -277,10 +279,10 @@ def _integers(ground: CaseContext) -> Iterator[Answer]:
             f"share of {value}", float((odd == value).mean()), 1 / 7, math.sqrt(6 / 49 / COUNT)
         )
     yield Answer("range", torch.tensor([odd.min(), odd.max()]), np.array([-3, 3]))
-    drawn = torch.multinomial(torch.ones(40, device=ground.device), 20)
+    choices = torch.multinomial(torch.ones(40, device=ground.device), 20)
     yield Answer(
         "without replacement",
-        (drawn.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
+        (choices.unique().numel() == 20 and torch.tensor(1)) or torch.tensor(0),
         1,
     )
     never = torch.multinomial(
@@ -292,26 +294,28 @@ def _integers(ground: CaseContext) -> Iterator[Answer]:
 def _never_drawn(ground: CaseContext) -> Iterator[Answer]:
     every_other = torch.arange(40, device=ground.device).remainder(2).float().expand(4096, 40)
     for count in (1, 3):
-        drawn = every_other.multinomial(count)
-        yield Answer(f"what has no share, among {count}", (drawn % 2 == 0).sum(), 0)
+        choices = every_other.multinomial(count)
+        yield Answer(f"what has no share, among {count}", (choices % 2 == 0).sum(), 0)
 
 
 def _drawn_once(ground: CaseContext) -> Iterator[Answer]:
-    """One of four, and two of them, each once: how often each is among them, by its weight."""
+    """Draw one of four, and two of them, without replacement: the frequency of each follows
+    from its weight.
+    """
     weights = np.array([1.0, 2.0, 3.0, 2.0]) / 8
     rows, places = 30_000, range(4)
     of_two = [
         weights[i] * (1 + sum(weights[j] / (1 - weights[j]) for j in places if j != i))
         for i in places
     ]
-    asked = torch.tensor(weights, device=ground.device, dtype=ground.dtype).expand(rows, 4)
-    for count, right in ((1, weights), (2, of_two)):
+    probabilities = torch.tensor(weights, device=ground.device, dtype=ground.dtype).expand(rows, 4)
+    for count, expected in ((1, weights), (2, of_two)):
         _seeded(ground)
-        drawn = array(torch.multinomial(asked, count))
+        choices = array(torch.multinomial(probabilities, count))
         for i in places:
-            share, sigma = right[i], math.sqrt(right[i] * (1 - right[i]) / rows)
-            found = float((drawn == i).any(1).mean())
-            yield _about(f"{i} among {count}", found, share, sigma)
+            share, sigma = expected[i], math.sqrt(expected[i] * (1 - expected[i]) / rows)
+            share_of = float((choices == i).any(1).mean())
+            yield _about(f"{i} among {count}", share_of, share, sigma)
 
 
 def _permutations(ground: CaseContext) -> Iterator[Answer]:
@@ -337,23 +341,28 @@ def _permutations(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _dropped(ground: CaseContext) -> Iterator[Answer]:
-    """What was dropped forward is dropped backward, and nothing else; survivors are scaled."""
+    """Check that backward drops the elements that forward dropped, and no others; survivors are
+    scaled.
+    """
     for share in (0.1, 0.5, 0.9):
         _seeded(ground)
         x = ground.send(torch.ones(1025, 257)).requires_grad_()
         y = functional.dropout(x, share)
         y.backward(torch.ones_like(y))
         yield Answer(f"gradient at {share}", x.grad, array(y.detach().cpu().double()))
-        kept = (y != 0).cpu().double()
-        right = kept / (1 - share)
-        yield Answer(f"survivors at {share}", y, array(right), ulps=2)
+        survivors = (y != 0).cpu().double()
+        expected = survivors / (1 - share)
+        yield Answer(f"survivors at {share}", y, array(expected), ulps=2)
         spread = math.sqrt(share * (1 - share))
         yield _about(
-            f"kept at {share}", float(kept.mean()), 1 - share, spread * kept.numel() ** -0.5
+            f"kept at {share}",
+            float(survivors.mean()),
+            1 - share,
+            spread * survivors.numel() ** -0.5,
         )
         for axis in (0, 1):
-            means = kept.mean(axis)
-            sigma = spread * kept.shape[axis] ** -0.5
+            means = survivors.mean(axis)
+            sigma = spread * survivors.shape[axis] ** -0.5
             yield _about(
                 f"spread along {axis} at {share}",
                 float(means.std()),
@@ -361,9 +370,9 @@ def _dropped(ground: CaseContext) -> Iterator[Answer]:
                 sigma / math.sqrt(2 * len(means)) * 1.2,
             )
         other = functional.dropout(x.detach(), share) != 0
-        together = float((kept * other.cpu().double()).mean())
+        together = float((survivors * other.cpu().double()).mean())
         yield _about(
-            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * kept.numel() ** -0.5
+            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * survivors.numel() ** -0.5
         )
     y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
     yield Answer("nothing in evaluation", y, np.ones(999))
@@ -389,26 +398,26 @@ FILLS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def _into_views(ground: CaseContext) -> Iterator[Answer]:
-    """What is drawn lies where it was asked for, all of it, and nowhere else."""
+    """Check that random numbers fill a view completely, and nothing outside it."""
     for (name, fill), (where, view) in product(FILLS.items(), INTO.items()):
         memory = torch.full((10_000,), -4096.0, device=ground.device, dtype=ground.dtype)
-        asked = torch.zeros(10_000, device=ground.device, dtype=torch.bool)
-        view(asked).fill_(True)
+        selected = torch.zeros(10_000, device=ground.device, dtype=torch.bool)
+        view(selected).fill_(True)
         fill(view(memory))
-        drawn = memory != -4096
-        yield Answer(f"{name} into {where}", drawn, array(asked))
-        several = torch.tensor(memory[asked].unique().numel() > 1)
+        written = memory != -4096
+        yield Answer(f"{name} into {where}", written, array(selected))
+        several = torch.tensor(memory[selected].unique().numel() > 1)
         yield Answer(f"{name} into {where}, not one number", several, TRUE)
 
 
 def _spread_out(ground: CaseContext) -> Iterator[Answer]:
-    """Means and deviations that are one number for many, of which each draws for itself."""
+    """Check means and deviations of one number expanded to many: each element draws for itself."""
     mean = ground.send(torch.arange(4.0).double() * 64)
     for where, (means, deviations) in {
         "rows": (mean[:, None].expand(4, 4096), torch.ones_like(mean)[:, None].expand(4, 4096)),
         "columns": (mean.expand(4096, 4), torch.ones_like(mean).expand(4096, 4)),
     }.items():
-        for name, drawn in (
+        for name, samples in (
             ("normal", torch.normal(means, deviations)),
             ("normal of means", torch.normal(means, 1.0)),
             ("normal of deviations", torch.normal(0.0, deviations) + means),
@@ -416,12 +425,12 @@ def _spread_out(ground: CaseContext) -> Iterator[Answer]:
             ("poisson", torch.poisson(deviations * 8)),
         ):
             axis = int(where == "rows")
-            several = drawn.std(axis, correction=0) > 0
+            several = samples.std(axis, correction=0) > 0
             yield Answer(f"{name} of {where}", several, np.ones(4, dtype=bool))
 
 
 def _states(ground: CaseContext) -> Iterator[Answer]:
-    """State taken and given back, a generator of one's own, and a fork that leaves no trace."""
+    """Check a saved and restored state, a separate generator, and a fork that leaves no trace."""
     if ground.device == "cuda":
         keep: Callable[[], Tensor] = torch.cuda.get_rng_state
         give: Callable[[Tensor], None] = torch.cuda.set_rng_state
@@ -437,19 +446,19 @@ def _states(ground: CaseContext) -> Iterator[Answer]:
         torch.rand(1000, device=ground.device),
         array(first.cpu().double()),
     )
-    own = torch.Generator(device=ground.device).manual_seed(ground.seed)
-    alone = torch.rand(1000, device=ground.device, generator=own)
-    own.manual_seed(ground.seed)
+    generator = torch.Generator(device=ground.device).manual_seed(ground.seed)
+    alone = torch.rand(1000, device=ground.device, generator=generator)
+    generator.manual_seed(ground.seed)
     yield Answer(
         "one's own",
-        torch.rand(1000, device=ground.device, generator=own),
+        torch.rand(1000, device=ground.device, generator=generator),
         array(alone.cpu().double()),
     )
     give(state)
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
         torch.rand(77, device=ground.device)
     yield Answer("fork", torch.rand(1000, device=ground.device), array(first.cpu().double()))
-    # In two calls what one call gives differs: but nothing of the first call is in the second.
+    # Two calls differ from one call of both sizes, but no number repeats.
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
     yield Answer(

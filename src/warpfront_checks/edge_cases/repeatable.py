@@ -1,4 +1,4 @@
-"""Under deterministic algorithms: the same bits every time, and no memory that nobody wrote."""
+"""Deterministic algorithms: the same bits every time, and no uninitialised memory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def _leaf_gradient(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 # Sums in which atomic additions would come in any order.
 CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "index_add": lambda x, at: torch.zeros(7, device=x.device).index_add(0, at, x),
-    "index_put": lambda x, at: torch.zeros(7, device=x.device).index_put((at,), x, accumulate=True),
-    "scatter_add": lambda x, at: torch.zeros(7, device=x.device).scatter_add(0, at, x),
-    "gradient of indexing": lambda x, at: _leaf_gradient(lambda t: t[at], x[:7]),
-    "gradient of gather": lambda x, at: _leaf_gradient(lambda t: t.gather(0, at), x[:7]),
-    "gradient of embedding": lambda x, at: _leaf_gradient(
-        lambda t: functional.embedding(at, t), x[:21].reshape(7, 3)
+    "index_add": lambda x, index: torch.zeros(7, device=x.device).index_add(0, index, x),
+    "index_put": lambda x, index: torch.zeros(7, device=x.device).index_put(
+        (index,), x, accumulate=True
+    ),
+    "scatter_add": lambda x, index: torch.zeros(7, device=x.device).scatter_add(0, index, x),
+    "gradient of indexing": lambda x, index: _leaf_gradient(lambda t: t[index], x[:7]),
+    "gradient of gather": lambda x, index: _leaf_gradient(lambda t: t.gather(0, index), x[:7]),
+    "gradient of embedding": lambda x, index: _leaf_gradient(
+        lambda t: functional.embedding(index, t), x[:21].reshape(7, 3)
     ),
     "cumsum": lambda x, _: x.cumsum(0),
     "sum": lambda x, _: x.sum(),
@@ -62,21 +64,21 @@ def _deterministic() -> Iterator[None]:
 
 
 def _repeats(name: str, ground: CaseContext) -> Iterator[Answer]:
-    x, at = ground.send(ground.normal(COUNT)), ground.index(7, COUNT).to(ground.device)
+    x, index = ground.send(ground.normal(COUNT)), ground.index(7, COUNT).to(ground.device)
     with _deterministic():
         try:
-            first = CALLS[name](x, at)
+            first = CALLS[name](x, index)
         except RuntimeError as error:
             if "determinis" not in str(error):
                 raise
             return
         for time in range(1, TIMES):
-            again = CALLS[name](x, at)
+            again = CALLS[name](x, index)
             yield Answer(f"time {time}", again, array(first.cpu().double()))
 
 
 def _unwritten(ground: CaseContext) -> Iterator[Answer]:
-    """New memory is filled with NaN, so that no one reads what was there by chance."""
+    """Check that new memory is filled with NaN, so that no kernel reads leftovers by chance."""
     with _deterministic():
         for label, x in (
             ("empty", torch.empty(1025, device=ground.device)),

@@ -25,7 +25,9 @@ Wrong = Callable[..., Any]
 
 @dataclass(frozen=True)
 class KernelFault:
-    """`operators` are overloads of aten; `like` names what it is modelled on, if that is known."""
+    """A wrong kernel. `operators` are overloads of aten; `like` names its model, if there is
+    one.
+    """
 
     name: str
     operators: tuple[str, ...]
@@ -37,7 +39,7 @@ class KernelFault:
 
 
 class WrongKernels(list[KernelFault]):
-    """Those of a module, in its order: what is said of a kernel stands above it."""
+    """The wrong kernels of a module, in its order: a decorator enters and describes each."""
 
     def entry(
         self,
@@ -48,11 +50,13 @@ class WrongKernels(list[KernelFault]):
         like: str = "",
         devices: tuple[str, ...] = ("cpu", "cuda"),
     ) -> Callable[[Wrong], Wrong]:
-        """Enters the kernel that it decorates, which this row of the class has to see, or these."""
-        seen = (rows,) if isinstance(rows, str) else rows
+        """Enter the decorated kernel, which this row of the class, or each of several, has to
+        catch.
+        """
+        row_names = (rows,) if isinstance(rows, str) else rows
 
         def entered(wrong: Wrong) -> Wrong:
-            self.append(KernelFault(name, operators, wrong, hazard_class, seen, like, devices))
+            self.append(KernelFault(name, operators, wrong, hazard_class, row_names, like, devices))
             return wrong
 
         return entered
@@ -60,8 +64,8 @@ class WrongKernels(list[KernelFault]):
 
 @contextmanager
 def seeded(fault: KernelFault, device: str, *, everywhere: bool = False) -> Iterator[None]:
-    """Put a wrong kernel under the dispatcher. Calls of float64 on the CPU, which is the reference
-    of other devices, stay right if not `everywhere`.
+    """Put a wrong kernel under the dispatcher. Calls of float64 on the CPU, the reference of
+    other devices, stay correct if not `everywhere`.
     """
     key = KEYS[device]
     library = torch.library.Library("aten", "IMPL")
@@ -82,7 +86,9 @@ def seeded(fault: KernelFault, device: str, *, everywhere: bool = False) -> Iter
 
 
 def operators_of(fault: KernelFault, device: str) -> tuple[str, ...]:
-    """Those of its operators that the device has kernels for: attention has others on each."""
+    """Return those of its operators that the device has kernels for: attention has others on
+    each.
+    """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     keys = (KEYS[device], "CompositeExplicitAutograd")
     return tuple(n for n in fault.operators if any(has(f"aten::{n}", key) for key in keys))
@@ -94,7 +100,7 @@ def _kernel(name: str, kernel: Any, wrong: Wrong, *, everywhere: bool = False) -
     tensors = [str(argument.type) == "Tensor" for argument in schema.arguments]
 
     def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        right = partial(kernel.call_boxed, keys)
+        expected = partial(kernel.call_boxed, keys)
         # A number where the kernel takes a tensor: so the dispatcher hands over `x * 2`.
         wide = torch.float64 if any(_is_reference(x) for x in args) else None
         args = tuple(
@@ -104,55 +110,57 @@ def _kernel(name: str, kernel: Any, wrong: Wrong, *, everywhere: bool = False) -
             for x, tensor in zip(args, tensors, strict=False)
         )
         if wide and not everywhere:
-            return right(*args, **kwargs)
-        return wrong(right, *args, **kwargs)
+            return expected(*args, **kwargs)
+        return wrong(expected, *args, **kwargs)
 
     return call
 
 
 def _is_reference(x: Any) -> bool:
     if isinstance(x, (list, tuple)):
-        return any(_is_reference(one) for one in x)
+        return any(_is_reference(element) for element in x)
     return isinstance(x, Tensor) and x.dtype == torch.float64 and x.device.type == "cpu"
 
 
 def rows_of(fault: KernelFault) -> list[Hazard]:
-    """Those that have to see it."""
+    """Return the rows that have to catch the fault."""
     return [row for row in class_named(fault.hazard_class).hazards if row.name in fault.rows]
 
 
 def concerns(fault: KernelFault, device: str) -> bool:
-    """Whether it is a device's, and its rows are asked there."""
+    """Return whether a fault applies to the device, and its rows are judged there."""
     return device in fault.devices and class_named(fault.hazard_class).judges(device)
 
 
 def fits(fault: KernelFault, device: str) -> bool:
-    """Whether the device has the memory that its rows take."""
+    """Return whether the device has the memory that its rows take."""
     return not any(row.needed_bytes > free_bytes(device) for row in rows_of(fault))
 
 
 def seed_kernel_faults(
     faults: Sequence[KernelFault], device: str, ledger: MutationTally, seed: int = 0
 ) -> None:
-    """Each fault in turn: its row must pass without it, and fail with it, in one of its turns."""
-    right: dict[tuple[object, ...], list[str]] = {}
+    """Seed each fault in turn: its row must pass without it, and fail with it, in one of its
+    turns.
+    """
+    clean_faults: dict[tuple[object, ...], list[str]] = {}
     for fault in faults:
         hazard_class = class_named(fault.hazard_class)
         if not concerns(fault, device) or not fits(fault, device):
             continue
         rows = rows_of(fault)
-        known = {name for row in rows for name in row.dtypes}
-        dtypes = [name for name in USUAL if name in known] or list(known)
+        dtype_names = {name for row in rows for name in row.dtypes}
+        dtypes = [name for name in USUAL if name in dtype_names] or list(dtype_names)
         caught = False
-        for drawn in range(seed, seed + max(row.turns for row in rows)):
-            effort = CheckOptions(seeds=(drawn,), quick=True)
-            asked = (fault.hazard_class, fault.rows, tuple(dtypes), drawn)
-            if asked not in right:
-                right[asked] = judge_rows(hazard_class, rows, device, dtypes, effort).faults
+        for row_seed in range(seed, seed + max(row.turns for row in rows)):
+            effort = CheckOptions(seeds=(row_seed,), quick=True)
+            key = (fault.hazard_class, fault.rows, tuple(dtypes), row_seed)
+            if key not in clean_faults:
+                clean_faults[key] = judge_rows(hazard_class, rows, device, dtypes, effort).faults
             with seeded(fault, device):
-                found = judge_rows(hazard_class, rows, device, dtypes, effort).faults
-            caught = bool(found) and not right[asked]
-            if found or right[asked]:
+                seeded_faults = judge_rows(hazard_class, rows, device, dtypes, effort).faults
+            caught = bool(seeded_faults) and not clean_faults[key]
+            if seeded_faults or clean_faults[key]:
                 break
         entry = Seeded(
             mutation="wrong kernel",

@@ -1,9 +1,9 @@
 """Each size of an operation in turn: one, odd, whole tiles, long, and beyond a grid of blocks,
-while its other sizes stay small; then every two of them odd. A kernel is chosen by sizes, and each
-choice is another one: asking for every size of every tensor meets what no row names.
+while its other sizes stay small; then every two of them odd.
 
-The right output and gradients are float64's on the CPU, of the same numbers. Where whole numbers
-make every sum exact nothing may be off but by one rounding of the result.
+A kernel is chosen by sizes, and each choice is another one: every size of every tensor reaches
+kernels that no row names. The expected output and gradients are float64's on the CPU, of the same
+numbers. Where integers make every sum exact, only one rounding of the result is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from warpfront_checks.edge_cases.answers import Answer, CaseContext, array
 # half of a large one's, all of them, and the blocks of a grid along an axis.
 LENGTHS = (1, 64, 67, 259, 777, 1031, 65_539)
 QUICK_LENGTHS = (1031,)
-# What is not tried, where nothing else is said.
+# The size of axes that do not vary, unless a call sets another.
 USUAL_SIZE = 3
 # Two sizes at once.
 ODD = (67, 69)
@@ -38,12 +38,12 @@ Call = Callable[..., Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
-    """A call of sizes and tensors. `shapes` has a word for the size of each axis, tensors between
-    commas; a number stays what it is. `usual` are sizes that are not `USUAL_SIZE` while another is
-    tried, `most` what a size costs too much beyond. Results are `exact` where every sum of whole
-    numbers is, otherwise off by `roundings` of the largest number and of `least`, and of a sum that
-    is added one by one, n terms of one sign, an eighth of the n/2 roundings that it may be off by.
-    `fit` makes arguments of numbers, of which no two are alike if they lie `apart`.
+    """A call of sizes and tensors. `shapes` has a word for the size of each axis, tensors
+    between commas; a number stays fixed. `usual` are sizes other than `USUAL_SIZE` while another
+    varies, `most` are upper limits of sizes that cost too much. Results are `exact` where every sum
+    of integers is. Otherwise they may be off by `roundings` of the largest number and of `least`. A
+    sum added one by one, of n terms of one sign, may use an eighth of its bound of n/2 roundings.
+    `fit` maps numbers to arguments; with `apart`, no two numbers are equal.
     """
 
     call: Call
@@ -75,9 +75,11 @@ class Sized:
     def tried(self, *, quick: bool) -> Iterator[dict[str, int]]:
         names = self.names()
         usual = {name: self.usual.get(name, USUAL_SIZE) for name in names}
-        asked = list(itertools.product(names, QUICK_LENGTHS if quick else LENGTHS))
+        combinations = list(itertools.product(names, QUICK_LENGTHS if quick else LENGTHS))
         pairs = () if quick else itertools.combinations(names, 2)
-        together = [[one] for one in asked] + [list(zip(two, ODD, strict=True)) for two in pairs]
+        together = [[combination] for combination in combinations] + [
+            list(zip(two, ODD, strict=True)) for two in pairs
+        ]
         for some in together:
             sizes = usual | {name: min(size, self.most.get(name, size)) for name, size in some}
             if self._bearable(sizes):
@@ -88,36 +90,38 @@ class Sized:
         return numbers <= MOST_NUMBERS and math.prod(sizes.values()) <= self.work
 
 
-def exactly(call: Call, shapes: str, **how: Any) -> Sized:
-    """Of whole numbers. Names of sizes give a size while another is tried, or that and the most
-    that is tried of it.
+def exactly(call: Call, shapes: str, **settings: Any) -> Sized:
+    """Return a call of integers. Keywords named after sizes give a size while another varies,
+    or that and its upper limit.
     """
-    fields = {name: how.pop(name) for name in tuple(how) if name in Sized.__dataclass_fields__}
-    most = {name: value[1] for name, value in how.items() if isinstance(value, tuple)}
-    usual = {name: value[0] if name in most else value for name, value in how.items()}
+    fields = {
+        name: settings.pop(name) for name in tuple(settings) if name in Sized.__dataclass_fields__
+    }
+    most = {name: value[1] for name, value in settings.items() if isinstance(value, tuple)}
+    usual = {name: value[0] if name in most else value for name, value in settings.items()}
     return Sized(call=call, shapes=shapes, usual=usual, most=most, **fields)
 
 
-def nearly(call: Call, shapes: str, **how: Any) -> Sized:
-    """Of quarters, and rounded on the way."""
-    told = {"exact": False, "least": 1.0, "fit": lambda x: x / 4, **how}
-    return exactly(call, shapes, **told)
+def nearly(call: Call, shapes: str, **overrides: Any) -> Sized:
+    """Return a call of quarters with rounded results."""
+    settings = {"exact": False, "least": 1.0, "fit": lambda x: x / 4, **overrides}
+    return exactly(call, shapes, **settings)
 
 
 def answers_of(of: Sized, ground: CaseContext) -> Iterator[Answer]:
     for sizes in of.tried(quick=ground.quick):
-        said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        label = ", ".join(f"{name} {size}" for name, size in sizes.items())
         numbers = [of.fit(_numbers(of, ground, shape)) for shape in of.shaped(sizes)]
-        right = _called(of, sizes, numbers, ground)
-        found = _called(of, sizes, [ground.send(x) for x in numbers], ground)
+        expected = _called(of, sizes, numbers, ground)
+        actual = _called(of, sizes, [ground.send(x) for x in numbers], ground)
         names = ["output", *(f"gradient {place}" for place in range(len(numbers)))]
-        for name, mine, its in zip(names, found, right, strict=False):
+        for name, mine, reference in zip(names, actual, expected, strict=False):
             slack = of.slack
-            if not of.exact and its.is_floating_point():
-                most = float(its.abs().amax()) if its.numel() else 0.0
+            if not of.exact and reference.is_floating_point():
+                most = float(reference.abs().amax()) if reference.numel() else 0.0
                 roundings = of.roundings + max(sizes.values()) / 16
                 slack += roundings * ground.eps * (of.least + most)
-            yield Answer(f"{name}, {said}", mine, array(its), ulps=1, slack=slack)
+            yield Answer(f"{name}, {label}", mine, array(reference), ulps=1, slack=slack)
 
 
 def _numbers(of: Sized, ground: CaseContext, shape: tuple[int, ...]) -> Tensor:
@@ -133,17 +137,19 @@ def _numbers(of: Sized, ground: CaseContext, shape: tuple[int, ...]) -> Tensor:
 def _called(
     of: Sized, sizes: Mapping[str, int], numbers: Sequence[Tensor], ground: CaseContext
 ) -> list[Tensor]:
-    """The output, and the gradient of each tensor; what is fed back is the same each time."""
+    """Return the output, and the gradient of each tensor; the output's gradient is the same
+    each time.
+    """
     leaves = [x.detach().requires_grad_(of.backward) for x in numbers]
     output = of.call(SimpleNamespace(**sizes), *leaves)
     if not output.requires_grad:
         return [output.detach()]
-    drawn = torch.Generator().manual_seed(ground.seed)
-    fed = torch.randint(-2, 3, output.shape, generator=drawn)
+    generator = torch.Generator().manual_seed(ground.seed)
+    grad_output = torch.randint(-2, 3, output.shape, generator=generator)
     if ground.half:
-        fed = fed * (torch.randint(0, 8, output.shape, generator=drawn) == 0)
+        grad_output = grad_output * (torch.randint(0, 8, output.shape, generator=generator) == 0)
     gradients = torch.autograd.grad(
-        output, leaves, fed.to(output.device, output.dtype), allow_unused=True
+        output, leaves, grad_output.to(output.device, output.dtype), allow_unused=True
     )
-    kept = zip(gradients, numbers, strict=True)
-    return [output.detach(), *(x * 0 if g is None else g for g, x in kept)]
+    pairs = zip(gradients, numbers, strict=True)
+    return [output.detach(), *(x * 0 if g is None else g for g, x in pairs)]

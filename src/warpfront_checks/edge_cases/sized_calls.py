@@ -1,4 +1,4 @@
-"""What is asked with each of its sizes in turn (`sized`), by what it does."""
+"""Calls that run with each of their sizes in turn (`sized`), by kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warpfront_checks.edge_cases.sized import (
 
 
 def _of(module: Any, name: str, *rest: Any, **options: Any) -> Call:
-    """A call of tensors, with what comes after them."""
+    """Return a call of tensors, with fixed arguments after them."""
     return lambda _, *tensors: getattr(module, name)(*tensors, *rest, **options)
 
 
@@ -34,12 +34,12 @@ _torch, _nn, _linalg, _fft = (
 
 
 def _places(x: Tensor, count: int, among: int) -> Tensor:
-    """So many places among others, in no order, some of them twice."""
+    """Return `count` indices below `among`, in no order, some of them twice."""
     return (torch.arange(count, device=x.device) * 7 + 2) % among
 
 
 def _across(x: Tensor, index: Tensor) -> Tensor:
-    """The same places along the second of three axes for all lines."""
+    """Return the same indices along the second of three axes for all lines."""
     return index.view(1, -1, 1).expand(x.shape[0], -1, x.shape[2])
 
 
@@ -72,16 +72,16 @@ PRODUCTS: Mapping[str, Sized] = {
 }
 
 
-def _convolved(_: Sizes, x: Tensor, w: Tensor, *bias: Tensor, **how: Any) -> Tensor:
-    """Padded so that each tap meets each place."""
+def _convolved(_: Sizes, x: Tensor, w: Tensor, *bias: Tensor, **kwargs: Any) -> Tensor:
+    """Convolve with padding so that each tap meets each position."""
     call = (functional.conv1d, functional.conv2d, functional.conv3d)[x.dim() - 3]
-    return call(x, w, *bias, padding=tuple(n - 1 for n in w.shape[2:]), **how)
+    return call(x, w, *bias, padding=tuple(n - 1 for n in w.shape[2:]), **kwargs)
 
 
-def _spread(_: Sizes, x: Tensor, w: Tensor, **how: Any) -> Tensor:
+def _spread(_: Sizes, x: Tensor, w: Tensor, **kwargs: Any) -> Tensor:
     names = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
     call: Callable[..., Tensor] = getattr(functional, names[x.dim() - 3])
-    return call(x, w, **how)
+    return call(x, w, **kwargs)
 
 
 def _grouped(_: Sizes, x: Tensor, w: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def _channels_last(call: Call) -> Call:
 
 _PICTURES: Mapping[str, Any] = {"b": 1, "c": 2, "o": 2, "y": 4, "x": 5}
 _TAPS: Mapping[str, Any] = {"s": (3, 131), "t": (3, 131), "r": (2, 67)}
-# A fault in whole numbers is at least 1. A transform rounds by the size of all that it adds up: the
+# A fault in integers is at least 1. A transform rounds by the size of all that it adds up: the
 # sum of 20,000 came 0.016 off on an H200.
 _windows: Maker = partial(exactly, slack=0.25, work=LESS_WORK, **_PICTURES, **_TAPS)
 CONVOLUTIONS: Mapping[str, Sized] = {
@@ -130,7 +130,7 @@ _PADDED = ("constant", "replicate", "circular")
 
 
 def _looked(_: Sizes, x: Tensor, where: Tensor) -> Tensor:
-    """At places that are no pixel's."""
+    """Sample an image between its pixels."""
     return functional.grid_sample(x, where.sin() * 0.9, align_corners=False)
 
 
@@ -275,7 +275,7 @@ MOVED: Mapping[str, Sized] = {
     "added across": _along(lambda _, x, y, z: x + y - 2 * z, "a k b, k 1, a 1 b"),
     "multiplied across": _along(lambda _, x, y: x * y, "a k b, a 1 b"),
 }
-# Where all numbers are alike, what rounding left of them is divided by the root of it.
+# Where all numbers are alike, the rounding error of them is divided by the root of it.
 EPS = 0.125
 NORMS: Mapping[str, Sized] = {
     "layer_norm": nearly(
@@ -375,8 +375,8 @@ LOSSES: Mapping[str, Sized] = {
 }
 
 
-def _attended(s: Sizes, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, **how: Any) -> Tensor:
-    return functional.scaled_dot_product_attention(q, k, v, *mask, **how)
+def _attended(s: Sizes, q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, **kwargs: Any) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, *mask, **kwargs)
 
 
 _heads: Maker = partial(nearly, b=1, h=2, q=4, k=5, d=(8, 259), e=(8, 259), roundings=64.0)
@@ -397,7 +397,7 @@ ATTENTION: Mapping[str, Sized] = {
 
 
 def _recurrent(name: str, gates: int) -> Sized:
-    """Steps, sequences, inputs and states, forward and backward, both biases too."""
+    """Run steps, sequences, inputs and states, forward and backward, with both biases."""
 
     def call(_: Sizes, x: Tensor, start: Tensor, *weights: Tensor) -> Tensor:
         flat = [w.flatten(0, 1) for w in weights]
@@ -418,7 +418,7 @@ RECURRENT: Mapping[str, Sized] = {
 
 
 def _heavy(x: Tensor) -> Tensor:
-    """A matrix whose diagonal outweighs the rest, in an order that has to be pivoted."""
+    """Return a matrix whose diagonal outweighs the rest, in an order that requires pivoting."""
     n = x.shape[-1]
     return (x / (32 * n) + 2 * torch.eye(n, dtype=x.dtype, device=x.device)).roll(1, -1)
 
@@ -474,20 +474,20 @@ TRANSFORMED: Mapping[str, Sized] = {
     "rfft": _waves(lambda _, x: _parts(torch.fft.rfft(x, dim=1)), _LINES),
     "rfft of the last": _waves(lambda _, x: _parts(torch.fft.rfft(x)), _LINES),
     "fft": _waves(lambda _, x: _parts(torch.fft.fft(x, dim=1)), _LINES),
-    # What the ends have of imaginary parts does not count.
+    # The ends' imaginary parts do not count.
     "irfft": _waves(lambda s, x: torch.fft.irfft(torch.complex(*x), s.k, 1), "2 a k b"),
     "fft2": _waves(lambda _, x: _parts(torch.fft.fft2(x)), _LINES),
 }
 
 
-def _stepped(make: Callable[..., torch.optim.Optimizer], **how: Any) -> Call:
-    """Two steps by the same gradients, of a list of parameters."""
+def _stepped(make: Callable[..., torch.optim.Optimizer], **kwargs: Any) -> Call:
+    """Run two steps with the same gradients on a list of parameters."""
 
     def call(_: Sizes, x: Tensor, slopes: Tensor) -> Tensor:
-        leaves = [one.clone() for one in x.unbind(0)]
+        leaves = [row.clone() for row in x.unbind(0)]
         for leaf, slope in zip(leaves, slopes.unbind(0), strict=True):
             leaf.grad = slope.clone()
-        optimizer = make(leaves, **how)
+        optimizer = make(leaves, **kwargs)
         for _step in range(2):
             optimizer.step()
         return torch.stack(leaves)
@@ -513,12 +513,14 @@ LISTS: Mapping[str, Sized] = {
         lambda _, x, y: torch.stack(torch._foreach_lerp(x.unbind(0), y.unbind(0), 0.25)), "n k, n k"
     ),
     **{
-        f"{make.__name__}, {how}": _lists(_stepped(make, lr=0.25, **{how: True}), "n k, n k")
+        f"{make.__name__}, {implementation}": _lists(
+            _stepped(make, lr=0.25, **{implementation: True}), "n k, n k"
+        )
         for make in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-        for how in ("foreach", "fused")
+        for implementation in ("foreach", "fused")
     },
 }
-# As in every table: who rounds what is exact otherwise is asked in 16 bits too.
+# As in every table: calls with exact results in float32 run in 16 bits too.
 EACH: Mapping[str, Mapping[str, Sized]] = {
     "products": PRODUCTS,
     "convolutions": CONVOLUTIONS,
@@ -542,11 +544,11 @@ SIZES = HazardClass(
     hazards=tuple(
         Hazard(
             name=f"sizes of {name}",
-            answers=partial(answers_of, one),
-            dtypes=USUAL if one in PRODUCTS.values() else SINGLE,
+            answers=partial(answers_of, sized_call),
+            dtypes=USUAL if sized_call in PRODUCTS.values() else SINGLE,
             devices=("cuda", "rocm") if topic in CROSSED else (),
         )
         for topic, table in EACH.items()
-        for name, one in table.items()
+        for name, sized_call in table.items()
     ),
 )

@@ -1,4 +1,4 @@
-"""What is written in place and kept: running statistics, optimizer state, hidden states, masks."""
+"""State that calls write in place: running statistics, optimizer state, hidden states, masks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Numbers = Any
 
 
 def _running(ground: CaseContext) -> Iterator[Answer]:
-    """Mean, variance (without bias) and count after three batches, then evaluation with them."""
+    """Check mean, variance (without bias) and count after three batches, then evaluation with
+    them.
+    """
     shapes = ((4, 5, 7, 9), (16, 33), (3, 6, 17))
     for shape, momentum, last in product(shapes, (0.1, None, 1.0), (False, True)):
         if last and len(shape) != 4:
@@ -40,8 +42,8 @@ def _running(ground: CaseContext) -> Iterator[Answer]:
         mean, variance = np.zeros(shape[1]), np.ones(shape[1])
         for step in range(1, 4):
             x = ground.whole(*shape) + step
-            sent = ground.send(x)
-            module(sent.contiguous(memory_format=torch.channels_last) if last else sent)
+            on_device = ground.send(x)
+            module(on_device.contiguous(memory_format=torch.channels_last) if last else on_device)
             rate = 1 / step if momentum is None else momentum
             mean = (1 - rate) * mean + rate * array(x).mean(axes)
             variance = (1 - rate) * variance + rate * array(x).var(axes, ddof=1)
@@ -50,32 +52,32 @@ def _running(ground: CaseContext) -> Iterator[Answer]:
         # One sum after another. Few squares are different, and equal ones are rounded the same way,
         # so that their errors add up.
         worst = 32 + math.prod(shape) // shape[1] // 2
-        found = module.running_var
-        yield Answer(f"variance, {label}", found, variance, ulps=worst, slack=1e-6)
+        actual = module.running_var
+        yield Answer(f"variance, {label}", actual, variance, ulps=worst, slack=1e-6)
         yield Answer(f"count, {label}", module.num_batches_tracked, 3)
         module.eval()
         x = ground.whole(*shape)
         along = [-1 if i == 1 else 1 for i in range(len(shape))]
-        right = (array(x) - mean.reshape(along)) / np.sqrt(variance.reshape(along) + 1e-5)
-        found = module(ground.send(x))
-        yield Answer(f"evaluation, {label}", found, right, ulps=32, slack=8 * ground.eps)
+        expected = (array(x) - mean.reshape(along)) / np.sqrt(variance.reshape(along) + 1e-5)
+        actual = module(ground.send(x))
+        yield Answer(f"evaluation, {label}", actual, expected, ulps=32, slack=8 * ground.eps)
 
 
 def _fused_with_statistics(ground: CaseContext) -> Iterator[Answer]:
-    """What is written to statistics that were given, and to those of instances."""
+    """Check running statistics that the caller provides, and those of instances."""
     x = ground.whole(4, 5, 33) + 2
     mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
     functional.batch_norm(ground.send(x), mean, variance, training=True, momentum=0.5)
-    right = array(x).mean((0, 2)) / 2
-    yield Answer("mean", mean, right, ulps=8)
-    right = 0.5 + array(x).var((0, 2), ddof=1) / 2
-    yield Answer("variance", variance, right, ulps=32)
+    expected = array(x).mean((0, 2)) / 2
+    yield Answer("mean", mean, expected, ulps=8)
+    expected = 0.5 + array(x).var((0, 2), ddof=1) / 2
+    yield Answer("variance", variance, expected, ulps=32)
     mean, variance = ground.send(torch.zeros(5)), ground.send(torch.ones(5))
     functional.instance_norm(ground.send(x), mean, variance, use_input_stats=True, momentum=0.5)
-    right = array(x).mean(2).mean(0) / 2
-    yield Answer("instances' mean", mean, right, ulps=32)
-    right = 0.5 + array(x).var(2, ddof=1).mean(0) / 2
-    yield Answer("instances' variance", variance, right, ulps=32)
+    expected = array(x).mean(2).mean(0) / 2
+    yield Answer("instances' mean", mean, expected, ulps=32)
+    expected = 0.5 + array(x).var(2, ddof=1).mean(0) / 2
+    yield Answer("instances' variance", variance, expected, ulps=32)
 
 
 INPLACE: dict[str, tuple[Callable[..., Tensor], Callable[..., Numbers]]] = {
@@ -156,23 +158,23 @@ def _doubled(x: Any) -> Any:
 def _inplace(name: str, ground: CaseContext) -> Iterator[Answer]:
     call, numbers = INPLACE[name]
     x, y = ground.whole(17, 33), ground.whole(17, 33)
-    right = numbers(array(x).copy(), array(y))
-    yield Answer("plain", call(ground.send(x), ground.send(y)), right, ulps=1)
+    expected = numbers(array(x).copy(), array(y))
+    yield Answer("plain", call(ground.send(x), ground.send(y)), expected, ulps=1)
     if name in {"baddbmm_", "addmm_", "put_"}:
         return
     wide = ground.send(torch.full((19, 70), 99.0))
     view = wide[1:18, 2:68:2]
     view.copy_(ground.send(x))
-    found = call(view, ground.send(y))
-    yield Answer("a view", found, right, ulps=1)
+    actual = call(view, ground.send(y))
+    yield Answer("a view", actual, expected, ulps=1)
     wide[1:18, 2:68:2] = 99
     yield Answer("around the view", wide, np.full((19, 70), 99.0))
 
 
 def _reduce(ground: CaseContext) -> Iterator[Answer]:
-    """Several numbers for one place."""
+    """Reduce several numbers to one index."""
     x, index = ground.whole(9, 5), ground.index(3, 9)
-    at = index.to(ground.device)[:, None].expand(-1, 5)
+    indices = index.to(ground.device)[:, None].expand(-1, 5)
     for name, whole in (
         ("amax", np.max),
         ("amin", np.min),
@@ -181,13 +183,13 @@ def _reduce(ground: CaseContext) -> Iterator[Answer]:
         ("prod", np.prod),
     ):
         start = ground.send(torch.zeros(3, 5))
-        found = start.scatter_reduce(0, at, ground.send(x), reduce=name, include_self=False)
-        right = np.zeros((3, 5))
+        actual = start.scatter_reduce(0, indices, ground.send(x), reduce=name, include_self=False)
+        expected = np.zeros((3, 5))
         for place in range(3):
             if (array(index) == place).any():
-                right[place] = whole(array(x)[array(index) == place], 0)
+                expected[place] = whole(array(x)[array(index) == place], 0)
         # In 16 bits a product is rounded step by step.
-        yield Answer(name, found, right, ulps=8 if name == "prod" else 2)
+        yield Answer(name, actual, expected, ulps=8 if name == "prod" else 2)
 
 
 RATE, DECAY = 0.1, 0.1
@@ -224,15 +226,17 @@ FUSED = frozenset({"SGD", "Adam", "AdamW", "Adagrad"})
 
 
 def _optimizer(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """One tensor at a time, all at once, and fused: against one at a time in float64 on the CPU,
-    for parameters of odd sizes, one of which has no gradient.
+    """Step one tensor at a time, all at once, and fused, against one at a time in float64 on
+    the CPU. Parameters have odd sizes, and one has no gradient.
     """
     sizes = ((3,), (33, 5), (1025,), (65, 65), (), (70_001,))
     starts = [ground.normal(*size) for size in sizes]
-    fed = [[ground.normal(*size) for size in sizes] for _ in range(STEPS)]
-    right, kept = _optimized(name, starts, fed, torch.float64, "cpu", {"foreach": False})
+    gradients = [[ground.normal(*size) for size in sizes] for _ in range(STEPS)]
+    expected, expected_state = _optimized(
+        name, starts, gradients, torch.float64, "cpu", {"foreach": False}
+    )
     cancelled = [
-        _cancelled(array(start), [array(step[place]) for step in fed], ground.eps / 2)
+        _cancelled(array(start), [array(step[place]) for step in gradients], ground.eps / 2)
         if name == "Adam"
         else {}
         for place, start in enumerate(starts)
@@ -241,33 +245,33 @@ def _optimizer(name: str, ground: CaseContext) -> Iterator[Answer]:
         if "fused" in way and name.split(",", maxsplit=1)[0].split(" ", maxsplit=1)[0] not in FUSED:
             continue
         try:
-            found, state = _optimized(name, starts, fed, ground.dtype, ground.device, way)
+            actual, state = _optimized(name, starts, gradients, ground.dtype, ground.device, way)
         except RuntimeError as error:
-            # Not every device has every fused one, and says so.
+            # Some devices lack some fused ones, and raise.
             if "fused=True" not in str(error):
                 raise
             continue
-        for place, (x, exact) in enumerate(zip(found, right, strict=True)):
+        for place, (x, exact) in enumerate(zip(actual, expected, strict=True)):
             slack = 64 * ground.eps * (1 + np.abs(array(exact)))
             if place < len(cancelled):
                 slack = slack + cancelled[place].get("parameter", 0.0)
             yield Answer(f"parameter {place}, {way}", x, array(exact), slack=slack)
-        for key, value in kept.items():
-            what, _, which = key.rpartition(" of ")
+        for key, value in expected_state.items():
+            quantity, _, which = key.rpartition(" of ")
             slack = 64 * ground.eps * (1 + float(value.abs().max()))
-            slack = slack + cancelled[int(which)].get(what, 0.0)
+            slack = slack + cancelled[int(which)].get(quantity, 0.0)
             mine = state[key].to(ground.dtype) if state[key].is_floating_point() else state[key]
             yield Answer(f"{key}, {way}", mine, array(value), slack=slack)
 
 
 def _told(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """A fused step divides by the scale that it is told, and is none where it is told of infinite
-    gradients, whoever has unscaled these.
+    """Check that a fused step divides by `grad_scale`, and does nothing if `found_inf` is set,
+    even for unscaled gradients.
     """
-    x, fed = ground.normal(1025), ground.normal(1025)
+    x, gradient = ground.normal(1025), ground.normal(1025)
     for scale, infinite in product((None, 4.0), (0.0, 1.0)):
         weight = nn.Parameter(ground.send(x))
-        weight.grad = ground.send(fed * (scale or 1.0))
+        weight.grad = ground.send(gradient * (scale or 1.0))
         try:
             optimizer: Any = OPTIMIZERS[name]([weight], fused=True)
         except RuntimeError as error:
@@ -277,27 +281,27 @@ def _told(name: str, ground: CaseContext) -> Iterator[Answer]:
         optimizer.found_inf = ground.send(torch.tensor(infinite))
         optimizer.grad_scale = None if scale is None else ground.send(torch.tensor(scale))
         optimizer.step()
-        stepped, _ = _optimized(name, [x], [[fed]], torch.float64, "cpu", {"foreach": False})
-        right = x if infinite else stepped[0]
-        slack = 64 * ground.eps * (1 + np.abs(array(right)))
-        yield Answer(f"scale {scale}, infinite {infinite}", weight, array(right), slack=slack)
+        stepped, _ = _optimized(name, [x], [[gradient]], torch.float64, "cpu", {"foreach": False})
+        expected = x if infinite else stepped[0]
+        slack = 64 * ground.eps * (1 + np.abs(array(expected)))
+        yield Answer(f"scale {scale}, infinite {infinite}", weight, array(expected), slack=slack)
 
 
-def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> dict[str, Numbers]:
-    """How far off Adam's parameter and moments may be where a gradient and its decay cancel.
+def _cancelled(start: Numbers, gradients: list[Numbers], unit: float) -> dict[str, Numbers]:
+    """Return the error bound of Adam's parameter and moments where a gradient and its decay cancel.
 
-    What is left, g + DECAY * p, keeps the roundings of both; the step divides it by its own running
-    mean, RATE * m / (sqrt(v) + eps), so that these roundings are divided by what is left. m and
-    sqrt(v) are means of what was left so far: neither is off by more than the worst of these.
+    The remainder, g + DECAY * p, has the roundings of both. The step divides it by its own running
+    mean, RATE * m / (sqrt(v) + eps), so that these roundings are divided by the remainder. m and
+    sqrt(v) are means of the remainders so far: neither is off by more than the worst of these.
     """
     first, second = 0.9, 0.999
     p, m, v = start, np.zeros_like(start), np.zeros_like(start)
     off, worst, most = np.zeros_like(start), np.zeros_like(start), np.zeros_like(start)
-    for step, gradient in enumerate(fed, 1):
-        left = gradient + DECAY * p
-        rounded = unit * (2 * DECAY * np.abs(p) + np.abs(left)) + DECAY * off
-        worst, most = np.maximum(worst, rounded), np.maximum(most, np.abs(left))
-        m, v = first * m + (1 - first) * left, second * v + (1 - second) * left**2
+    for step, gradient in enumerate(gradients, 1):
+        remainder = gradient + DECAY * p
+        rounded = unit * (2 * DECAY * np.abs(p) + np.abs(remainder)) + DECAY * off
+        worst, most = np.maximum(worst, rounded), np.maximum(most, np.abs(remainder))
+        m, v = first * m + (1 - first) * remainder, second * v + (1 - second) * remainder**2
         size = np.sqrt(v / (1 - second**step)) + 1e-8
         off = off + 2 * RATE * worst / size
         p = p - RATE * m / (1 - first**step) / size
@@ -307,7 +311,7 @@ def _cancelled(start: Numbers, fed: list[Numbers], unit: float) -> dict[str, Num
 def _optimized(
     name: str,
     starts: list[Tensor],
-    fed: list[list[Tensor]],
+    grads: list[list[Tensor]],
     dtype: torch.dtype,
     device: str,
     way: dict[str, bool],
@@ -315,17 +319,17 @@ def _optimized(
     parameters = [nn.Parameter(x.to(device, dtype, copy=True)) for x in starts]
     idle = nn.Parameter(torch.ones(7, device=device, dtype=dtype))
     optimizer = OPTIMIZERS[name]([*parameters, idle], **way)
-    for gradients in fed:
+    for gradients in grads:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.to(device, dtype, copy=True)
         optimizer.step()
-    kept = {
+    state = {
         f"{key} of {place}": value.detach().cpu()
         for place, parameter in enumerate(parameters)
         for key, value in optimizer.state[parameter].items()
         if isinstance(value, Tensor)
     }
-    return [*(p.detach() for p in parameters), idle.detach()], kept
+    return [*(p.detach() for p in parameters), idle.detach()], state
 
 
 FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
@@ -350,51 +354,55 @@ FOREACH: dict[str, tuple[Callable[..., Any], Callable[..., Numbers]]] = {
 
 
 def _foreach(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Lists of tensors in one kernel: of many sizes, more tensors than one launch takes."""
+    """Check lists of tensors in one kernel: of many sizes, more tensors than one launch takes."""
     call, numbers = FOREACH[name]
     sizes = [(1,), (33,), (1025,), (65_537,), (3, 5), (128, 128), *[(7,)] * 130]
     xs, ys = [ground.whole(*s) for s in sizes], [ground.whole(*s) for s in sizes]
-    found = call([ground.send(x) for x in xs], [ground.send(y) for y in ys])
-    right = [np.asarray(numbers(array(x), array(y))).ravel() for x, y in zip(xs, ys, strict=True)]
-    together = torch.cat([one.flatten() for one in found])
-    yield Answer("all", together, np.concatenate(right), ulps=4)
+    actual = call([ground.send(x) for x in xs], [ground.send(y) for y in ys])
+    expected = [
+        np.asarray(numbers(array(x), array(y))).ravel() for x, y in zip(xs, ys, strict=True)
+    ]
+    together = torch.cat([tensor.flatten() for tensor in actual])
+    yield Answer("all", together, np.concatenate(expected), ulps=4)
 
 
 def _unscaled(ground: CaseContext) -> Iterator[Answer]:
-    """Gradients divided by the scale, and an infinite one found wherever it is."""
+    """Check gradients divided by the scale, and that an infinite one is detected at any index."""
     unscale = torch._amp_foreach_non_finite_check_and_unscale_
     for wrong in (None, float("inf"), float("nan")):
         gradients = [ground.whole(33), ground.whole(1025), ground.whole(65_537)]
         if wrong is not None:
             gradients[2][65_000] = wrong
-        sent = [ground.send(g, torch.float32) for g in gradients]
-        said = torch.zeros(1, device=ground.device)
-        unscale(sent, said, torch.full((1,), 0.5, device=ground.device))
-        yield Answer(f"found, {wrong}", said, np.array([float(wrong is not None)]))
-        yield Answer(f"unscaled, {wrong}", sent[1], array(gradients[1]) / 2)
+        on_device = [ground.send(g, torch.float32) for g in gradients]
+        found_inf = torch.zeros(1, device=ground.device)
+        unscale(on_device, found_inf, torch.full((1,), 0.5, device=ground.device))
+        yield Answer(f"found, {wrong}", found_inf, np.array([float(wrong is not None)]))
+        yield Answer(f"unscaled, {wrong}", on_device[1], array(gradients[1]) / 2)
 
 
 def _recurrent(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """Two layers, both directions, hidden states given: against the same in float64 on the CPU."""
-    how = {"num_layers": 2, "bidirectional": True, "batch_first": True}
-    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
+    """Check two layers in both directions with initial states, against the same in float64 on
+    the CPU.
+    """
+    kwargs = {"num_layers": 2, "bidirectional": True, "batch_first": True}
+    exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, **kwargs))
     x = ground.normal(3, 13, 7)
     state = ground.normal(4, 3, 9)
-    outputs, fed = [], ground.normal(3, 13, 18)
+    outputs, grad_output = [], ground.normal(3, 13, 18)
     for net, values, hidden in (
         (exact, x.clone().requires_grad_(), state),
-        (own, ground.send(x).requires_grad_(), ground.send(state)),
+        (device_module, ground.send(x).requires_grad_(), ground.send(state)),
     ):
         y, last = net(values, (hidden, hidden.clone()) if kind == "LSTM" else hidden)
-        y.backward(fed.to(y.device, y.dtype))
+        y.backward(grad_output.to(y.device, y.dtype))
         final = last[0] if kind == "LSTM" else last
         outputs.append((y, final, values.grad, net.weight_hh_l0.grad, net.bias_ih_l1_reverse.grad))
-    for label, right, found in zip(
+    for label, expected, actual in zip(
         ("output", "state", "gradient", "weight's", "bias's"), *outputs, strict=True
     ):
         # Errors walk through 13 steps of two layers.
-        slack = 64 * math.sqrt(26) * ground.eps * (1 + float(right.abs().max()))
-        yield Answer(label, found, array(right), slack=slack)
+        slack = 64 * math.sqrt(26) * ground.eps * (1 + float(expected.abs().max()))
+        yield Answer(label, actual, array(expected), slack=slack)
 
 
 RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
@@ -408,30 +416,36 @@ RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _other_recurrent(name: str, ground: CaseContext, *, states: bool = False) -> Iterator[Answer]:
-    """Other forms, trained and evaluated: from a state that is given, and from none. `states`: what
-    the last states are used for teaches, too.
+    """Check other forms in training and evaluation, with an initial state and without. With
+    `states`, the last states contribute gradients too.
     """
-    kind, how = RECURRENT[name]
-    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, **how))
-    x, layers = ground.normal(11, 3, 7), how.get("num_layers", 1) * (1 + ("bidirectional" in how))
-    x = x.transpose(0, 1).contiguous() if "batch_first" in how else x
-    kept = [ground.normal(layers, 3, how.get("proj_size", 9)), ground.normal(layers, 3, 9)]
-    state: Any = tuple(kept) if kind == "LSTM" else kept[0]
-    for given, trained in product((False, True), (False, True)):
-        known = state if given else None
-        found = _recurred(own.train(trained), ground.send(x), known, states=states)
-        right = _recurred(exact.train(trained), x, known, states=states)
-        for place, (mine, one) in enumerate(zip(found, right, strict=True)):
-            slack = 64 * math.sqrt(22) * ground.eps * (1 + float(one.abs().max()))
-            label = f"{place}, state {given}, trained {trained}"
-            yield Answer(label, mine, array(one), slack=slack)
+    kind, kwargs = RECURRENT[name]
+    exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, **kwargs))
+    x, layers = (
+        ground.normal(11, 3, 7),
+        kwargs.get("num_layers", 1) * (1 + ("bidirectional" in kwargs)),
+    )
+    x = x.transpose(0, 1).contiguous() if "batch_first" in kwargs else x
+    initial_states = [
+        ground.normal(layers, 3, kwargs.get("proj_size", 9)),
+        ground.normal(layers, 3, 9),
+    ]
+    state: Any = tuple(initial_states) if kind == "LSTM" else initial_states[0]
+    for with_state, trained in product((False, True), (False, True)):
+        initial = state if with_state else None
+        actual = _recurred(device_module.train(trained), ground.send(x), initial, states=states)
+        expected = _recurred(exact.train(trained), x, initial, states=states)
+        for place, (mine, reference) in enumerate(zip(actual, expected, strict=True)):
+            slack = 64 * math.sqrt(22) * ground.eps * (1 + float(reference.abs().max()))
+            label = f"{place}, state {with_state}, trained {trained}"
+            yield Answer(label, mine, array(reference), slack=slack)
 
 
 def _many_at_once(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """More sequences than a tile has rows, and what the states that they begin with learn."""
-    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9))
-    x, fed = ground.normal(4, 141, 7), ground.normal(4, 141, 9)
-    kept = [ground.normal(1, 141, 9) for _ in range(2 if kind == "LSTM" else 1)]
+    """Check more sequences than a tile has rows, and the gradients of their initial states."""
+    exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9))
+    x, grad_output = ground.normal(4, 141, 7), ground.normal(4, 141, 9)
+    initial_states = [ground.normal(1, 141, 9) for _ in range(2 if kind == "LSTM" else 1)]
 
     def tried(net: Any, numbers: list[Tensor], back: Tensor) -> list[Tensor]:
         leaves = [t.detach().requires_grad_() for t in numbers]
@@ -441,16 +455,22 @@ def _many_at_once(kind: str, ground: CaseContext) -> Iterator[Answer]:
             alone = net(leaves[0], state)[0]
         return [output.detach(), alone, *torch.autograd.grad(output, leaves, back)]
 
-    found = tried(own, [ground.send(t) for t in (x, *kept)], ground.send(fed))
-    for place, (mine, one) in enumerate(zip(found, tried(exact, [x, *kept], fed), strict=True)):
-        slack = 64 * math.sqrt(22) * ground.eps * (1 + float(one.abs().max()))
-        yield Answer(f"{place}", mine, array(one.detach()), slack=slack)
+    actual = tried(
+        device_module, [ground.send(t) for t in (x, *initial_states)], ground.send(grad_output)
+    )
+    for place, (mine, reference) in enumerate(
+        zip(actual, tried(exact, [x, *initial_states], grad_output), strict=True)
+    ):
+        slack = 64 * math.sqrt(22) * ground.eps * (1 + float(reference.abs().max()))
+        yield Answer(f"{place}", mine, array(reference.detach()), slack=slack)
 
 
 def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
-    """Output, last states, and trained the gradients of the input and of every parameter."""
+    """Return output and last states, and in training the gradients of the input and of every
+    parameter.
+    """
     if isinstance(state, tuple):
-        state = tuple(one.to(x) for one in state)
+        state = tuple(tensor.to(x) for tensor in state)
     elif state is not None:
         state = state.to(x)
     leaf = x.clone().requires_grad_(net.training)
@@ -460,35 +480,44 @@ def _recurred(net: Any, x: Tensor, state: Any, *, states: bool) -> list[Tensor]:
     if not net.training:
         return results
     used = results if states else [y]
-    fed = [
-        torch.arange(one.numel(), device=y.device).remainder(5).sub(2).to(y.dtype).view(one.shape)
-        for one in used
+    grad_output = [
+        torch.arange(tensor.numel(), device=y.device)
+        .remainder(5)
+        .sub(2)
+        .to(y.dtype)
+        .view(tensor.shape)
+        for tensor in used
     ]
-    gradients = torch.autograd.grad(used, [leaf, *net.parameters()], fed)
+    gradients = torch.autograd.grad(used, [leaf, *net.parameters()], grad_output)
     return [x.detach() for x in (*results, *gradients)]
 
 
 def _packed(kind: str, ground: CaseContext) -> Iterator[Answer]:
-    """Sequences of several lengths, in no order, packed: as each would be alone."""
-    exact, own = ground.module(lambda: getattr(nn, kind)(7, 9, bidirectional=True))
+    """Check packed sequences of several lengths, in no order: each equals its result alone."""
+    exact, device_module = ground.module(lambda: getattr(nn, kind)(7, 9, bidirectional=True))
     x, lengths = ground.normal(13, 4, 7), torch.tensor([5, 13, 1, 8])
-    sent = ground.send(x).requires_grad_()
-    pack = nn.utils.rnn.pack_padded_sequence(sent, lengths, enforce_sorted=False)
-    found, _ = nn.utils.rnn.pad_packed_sequence(own(pack)[0])
-    found.sum().backward()
+    on_device = ground.send(x).requires_grad_()
+    pack = nn.utils.rnn.pack_padded_sequence(on_device, lengths, enforce_sorted=False)
+    actual, _ = nn.utils.rnn.pad_packed_sequence(device_module(pack)[0])
+    actual.sum().backward()
     for place, length in enumerate(lengths.tolist()):
         alone = x[:length, place : place + 1].clone().requires_grad_()
-        right = exact(alone)[0]
-        right.sum().backward()
-        for label, mine, one in (("output", found, right), ("gradient", sent.grad, alone.grad)):
-            padded = np.zeros((13, one.shape[-1]))
-            padded[:length] = array(one.detach())[:, 0]
+        expected = exact(alone)[0]
+        expected.sum().backward()
+        for label, mine, reference in (
+            ("output", actual, expected),
+            ("gradient", on_device.grad, alone.grad),
+        ):
+            padded = np.zeros((13, reference.shape[-1]))
+            padded[:length] = array(reference.detach())[:, 0]
             slack = 64 * math.sqrt(13) * ground.eps * (1 + np.abs(padded).max())
             yield Answer(f"{label} of {length}", mine[:, place], padded, slack=slack)
 
 
 def _scaled(ground: CaseContext) -> Iterator[Answer]:
-    """A step with infinite gradients is not taken and halves the scale; two good ones double it."""
+    """Check that a step with infinite gradients is skipped and halves the scale, and two good
+    ones double it.
+    """
     weight = nn.Parameter(torch.ones(3, device=ground.device))
     sgd = torch.optim.SGD([weight], lr=1.0)
     scaler = torch.amp.GradScaler(ground.device, init_scale=8.0, growth_interval=2)
@@ -502,11 +531,11 @@ def _scaled(ground: CaseContext) -> Iterator[Answer]:
         weights.append(weight.detach().clone())
     yield Answer("scale", torch.tensor(scales), np.array([8, 16, 16, 8, 8, 16.0]))
     most = torch.full((1,), 3e38, device=ground.device)
-    steps, found = most.int() * 0, most * 0
-    grown = torch._amp_update_scale_(most.clone(), steps, found, 2.0, 0.5, 1)
+    steps, actual = most.int() * 0, most * 0
+    grown = torch._amp_update_scale_(most.clone(), steps, actual, 2.0, 0.5, 1)
     yield Answer("scale that cannot grow", grown, array(most))
-    right = np.array([0, -1, -2, -2, -3, -4.0])[:, None].repeat(3, 1)
-    yield Answer("weight", torch.stack(weights), right)
+    expected = np.array([0, -1, -2, -2, -3, -4.0])[:, None].repeat(3, 1)
+    yield Answer("weight", torch.stack(weights), expected)
 
 
 KEPT_STATE = HazardClass(

@@ -14,7 +14,7 @@ SIZE, ROUNDS = 1500, 40
 
 
 def _slow(x: Tensor) -> Tensor:
-    """Milliseconds of work that end in what they began with: cyclic shifts by a permutation."""
+    """Return the input after milliseconds of work: cyclic shifts by a permutation."""
     shift = torch.eye(SIZE, device=x.device, dtype=x.dtype).roll(1, 0)
     for _ in range(ROUNDS):
         x = shift @ x
@@ -27,21 +27,21 @@ def _right(x: Tensor) -> Tensor:
 
 def _waits(ground: CaseContext) -> Iterator[Answer]:
     x = ground.whole(SIZE, SIZE)
-    sent = ground.send(x)
+    on_device = ground.send(x)
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
-        made = _slow(sent)
+        result = _slow(on_device)
         event = side.record_event()
     torch.cuda.current_stream().wait_event(event)
-    yield Answer("event", made + 1, array(_right(x) + 1))
-    made.record_stream(torch.cuda.current_stream())
+    yield Answer("event", result + 1, array(_right(x) + 1))
+    result.record_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        again = _slow(sent)
+        again = _slow(on_device)
     torch.cuda.current_stream().wait_stream(side)
     yield Answer("stream", again * 2, array(_right(x) * 2))
-    yield Answer("item", torch.tensor(_slow(sent)[ROUNDS, 0].item()), float(x[0, 0]))
-    default = _slow(sent).cpu()
+    yield Answer("item", torch.tensor(_slow(on_device)[ROUNDS, 0].item()), float(x[0, 0]))
+    default = _slow(on_device).cpu()
     yield Answer("copy to the CPU", default, array(_right(x)))
 
 
@@ -49,15 +49,15 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
     x = ground.whole(SIZE, SIZE)
     pinned = x.float().pin_memory()
     back = torch.empty(SIZE, SIZE).pin_memory()
-    sent = pinned.to(ground.device, non_blocking=True)
-    made = _slow(sent)
-    back.copy_(made, non_blocking=True)
+    on_device = pinned.to(ground.device, non_blocking=True)
+    result = _slow(on_device)
+    back.copy_(result, non_blocking=True)
     torch.cuda.current_stream().synchronize()
     yield Answer("there and back", back, array(_right(x)))
-    # What is freed and taken again while a copy is on its way must not be what is copied.
+    # Memory freed and reused during an asynchronous copy must not change the copy.
     copies = []
     for step in range(8):
-        part = (sent + step).to("cpu", non_blocking=True)
+        part = (on_device + step).to("cpu", non_blocking=True)
         copies.append(part)
         del part
     torch.cuda.synchronize()
@@ -66,7 +66,7 @@ def _pinned(ground: CaseContext) -> Iterator[Answer]:
 
 
 def _reused(ground: CaseContext) -> Iterator[Answer]:
-    """Memory that a side stream still reads is not given to another."""
+    """Check that memory is not reused while a side stream still reads it."""
     x = ground.whole(SIZE, SIZE)
     side = torch.cuda.Stream()
     results = []
@@ -79,12 +79,12 @@ def _reused(ground: CaseContext) -> Iterator[Answer]:
         del source
         torch.full((SIZE, SIZE), 99.0, device=ground.device)
     torch.cuda.current_stream().wait_stream(side)
-    for step, found in enumerate(results):
-        yield Answer(f"step {step}", found, array(_right(x + step)))
+    for step, actual in enumerate(results):
+        yield Answer(f"step {step}", actual, array(_right(x + step)))
 
 
 def _graphs(ground: CaseContext) -> Iterator[Answer]:
-    """A captured graph computes from what is in its inputs now, and draws anew each time."""
+    """Check that a captured graph reads its current inputs, and draws anew each time."""
     x, weight = ground.send(ground.whole(65, 33)), ground.send(ground.whole(17, 33))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -95,23 +95,23 @@ def _graphs(ground: CaseContext) -> Iterator[Answer]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = functional.linear(x, weight).relu().cumsum(0)
-        drawn = functional.dropout(torch.ones(100_000, device=x.device), 0.5)
+        mask = functional.dropout(torch.ones(100_000, device=x.device), 0.5)
         numbers = torch.rand(100_000, device=x.device)
-    seen, masks = [], []
+    outputs, masks = [], []
     for step in range(4):
         now = ground.whole(65, 33) + step
         x.copy_(ground.send(now))
         graph.replay()
-        right = (
+        expected = (
             (now @ array(weight.cpu().double()).T).clip(min=0).cumsum(0)
             if isinstance(now, float)
             else (now @ weight.cpu().double().mT).relu().cumsum(0)
         )
-        yield Answer(f"replay {step}", y, array(right))
-        seen.append(numbers.clone())
-        masks.append(drawn.clone() != 0)
+        yield Answer(f"replay {step}", y, array(expected))
+        outputs.append(numbers.clone())
+        masks.append(mask.clone() != 0)
     for step in range(3):
-        alike = (seen[step] == seen[step + 1]).float().mean() < 0.01
+        alike = (outputs[step] == outputs[step + 1]).float().mean() < 0.01
         yield Answer(f"numbers of replay {step}", alike, TRUE)
         shared = (masks[step] == masks[step + 1]).float().mean()
         yield Answer(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)

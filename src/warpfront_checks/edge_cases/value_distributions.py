@@ -1,8 +1,9 @@
-"""The same operations on numbers of many kinds: all of one side of nought, so that what pads a
-block is seen; equal; with NaN and infinities; large; one, none, and as many as no block divides.
+"""The same operations on many kinds of numbers. They are all on one side of zero, so that
+padding of a block shows; equal; with NaN and infinities; large. Their count is one, none, or one
+that no block divides.
 
-The right answer is float64's on the CPU. Places are judged by the numbers that lie there, for among
-equals any may be named.
+The expected result is float64's on the CPU. Indices are judged by the numbers that they point to,
+for among equals any index may be returned.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def _positive(ground: CaseContext, n: int) -> Tensor:
 
 
 def _broken(ground: CaseContext, n: int) -> Tensor:
-    """A row with NaN among its numbers, one with both infinities, and one of infinity alone."""
+    """Return a row with NaN among its numbers, one with both infinities, and one of infinity
+    alone.
+    """
     x = ground.whole(3, n, most=40)
     x[0, :: max(n // 3, 1)] = math.nan
     x[1, ground.index(n, 1)], x[1, ground.index(n, 1)] = math.inf, -math.inf
@@ -68,7 +71,7 @@ def _few(x: Tensor) -> int:
 
 
 def _low(x: Tensor) -> Tensor:
-    """So small that the sum of 20,001 of their third powers is below 2^24, and exact."""
+    """Clamp numbers so that the sum of 20,001 of their third powers is below 2^24, and exact."""
     return torch.where(x.isfinite(), x.clamp(-3, 3), x)
 
 
@@ -144,26 +147,26 @@ def _of_a_world(call: Call, exact: bool, ground: CaseContext) -> Iterator[Answer
         make = WORLDS[world]
         for n in QUICK_LENGTHS if ground.quick else LENGTHS:
             x = make(ground, n)
-            wanted, found = call(x), call(ground.send(x))
-            single = isinstance(wanted, Tensor)
-            pairs = [(found, wanted)] if single else list(zip(found, wanted, strict=True))
-            for place, (mine, right) in enumerate(pairs):
+            reference, actual = call(x), call(ground.send(x))
+            single = isinstance(reference, Tensor)
+            pairs = [(actual, reference)] if single else list(zip(actual, reference, strict=True))
+            for place, (mine, expected) in enumerate(pairs):
                 label = f"result {place} of {n}, {world}"
-                yield _judged(label, mine, right, exact, ground)
+                yield _judged(label, mine, expected, exact, ground)
 
 
-def _judged(label: str, mine: Tensor, right: Tensor, exact: bool, ground: CaseContext) -> Answer:
-    """Sums of these whole numbers are below 2^24: exact in float32, but of squares and of what is
-    carried through exponentials, which may be sqrt(n) roundings off, and logarithms by as many of
-    the numbers that they are taken of.
+def _judged(label: str, mine: Tensor, expected: Tensor, exact: bool, ground: CaseContext) -> Answer:
+    """Return an answer with its bound. Sums of these integers are below 2^24 and exact in
+    float32, except squares and sums after exponentials. Those may be sqrt(n) roundings off, and
+    logarithms as many of their arguments.
     """
-    if exact or not right.is_floating_point():
-        return Answer(label, mine, array(right))
-    finite = right[right.isfinite()].abs()
+    if exact or not expected.is_floating_point():
+        return Answer(label, mine, array(expected))
+    finite = expected[expected.isfinite()].abs()
     most = float(finite.max()) if finite.numel() else 0.0
     steps = 32 + math.sqrt(mine.shape[-1] if mine.dim() else 1)
     slack = steps * float(torch.finfo(torch.float32).eps) * (1 + most)
-    return Answer(label, mine, array(right), ulps=4, slack=slack)
+    return Answer(label, mine, array(expected), ulps=4, slack=slack)
 
 
 MATRIX: Mapping[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[tuple[int, ...], ...]]] = {
@@ -177,22 +180,24 @@ MATRIX: Mapping[str, tuple[Callable[..., Tensor], tuple[int, ...], tuple[tuple[i
 
 
 def _ignored(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """What beta of 0 multiplies is not read, whatever it is, in place too; by documentation."""
-    call, shape, others = MATRIX[name]
-    operands = [ground.whole(*one) for one in others]
-    right = array(call(torch.zeros(shape, dtype=torch.float64), *operands, beta=0, alpha=2))
-    sent = [ground.send(operand) for operand in operands]
+    """Check that beta of 0 ignores its operand whatever its values, as documented, in place too."""
+    call, shape, shapes = MATRIX[name]
+    operands = [ground.whole(*operand_shape) for operand_shape in shapes]
+    expected = array(call(torch.zeros(shape, dtype=torch.float64), *operands, beta=0, alpha=2))
+    on_device = [ground.send(operand) for operand in operands]
     for spoil in (math.nan, math.inf, -math.inf):
-        there = ground.send(torch.full(shape, spoil, dtype=torch.float64))
-        found = call(there, *sent, beta=0, alpha=2)
-        yield Answer(f"{spoil}", found, right, ulps=1)
-        if there.shape == right.shape:
-            changed = getattr(there, f"{call.__name__}_")(*sent, beta=0, alpha=2)
-            yield Answer(f"{spoil}, in place", changed, right, ulps=1)
+        destination = ground.send(torch.full(shape, spoil, dtype=torch.float64))
+        actual = call(destination, *on_device, beta=0, alpha=2)
+        yield Answer(f"{spoil}", actual, expected, ulps=1)
+        if destination.shape == expected.shape:
+            changed = getattr(destination, f"{call.__name__}_")(*on_device, beta=0, alpha=2)
+            yield Answer(f"{spoil}, in place", changed, expected, ulps=1)
 
 
 def _neighbours(x: Tensor, y: Tensor) -> Tensor:
-    """The next number of the dtype, from its bits: they count up away from nought."""
+    """Return the next number of the dtype towards y, from its bits: they count up away from
+    zero.
+    """
     whole = torch.int32 if x.dtype == torch.float32 else torch.int16
     bits = x.view(whole)
     step = torch.where((x < y) == (x > 0), 1, -1).to(whole)
@@ -236,21 +241,21 @@ def _held(x: Tensor) -> Tensor:
 
 
 def _exactly(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers of every size, halves, the ends of the range and beyond."""
+    """Check numbers of every size, halves, the ends of the range and beyond."""
     call, numbers = EXACTLY[name]
     info = torch.finfo(ground.dtype)
     edges = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -0.5, -1.5, info.max, info.min]
     edges += [info.smallest_normal, math.inf, -math.inf, math.nan]
-    drawn = ground.normal(200) * 2.0 ** ground.index(20, 200).double()
-    x = torch.cat([torch.tensor(edges, dtype=torch.float64), drawn]).to(ground.dtype)
+    normals = ground.normal(200) * 2.0 ** ground.index(20, 200).double()
+    x = torch.cat([torch.tensor(edges, dtype=torch.float64), normals]).to(ground.dtype)
     x = x.masked_fill(x.isnan(), math.nan)
     y = torch.cat([x[: len(edges)].flip(0), x[len(edges) :].flip(0)])
     if name == "ldexp":
         x = x[len(edges) :]
     with np.errstate(all="ignore"):
-        right = numbers(x, y)
-    right = right.double() if right.is_floating_point() else right
-    yield Answer("", call(ground.send(x), ground.send(y)), array(right))
+        expected = numbers(x, y)
+    expected = expected.double() if expected.is_floating_point() else expected
+    yield Answer("", call(ground.send(x), ground.send(y)), array(expected))
 
 
 def _definite(ground: CaseContext) -> Tensor:
@@ -258,7 +263,7 @@ def _definite(ground: CaseContext) -> Tensor:
     return x @ x.mT + 6 * torch.eye(6, dtype=torch.float64)
 
 
-# By what they are given: kernels that work in their input's memory have to copy it.
+# By input: kernels that work in their input's memory have to copy it.
 KEEPING: Mapping[Callable[[CaseContext], Tensor], Mapping[str, Call]] = {
     lambda ground: torch.complex(ground.whole(6, 10), ground.whole(6, 10)): {
         name: getattr(torch.fft, name)
@@ -302,18 +307,18 @@ KEEPING: Mapping[Callable[[CaseContext], Tensor], Mapping[str, Call]] = {
 
 
 def _kept(ground: CaseContext) -> Iterator[Answer]:
-    """What went in is afterwards what it was."""
+    """Check that calls do not change their inputs."""
     for make, calls in KEEPING.items():
         for name, call in calls.items():
             x = make(ground)
             narrow = torch.complex64 if x.is_complex() else torch.float32
-            for form, sent in (("whole", x), ("turned", x.mT.contiguous().mT)):
-                there = sent.to(ground.device, narrow, copy=True)
-                call(there)
-                yield Answer(f"{name}, {form}", there, array(x))
+            for form, source in (("whole", x), ("turned", x.mT.contiguous().mT)):
+                destination = source.to(ground.device, narrow, copy=True)
+                call(destination)
+                yield Answer(f"{name}, {form}", destination, array(x))
 
 
-# 6 standard deviations of what independent numbers correlate, for each of 16 distances.
+# 6 standard deviations of the correlation of independent numbers, for each of 16 distances.
 DRAWING: Mapping[str, Callable[[Tensor], Tensor]] = {
     "uniform_": lambda x: x.uniform_(),
     "normal_": lambda x: x.normal_(),
@@ -330,7 +335,7 @@ DRAWING: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def _apart(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers some distance apart do not know of each other: blocks, lanes and vectors."""
+    """Check that numbers some distance apart are independent: across blocks, lanes and vectors."""
     torch.manual_seed(ground.seed)
     count = 2**16
     x = DRAWING[name](torch.empty(count, device=ground.device)).double().cpu()

@@ -1,8 +1,8 @@
-"""Pictures of one, two and three axes through everything that takes their channels by themselves:
-from every order of memory, forward and backward, against float64 on the CPU.
+"""Images of one, two and three axes in every operation that treats their channels separately.
+Each runs from every memory order, forward and backward, against float64 on the CPU.
 
-What two axes have elsewhere (`layouts`) one and three have here, with sides of three lengths; and
-what moves channels is given them in its format, no two of them alike.
+One and three axes have here the checks that `layouts` has of two, with sides of three lengths.
+Operations that move channels receive them in their format, no two of them alike.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ LINE, PICTURE, VOLUME = (9,), (6, 5), (4, 6, 5)
 SQUARE = (12, 12)
 
 
-def _resized(mode: str, **how: Any) -> Call:
-    return lambda x: functional.interpolate(x, mode=mode, **how)
+def _resized(mode: str, **kwargs: Any) -> Call:
+    return lambda x: functional.interpolate(x, mode=mode, **kwargs)
 
 
 def _padded(pads: tuple[int, ...], mode: str) -> Call:
@@ -105,14 +105,16 @@ VOLUMES_OF: Mapping[str, Call] = {
 }
 
 
-# Accelerators shuffle channels of pictures whose places are one row of memory, and refuse others.
+# Accelerators shuffle channels of images whose pixels are one row of memory, and refuse others.
 IN_ROWS = ("contiguous", "channels_last", "shifted", "spread")
 
 
 def _of(
     axes: tuple[int, ...], call: Call, ground: CaseContext, forms: Sequence[str] = tuple(PICTURES)
 ) -> Iterator[Answer]:
-    """Shares of neighbours are rounded, and in 16 bits so is what is between them."""
+    """Compare a call on images of these axes in each format. Shares of neighbours are rounded,
+    and in 16 bits so are intermediates.
+    """
     if ground.quick and (ground.half or axes == LINE):
         return
     x = ground.whole(2, 12, *axes, most=8)
@@ -143,12 +145,12 @@ LARGEST: Mapping[str, tuple[tuple[int, ...], Call]] = {
 
 
 def _largest(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """Numbers without equals, so that each gradient has one place to go to."""
+    """Check distinct numbers, so that each gradient has one destination."""
     if ground.quick and ground.half:
         return
     axes, call = LARGEST[name]
-    one = torch.Size(axes).numel()
-    orders = [torch.randperm(one, generator=ground.generator) for _ in range(6)]
+    count = torch.Size(axes).numel()
+    orders = [torch.randperm(count, generator=ground.generator) for _ in range(6)]
     x = torch.stack(orders).reshape(2, 3, *axes).double()
     for form in ("channels_last",) if ground.quick else PICTURES:
         yield from both_ways(call, ground, [x], [form], f", {form}", roundings=8)
@@ -193,7 +195,7 @@ CONVOLUTIONS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], Call]] = {
 
 
 def _convolution(name: str, ground: CaseContext) -> Iterator[Answer]:
-    """As those of two axes are judged: a fault in whole numbers is at least 1."""
+    """Check convolutions by the bound of two axes: a fault in integers is at least 1."""
     if ground.quick and (ground.half or "groups" not in name):
         return
     axes, kernel, call = CONVOLUTIONS[name]
@@ -215,8 +217,10 @@ def _norm(axes: tuple[int, ...], name: str, ground: CaseContext) -> Iterator[Ans
         return
     x, weight, bias = ground.whole(3, 6, *axes), ground.whole(6) + 5, ground.whole(6)
     for form in PICTURES:
-        how = {"ulps": 2.0, "roundings": 24.0 if ground.half else 64.0, "size": 1.0}
-        yield from both_ways(NORMS[name], ground, [x, weight, bias], [form], f", {form}", **how)
+        tolerance = {"ulps": 2.0, "roundings": 24.0 if ground.half else 64.0, "size": 1.0}
+        yield from both_ways(
+            NORMS[name], ground, [x, weight, bias], [form], f", {form}", **tolerance
+        )
 
 
 # Inside, on the faces, edges and corners, and beyond them: depth, height and width differ.
@@ -259,12 +263,12 @@ def _known(row: Hazard) -> Hazard:
 
 
 def _doubled(ground: CaseContext) -> Iterator[Answer]:
-    """Every length up to 130, each place twice: what is divided first falls short of some."""
+    """Double every length up to 130: a kernel that divides first falls short for some."""
     for mode in ("nearest", "nearest-exact"):
         for size in range(1, 131):
             x = ground.whole(1, 2, size, 2)
-            found = functional.interpolate(ground.send(x), size=(2 * size, 4), mode=mode)
-            yield Answer(f"{mode} of {size}", found, array(x).repeat(2, -2).repeat(2, -1))
+            actual = functional.interpolate(ground.send(x), size=(2 * size, 4), mode=mode)
+            yield Answer(f"{mode} of {size}", actual, array(x).repeat(2, -2).repeat(2, -1))
 
 
 VOLUMES = HazardClass(

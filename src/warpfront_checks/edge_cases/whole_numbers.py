@@ -1,4 +1,4 @@
-"""Whole numbers of every width, over their whole range: exact, so that nothing may differ."""
+"""Integers of every width, over their whole range: exact, without any tolerance."""
 
 from __future__ import annotations
 
@@ -149,14 +149,14 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _large(x: Any) -> Any:
-    """A number that no float of as many bits has, of the tensor's kind, or numpy's."""
+    """Return a number that no float of as many bits has, in the type of the tensor, or of numpy."""
     if isinstance(x, Tensor):
         return torch.iinfo(x.dtype).max - 4
     return x.dtype.type(np.iinfo(x.dtype).max - 4)
 
 
 def _added(a: Numbers, b: Numbers) -> Numbers:
-    """Pairs of columns of b are added to a column of a."""
+    """Add pairs of columns of b to a column of a."""
     pairs: Numbers = np.add.reduceat(b, np.arange(0, b.shape[1], 2), axis=1, dtype=b.dtype)
     total = a.copy()
     total[:, : pairs.shape[1]] += pairs
@@ -164,15 +164,17 @@ def _added(a: Numbers, b: Numbers) -> Numbers:
 
 
 def _mode(a: Numbers) -> Numbers:
-    """Of 0 and 1 the more frequent, 0 if they are as many."""
+    """Return the more frequent of 0 and 1, and 0 if they are equally frequent."""
     return (a.astype(np.int64).sum(-1) * 2 > a.shape[-1]).astype(a.dtype)
 
 
 def _operands(ground: CaseContext, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-    """All bits are drawn; then the ends of the range, and small numbers, which are frequent."""
+    """Return operands of random bits, then the ends of the range, and small numbers, which are
+    frequent.
+    """
     info = torch.iinfo(kind)
-    drawn = torch.randint(-(2**62), 2**62, (2, COUNT // 7 * 7), generator=ground.generator)
-    x, y = drawn.to(kind)
+    integers = torch.randint(-(2**62), 2**62, (2, COUNT // 7 * 7), generator=ground.generator)
+    x, y = integers.to(kind)
     ends = torch.tensor([info.max, info.max - 1, 0, 1, 2, 7, 97]).to(kind)
     x[:7], x[-7:], y[10:17] = ends, ends.flip(0), ends
     x[200:300] = x[200:300] & 7
@@ -187,10 +189,10 @@ def _pair(name: str, ground: CaseContext) -> Iterator[Answer]:
     for kind in KINDS:
         x, y = _operands(ground, kind)
         with np.errstate(all="ignore"):
-            right = numbers(array(x), array(y))
+            expected = numbers(array(x), array(y))
         for form, change in FORMS.items():
-            found = call(change(x.to(ground.device)), change(y.to(ground.device)))
-            yield Answer(f"{str(kind).removeprefix('torch.')}, {form}", found, right)
+            actual = call(change(x.to(ground.device)), change(y.to(ground.device)))
+            yield Answer(f"{str(kind).removeprefix('torch.')}, {form}", actual, expected)
 
 
 WHOLE_NUMBERS = HazardClass(

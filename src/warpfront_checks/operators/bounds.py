@@ -1,6 +1,6 @@
-"""Rules for single operations, beside those for networks in `operations.py`.
+"""Rules for single operations; `operations.py` has those for networks.
 
-Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): so many units
+Three classes. Exact (E): the reference rounded once, or bit for bit. Rounded (U): a number of units
 in the last place of the reference. Accumulating (A): `budget` of `operations.py`, with the
 magnitude and the length of each sum. Gradients are always budgets, for autograd composes them of
 several rounded steps.
@@ -30,7 +30,9 @@ C_RULE = 4.0
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance between neighbours of `dtype` at float64 values: one unit in the last place."""
+    """Return the distance between neighbours of `dtype` at float64 values: one unit in the last
+    place.
+    """
     eps, smallest = float(torch.finfo(dtype).eps), float(torch.finfo(dtype).smallest_normal)
     finite = torch.where(values.isfinite(), values.abs(), torch.ones_like(values))
     exponent = torch.frexp(finite.clamp(min=smallest)).exponent - 1
@@ -38,7 +40,9 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def within(reference: Tensor, ulps: float, dtype: torch.dtype, extra: float = 0.0) -> Budgeted:
-    """The reference rounded to the dtype, give or take so many units in the last place."""
+    """Return the budget of the reference rounded to the dtype, give or take so many units in
+    the last place.
+    """
     if not reference.is_floating_point():
         return Budgeted(reference=reference, bound=torch.zeros(reference.shape).double())
     rounded = reference.to(dtype).double()
@@ -47,12 +51,13 @@ def within(reference: Tensor, ulps: float, dtype: torch.dtype, extra: float = 0.
 
 @dataclass(frozen=True, kw_only=True)
 class Elementwise(Called):
-    """One output element from one element of each input, with broadcasting: classes E and U.
+    """A rule for one output element from one element of each input, with broadcasting: classes
+    E and U.
 
-    `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added
-    in float32 only. `size` is the magnitude that rounding errors scale with, for outputs that
-    are differences of larger numbers; `slope` likewise for each input's derivative (default:
-    the derivative itself). `kinks` are those of a function of one input, for `undecided`.
+    `ulps` are for float32 and float64, `ulps_half` for the 16-bit types, `absolute` is added in
+    float32 only. `size` is the magnitude that rounding errors scale with, for outputs that are
+    differences of larger numbers. `slope` is the same for each input's derivative (default: the
+    derivative itself). `kinks` are those of a function of one input, for `undecided`.
     """
 
     kind: str = "elementwise"
@@ -64,34 +69,42 @@ class Elementwise(Called):
     slope: Callable[..., Sequence[Tensor]] | None = None
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         reference = self.function(*inputs)
         floats = [i for i, x in enumerate(inputs) if x.is_floating_point()]
         gradients: tuple[Budgeted, ...] = ()
-        fed = bool(cotangent.any())
-        if reference.is_floating_point() and (fed or not cotangent.numel()):
-            gradients = self._gradients(inputs, floats, cotangent, how)
-        return ExpectedResults(output=self.judge_output(inputs, how), gradients=gradients)
+        has_gradient = bool(cotangent.any())
+        if reference.is_floating_point() and (has_gradient or not cotangent.numel()):
+            gradients = self._gradients(inputs, floats, cotangent, arithmetic)
+        return ExpectedResults(output=self.judge_output(inputs, arithmetic), gradients=gradients)
 
     def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
-        """How much of each gradient hangs on the side of a kink, where x may be off by `off`."""
+        """Return the part of each gradient that depends on the side of a kink, where x may be
+        off by `off`.
+        """
         near = [((x - place).abs() <= off) * jump for place, jump in self.kinks]
         return flowing.abs() * sum(near, start=torch.zeros_like(x))
 
-    def judge_output(self, inputs: Sequence[Tensor], how: Arithmetic) -> Budgeted:
+    def judge_output(self, inputs: Sequence[Tensor], arithmetic: Arithmetic) -> Budgeted:
         reference = self.function(*inputs)
         if self.size is not None and reference.is_floating_point():
             once = torch.ones_like(reference)
-            return budget(reference, self.size(*inputs), once, how=how, c=C_RULE)
-        narrow = how.dtype in (torch.float16, torch.bfloat16)
+            return budget(reference, self.size(*inputs), once, how=arithmetic, c=C_RULE)
+        narrow = arithmetic.dtype in (torch.float16, torch.bfloat16)
         ulps = self.ulps_half if narrow else self.ulps
-        return within(reference, ulps, how.dtype, 0.0 if narrow else self.absolute)
+        return within(reference, ulps, arithmetic.dtype, 0.0 if narrow else self.absolute)
 
     def _gradients(
-        self, inputs: Sequence[Tensor], floats: Sequence[int], cotangent: Tensor, how: Arithmetic
+        self,
+        inputs: Sequence[Tensor],
+        floats: Sequence[int],
+        cotangent: Tensor,
+        arithmetic: Arithmetic,
     ) -> tuple[Budgeted, ...]:
-        """Local derivatives on inputs broadcast to the output's shape, then summed back."""
+        """Return budgets of local derivatives on inputs broadcast to the output's shape, then
+        summed back.
+        """
         wide = [x.expand(cotangent.shape).detach().clone() for x in inputs]
         leaves = [wide[i].requires_grad_() for i in floats]
         local = torch.autograd.grad(self.function(*wide), leaves, cotangent, allow_unused=True)
@@ -102,25 +115,27 @@ class Elementwise(Called):
         if self.slope is not None:
             sizes = [s * cotangent for s in self.slope(*(x.detach() for x in wide))]
         return tuple(
-            self._gradient(inputs[i].shape, g.detach(), size.detach().abs(), how)
+            self._gradient(inputs[i].shape, g.detach(), size.detach().abs(), arithmetic)
             for i, g, size in zip(floats, plain, sizes, strict=True)
         )
 
     def _gradient(
-        self, shape: torch.Size, local: Tensor, size: Tensor, how: Arithmetic
+        self, shape: torch.Size, local: Tensor, size: Tensor, arithmetic: Arithmetic
     ) -> Budgeted:
-        """Each term may have been rounded before the sum: those roundings walk at random."""
+        """Return the budget of one gradient. Each term may have been rounded before the sum:
+        those roundings walk at random.
+        """
         length = max(1.0, local.numel() / max(1, shape.numel()))
         squares = (size**2).sum_to_size(shape)
         total = local.sum_to_size(shape)
-        summed = how.sum_rounding(self.kind, torch.full_like(total, length), squares)
+        summed = arithmetic.sum_rounding(self.kind, torch.full_like(total, length), squares)
         return budget(
             total,
             size.sum_to_size(shape),
             torch.full_like(total, length),
-            how=how,
+            how=arithmetic,
             c=C_RULE,
-            carried=how.unit * squares.sqrt() + (summed if length > 1 else 0.0),
+            carried=arithmetic.unit * squares.sqrt() + (summed if length > 1 else 0.0),
         )
 
 
@@ -133,7 +148,7 @@ class Moved(Called):
     kind: str = "moved"
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         reference = self.function(*inputs)
         gradients: tuple[Budgeted, ...] = ()
@@ -147,22 +162,22 @@ class Moved(Called):
                     g,
                     m.abs(),
                     k.abs().clamp(min=1),
-                    how=how,
+                    how=arithmetic,
                     c=C_RULE,
-                    carried=how.sum_rounding(self.kind, k.abs(), s.abs()),
+                    carried=arithmetic.sum_rounding(self.kind, k.abs(), s.abs()),
                 )
                 for g, m, k, s in zip(exact, sizes, lengths, squares, strict=True)
             )
-        return ExpectedResults(output=within(reference, 0.0, how.dtype), gradients=gradients)
+        return ExpectedResults(output=within(reference, 0.0, arithmetic.dtype), gradients=gradients)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """How far sums inside an operation may be off: the magnitude and number of their terms, and
-    what rounding an intermediate to the tensors' dtype carries into the result (in its units);
-    `squares` of the terms where they are not alike. `factor` is what a rounded intermediate is
-    multiplied by: where it is subnormal, its rounding does not shrink with it. `walk` is what one
-    run of roundings comes to, if not that of a sum, and `errors` how many such runs there are.
+    """The possible error of sums inside an operation: the magnitude and number of their terms.
+    `carried` is the effect of rounding an intermediate to the tensors' dtype on the result, in its
+    units. `squares` are the terms' squares where they are not alike. `factor` is the multiplier of
+    a rounded intermediate: where it is subnormal, its rounding does not shrink with it. `walk` is
+    the total of one run of roundings, if not that of a sum, and `errors` the number of such runs.
     """
 
     size: Tensor
@@ -186,24 +201,24 @@ class Derived(Called):
     c: float = C_RULE
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         reference = self.function(*inputs)
         g = cotangent if cotangent.shape == reference.shape else torch.zeros_like(reference)
         exact = (reference, *gradients_of(self.function, inputs, g))
         budgets = []
-        for found, spread in zip(exact, self.spreads(inputs, reference, g), strict=True):
-            length = torch.full_like(found, spread.length)
-            size = spread.size.abs().expand_as(found)
+        for gradient, spread in zip(exact, self.spreads(inputs, reference, g), strict=True):
+            length = torch.full_like(gradient, spread.length)
+            size = spread.size.abs().expand_as(gradient)
             squares = size**2 / spread.length if spread.squares is None else spread.squares
-            carried = how.sum_rounding(self.kind, length, squares.expand_as(found))
+            carried = arithmetic.sum_rounding(self.kind, length, squares.expand_as(gradient))
             if spread.carried is not None:
-                carried = carried + how.unit * spread.carried.abs()
+                carried = carried + arithmetic.unit * spread.carried.abs()
             if spread.factor is not None:
-                carried = carried + floor_of(how.dtype) * spread.factor.abs()
-            budgeted = budget(found, size, length, how=how, c=self.c, carried=carried)
+                carried = carried + floor_of(arithmetic.dtype) * spread.factor.abs()
+            budgeted = budget(gradient, size, length, how=arithmetic, c=self.c, carried=carried)
             if spread.walk is not None:
-                walk = how.u_acc * spread.walk.abs().expand_as(found)
+                walk = arithmetic.u_acc * spread.walk.abs().expand_as(gradient)
                 budgeted = replace(budgeted, walk=walk, errors=spread.errors)
             budgets.append(budgeted)
         return ExpectedResults(output=budgets[0], gradients=tuple(budgets[1:]))
@@ -212,10 +227,10 @@ class Derived(Called):
 def gradients_of(
     function: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
 ) -> tuple[Tensor, ...]:
-    """The gradient of each floating input; zeros where the output does not depend on it."""
-    wanted = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    leaves = [x for x in wanted if x.requires_grad]
-    found = torch.autograd.grad(function(*wanted), leaves, cotangent, allow_unused=True)
+    """Return the gradient of each floating input; zeros where the output does not depend on it."""
+    variables = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    leaves = [x for x in variables if x.requires_grad]
+    gradients = torch.autograd.grad(function(*variables), leaves, cotangent, allow_unused=True)
     return tuple(
-        torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)
+        torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)
     )

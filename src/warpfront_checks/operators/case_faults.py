@@ -65,7 +65,9 @@ class Subject:
 
 
 def seed_faults(subject: Subject, seed: int, ledger: MutationTally) -> None:
-    """Every fault on one subject. A clean run that is refused is missed, too: as `clean`."""
+    """Seed every fault into one subject. A failed clean run is recorded as a miss too, as
+    `clean`.
+    """
     case = next(iter(subject.cases(seed)))
     try:
         expected = expect(case, getattr(torch, subject.dtype), subject.device, seed)
@@ -84,8 +86,8 @@ def seed_faults(subject: Subject, seed: int, ledger: MutationTally) -> None:
         if not _differs(clean, outcome):
             ledger.excuse(name, UNCHANGED)
             continue
-        found = judge(outcome)
-        ledger.enter(subject.seeded(name), caught=bool(found.faults), said=found.tallies)
+        judged = judge(outcome)
+        ledger.enter(subject.seeded(name), caught=bool(judged.faults), said=judged.tallies)
 
 
 def _on_devices(
@@ -129,7 +131,7 @@ def _forgiven(ledger: MutationTally, mutation: str, reason: str) -> Iterator[Non
 
 
 def _shortened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The last element of each row of the first input reads as zero: a loop that ends early."""
+    """Read the last element of each row of the first input as zero: a loop that ends early."""
     first = tensors[0].clone()
     if first.dim() and first.shape[-1]:
         first[..., -1] = 0
@@ -144,7 +146,9 @@ def _differs(clean: Computed, outcome: Computed) -> bool:
 
 
 def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: MutationTally) -> None:
-    """A wrong derivative, a device that never answers twice alike, one that keeps what it made."""
+    """Seed a wrong derivative, a device that never returns the same result twice, and one that
+    leaks memory.
+    """
     steady = [operator for operator in chosen if operator.name != "dropout"]
     computeds: list[Computed] = []
     tries: dict[str, tuple[str, Callable[[], PropertyReport]]] = {
@@ -166,10 +170,12 @@ def seed_property_faults(chosen: Sequence[Operator], device: str, ledger: Mutati
         subject = Seeded(
             mutation=mutation, suite=SUITE, check=check, dtype="float32", device=device
         )
-        found = report()
-        expected = 1 if check == "memory" and device != "cuda" else found.tried - len(found.exempt)
+        outcome = report()
+        expected = (
+            1 if check == "memory" and device != "cuda" else outcome.tried - len(outcome.exempt)
+        )
         for i in range(expected):
-            ledger.enter(subject, caught=i < len(found.faults))
+            ledger.enter(subject, caught=i < len(outcome.faults))
         computeds.clear()
 
 
@@ -185,12 +191,12 @@ def _noisy(device: str) -> Execute:
     return run
 
 
-def _keeping(kept: list[Any], device: str) -> Execute:
-    """A cache that nobody empties, in the memory of the device."""
+def _keeping(cache: list[Any], device: str) -> Execute:
+    """Return a run with a cache in device memory that is never emptied."""
 
     def run(case: Case, cotangent: Tensor | None, _device: str) -> Computed:
         outcome = execute_case(case, cotangent, device)
-        kept.append(torch.ones(512 * 1024, device=device))  # more than pages given back
+        cache.append(torch.ones(512 * 1024, device=device))  # more than pages given back
         return outcome
 
     return run

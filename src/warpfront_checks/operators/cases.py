@@ -1,7 +1,7 @@
-"""What an operation is asked to compute: inputs made on the CPU, the same numbers everywhere.
+"""Cases of operations: inputs made on the CPU, the same numbers on every device.
 
-A case is one call of one operation on given tensors. Families yield cases; `execute_case` is the
-device, and the seam that tests put faulty ones into.
+A case is one call of one operation on given tensors. Families yield cases. `execute_case` runs one
+on the device, and tests replace it by faulty functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LATTICE = (97, 61, 37, 11, 5)
 @dataclass(frozen=True)
 class Case:
     """One call. `views` turn the sent tensors into the inputs on the device itself, so that
-    strides survive the journey; `strides` says that the output's strides are part of the answer.
+    strides survive the transfer. `strides` means that the output's strides are compared too.
 
     `backward` is False where a derivative does not exist or is not defined (NaN, infinities).
     """
@@ -39,10 +39,10 @@ class Case:
     strides: bool = False
     reduces: bool = False
 
-    def inputs(self, sent: Sequence[Tensor]) -> list[Tensor]:
-        """The sent tensors, each through its view."""
-        views = self.views or (None,) * len(sent)
-        return [view(x) if view else x for view, x in zip(views, sent, strict=True)]
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the sent tensors, each through its view."""
+        views = self.views or (None,) * len(tensors)
+        return [view(x) if view else x for view, x in zip(views, tensors, strict=True)]
 
 
 Execute = Callable[[Case, "Tensor | None", str], Computed]
@@ -65,7 +65,7 @@ class Maker:
         return QUICK_EDGES if self.quick else WAVE_EDGES
 
     def normal(self, *shape: int, scale: float = 1.0, mean: float = 0.0) -> Tensor:
-        """Normal numbers; small integers or booleans where the dtype is one of those."""
+        """Return normal numbers; small integers or booleans where the dtype is one of those."""
         if self.dtype == torch.bool:
             return torch.randint(0, 2, shape, generator=self.generator).bool()
         if not self.floating:
@@ -76,28 +76,28 @@ class Maker:
         return (torch.rand(shape, generator=self.generator) * (high - low) + low).to(self.dtype)
 
     def positive(self, *shape: int) -> Tensor:
-        """Between 1/2 and 5/2; integers from 1 to 9."""
+        """Return numbers between 1/2 and 5/2; integers from 1 to 9."""
         if not self.floating:
             return torch.randint(1, 10, shape, generator=self.generator).to(self.dtype)
         return self.uniform(0.5, 2.5, *shape)
 
     def distinct(self, *shape: int) -> Tensor:
-        """No two equal numbers within 251 in a row or near each other in a window, in any dtype:
-        between equals, devices may choose as they like.
+        """Return numbers without equals within 251 in a row or near each other in a window, in
+        any dtype. Between equals, devices may choose freely.
         """
         position = torch.zeros(shape, dtype=torch.long)
         for axis, size in enumerate(shape):
             along = [-1 if i == axis else 1 for i in range(len(shape))]
             position = position + torch.arange(size).reshape(along) * LATTICE[axis - len(shape)]
         values = torch.randperm(251, generator=self.generator) - 125
-        found = values[position % 251]
-        return (found / 16).to(self.dtype) if self.floating else found.to(self.dtype)
+        result = values[position % 251]
+        return (result / 16).to(self.dtype) if self.floating else result.to(self.dtype)
 
     def indices(self, high: int, *shape: int) -> Tensor:
         return torch.randint(0, high, shape, generator=self.generator)
 
     def special(self) -> Tensor:
-        """NaN, infinities, both zeros, the extremes, and numbers too small to be normal."""
+        """Return NaN, infinities, both zeros, the extremes, and numbers too small to be normal."""
         info = torch.finfo(self.dtype)
         tiny, subnormal = info.smallest_normal, info.smallest_normal * info.eps
         bounds = (info.max, tiny, subnormal, tiny / 2)
@@ -123,11 +123,11 @@ def make_maker(dtype: torch.dtype, seed: int, *, quick: bool = False) -> Maker:
 def execute_case(case: Case, cotangent: Tensor | None, device: str) -> Computed:
     """Compute a case on a device, with gradients if there is a cotangent (on the CPU)."""
     floating = [x.is_floating_point() for x in case.tensors]
-    sent = [
+    arguments = [
         x.detach().to(device).requires_grad_(is_float and cotangent is not None)
         for x, is_float in zip(case.tensors, floating, strict=True)
     ]
-    inputs = case.inputs(sent)
+    inputs = case.inputs(arguments)
     leaves = [x for x, is_float in zip(inputs, floating, strict=True) if is_float]
-    fed = None if cotangent is None else [cotangent.to(device)]
-    return computed(lambda: case.operation(*inputs), leaves, fed)
+    grad_outputs = None if cotangent is None else [cotangent.to(device)]
+    return computed(lambda: case.operation(*inputs), leaves, grad_outputs)

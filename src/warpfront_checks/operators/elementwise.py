@@ -1,8 +1,8 @@
 """Arithmetic, activations, comparisons and choices: one output element from one of each input.
 
-Units in the last place per operation: what vendors' mathematical libraries document, rounded
-up (CUDA C++ Programming Guide, "Mathematical Functions"; the same limits held on the CPU and
-on an H100).
+Units in the last place per operation: the documented limits of vendors' mathematical libraries,
+rounded up (CUDA C++ Programming Guide, "Mathematical Functions"). The CPU and an H100 were within
+the same limits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Layout = tuple[str, tuple[int, ...], "View | None"]
 
 
 def layouts(maker: Maker) -> Iterator[Layout]:
-    """Shapes and strides that kernels treat differently: name, shape to send, view to take."""
+    """Yield shapes and strides that kernels treat differently: name, shape to send, view to
+    take.
+    """
     yield "67x129", (67, 129), None
     for size in maker.edges:
         yield f"{size}", (size,), None
@@ -36,7 +38,9 @@ def layouts(maker: Maker) -> Iterator[Layout]:
 
 
 def _over(operation: Operation, *makes: str, special: bool = True, backward: bool = True) -> Cases:
-    """Cases of an operation in every layout; `makes` name the maker's method for each input."""
+    """Return cases of an operation in every layout; `makes` name the maker's method for each
+    input.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
         differentiable = backward and maker.floating
@@ -59,7 +63,9 @@ def _broadcast(operation: Operation, maker: Maker, makes: Sequence[str], *, back
 
 
 def _specials(operation: Operation, maker: Maker, arity: int) -> Iterator[Case]:
-    """Each special number with each other one; derivatives there are not defined."""
+    """Return a case of each special number with each other one; derivatives there are not
+    defined.
+    """
     special = maker.special()
     grids = torch.meshgrid(*([special] * arity), indexing="ij") if arity > 1 else (special,)
     yield Case(
@@ -76,7 +82,7 @@ def _binary(function: Callable[..., Tensor], *makes: str, **rule: Any) -> Cases:
 
 
 def _comparison(function: Callable[[Tensor, Tensor], Tensor]) -> Cases:
-    """Halves of small integers: many are equal, in every dtype."""
+    """Return cases of halves of small integers: many are equal, in every dtype."""
 
     def compare(a: Tensor, b: Tensor) -> Tensor:
         if not a.is_floating_point():
@@ -87,7 +93,7 @@ def _comparison(function: Callable[[Tensor, Tensor], Tensor]) -> Cases:
 
 
 def _gelu(maker: Maker) -> Iterator[Case]:
-    """Both forms. A gate's own rounding scales with its input, not with its output."""
+    """Return both forms. A gate's own rounding scales with its input, not with its output."""
     for form, function in (
         ("", functional.gelu),
         (", tanh form", lambda x: functional.gelu(x, approximate="tanh")),

@@ -33,7 +33,7 @@ DRAWS = 16
 LOOSE_AT_ONCE = 64
 SEED_OF_DRAWS = 20_040
 # reduce-overhead and max-autotune capture graphs; on ROCm the first is refused outright (seed of
-# the porting rules), and everywhere a wrong answer through a graph must be told from a slow one.
+# the porting rules), and on all devices a wrong answer through a graph differs from a slow one.
 GRAPH_MODE, PLAIN_MODE = "reduce-overhead", "default"
 NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memory_planning": False}
 
@@ -42,10 +42,10 @@ NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memor
 class FusedPattern:
     """Operations in a row: each takes the result of the one before and parameters of its own.
 
-    What one operation may be off by reaches the end through the others. Where they are smooth that
-    is sampled: every intermediate value and gradient is moved by its own bound, up or down at
-    random, in float64. A kink is not sampled, for one element on its other side may be all that a
-    gradient is off by: every element that may lie on either side counts, with all of its gradient.
+    The error of one operation reaches the end through the others. Where they are smooth it is
+    sampled: every intermediate value and gradient is moved by its own bound, up or down at random,
+    in float64. A kink is not sampled, for one element on its other side may be the whole error of a
+    gradient. Every element that may lie on either side counts, with all of its gradient.
     """
 
     stages: tuple[Operation, ...]
@@ -58,34 +58,37 @@ class FusedPattern:
     def run(
         self, inputs: Sequence[Tensor], disturb: Callable[[int, Tensor], Tensor] | None = None
     ) -> list[Tensor]:
-        """The result of every stage; `disturb` stands between a stage and the next."""
+        """Return the result of every stage; `disturb` modifies each before the next stage."""
         results: list[Tensor] = []
         rest = list(inputs)
         for stage, count in zip(self.stages, self.counts, strict=True):
-            own, rest = rest[:count], rest[count:]
-            value = stage(*results[-1:], *own)
+            parameters, rest = rest[:count], rest[count:]
+            value = stage(*results[-1:], *parameters)
             results.append(disturb(len(results), value) if disturb else value)
         return results
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
         leaves = [x.detach().clone().requires_grad_() for x in inputs]
         results = self.run(leaves)
         flowing = torch.autograd.grad(results[-1], results, cotangent, retain_graph=True)
-        judgements = self._stage_judgements(inputs, results, flowing, how)
+        judgements = self._stage_judgements(inputs, results, flowing, arithmetic)
         exact = _Flow(
             results, torch.autograd.grad(results[-1], leaves, cotangent, retain_graph=True)
         )
         moved = self._moved(inputs, cotangent, judgements)
         hanging = self._hanging(leaves, exact, flowing, judgements, moved)
-        # What moved is rounded where it went to, not where the reference is.
-        rounded = 1 + C_OTHER * how.unit
-        own = self._own_bounds(judgements)
-        bounds = [own[0] + rounded * _apart(exact.values[-1], [one.values[-1] for one in moved])]
+        # A moved value is rounded at its new size, not at the reference's.
+        rounded = 1 + C_OTHER * arithmetic.unit
+        parameter_bounds = self._own_bounds(judgements)
+        bounds = [
+            parameter_bounds[0]
+            + rounded * _apart(exact.values[-1], [shift.values[-1] for shift in moved])
+        ]
         for i, gradient in enumerate(exact.gradients):
-            apart = _apart(gradient, [one.gradients[i] for one in moved])
-            bounds.append(own[i + 1] + rounded * (apart + hanging[i]))
+            apart = _apart(gradient, [shift.gradients[i] for shift in moved])
+            bounds.append(parameter_bounds[i + 1] + rounded * (apart + hanging[i]))
         budgets = [
             Budgeted(reference=reference.detach(), bound=bound.detach())
             for reference, bound in zip((results[-1], *exact.gradients), bounds, strict=True)
@@ -97,19 +100,19 @@ class FusedPattern:
         inputs: Sequence[Tensor],
         results: Sequence[Tensor],
         flowing: Sequence[Tensor],
-        how: Arithmetic,
+        arithmetic: Arithmetic,
     ) -> list[ExpectedResults]:
-        """Every stage by itself, at the exact values and gradients around it."""
+        """Judge every stage by itself, at the exact values and gradients around it."""
         judgements, rest = [], list(inputs)
         for i, (stage, count) in enumerate(zip(self.stages, self.counts, strict=True)):
-            own, rest = rest[:count], rest[count:]
-            fed = [*(r.detach() for r in results[i - 1 : i] if i), *own]
-            judgement = stage.judge(fed, flowing[i], how)
-            judgements.append(replace(judgement, output=_rounded(judgement.output, how)))
+            parameters, rest = rest[:count], rest[count:]
+            operands = [*(r.detach() for r in results[i - 1 : i] if i), *parameters]
+            judgement = stage.judge(operands, flowing[i], arithmetic)
+            judgements.append(replace(judgement, output=_rounded(judgement.output, arithmetic)))
         return judgements
 
     def _own_bounds(self, judgements: Sequence[ExpectedResults]) -> list[Tensor]:
-        """What the last operation, and each parameter's own gradient, may be off by."""
+        """Return the bounds of the last operation, and of each parameter's own gradient."""
         bounds = [judgements[-1].output.bound]
         for i, judgement in enumerate(judgements):
             bounds += [gradient.bound for gradient in judgement.gradients[1 if i else 0 :]]
@@ -123,8 +126,8 @@ class FusedPattern:
         judgements: Sequence[ExpectedResults],
         moved: Sequence[_Flow],
     ) -> list[Tensor]:
-        """What each input's gradient may be off by because of kinks: the gradients that hang on a
-        side, each carried back by itself and added up without its sign.
+        """Return the bound of each input's gradient because of kinks. Each gradient that
+        depends on a side is propagated by itself, and added up without its sign.
         """
         total = [torch.zeros_like(leaf) for leaf in leaves]
         for i, stage in enumerate(self.stages):
@@ -165,43 +168,46 @@ class FusedPattern:
 
 
 class _Flow(NamedTuple):
-    """What every stage gave, and the gradient of every input."""
+    """The results of every stage, and the gradient of every input."""
 
     values: Sequence[Tensor]
     gradients: Sequence[Tensor]
 
 
-def _apart(reference: Tensor, others: Sequence[Tensor]) -> Tensor:
-    return torch.stack([other - reference for other in others]).abs().amax(0)
+def _apart(reference: Tensor, rest: Sequence[Tensor]) -> Tensor:
+    return torch.stack([other - reference for other in rest]).abs().amax(0)
 
 
 def _carried_back(x: Tensor, leaves: Sequence[Tensor], loose: Tensor) -> list[Tensor]:
-    """The size of what reaches the leaves if each element of `loose` is a gradient of `x` alone:
-    one backward pass an element, for signs that cancel in one sum need not in another.
+    """Return the sum of absolute gradients of the leaves if each element of `loose` is a
+    gradient of `x` alone. It takes one backward pass per element, for signs that cancel in one sum
+    need not in another.
     """
     total = [torch.zeros_like(leaf) for leaf in leaves]
     hanging = loose.flatten().nonzero().flatten()
     for places in hanging.split(LOOSE_AT_ONCE) if len(hanging) else ():
-        fed = loose.new_zeros(len(places), loose.numel())
-        fed[torch.arange(len(places)), places] = loose.flatten()[places]
-        found = torch.autograd.grad(
+        one_hot = loose.new_zeros(len(places), loose.numel())
+        one_hot[torch.arange(len(places)), places] = loose.flatten()[places]
+        gradients = torch.autograd.grad(
             x,
             leaves,
-            fed.reshape(-1, *x.shape),
+            one_hot.reshape(-1, *x.shape),
             allow_unused=True,
             is_grads_batched=True,
             retain_graph=True,
         )
         total = [
             sums if part is None else sums + part.detach().abs().sum(0)
-            for sums, part in zip(total, found, strict=True)
+            for sums, part in zip(total, gradients, strict=True)
         ]
     return total
 
 
-def _rounded(budgeted: Budgeted, how: Arithmetic) -> Budgeted:
-    """An exact operation's bound is zero about the rounded result; here it is about the exact."""
-    half = spacing(budgeted.reference, how.dtype) / 2
+def _rounded(budgeted: Budgeted, arithmetic: Arithmetic) -> Budgeted:
+    """Return the budget about the exact result: an exact operation's bound is zero about the
+    rounded one.
+    """
+    half = spacing(budgeted.reference, arithmetic.dtype) / 2
     return replace(budgeted, bound=budgeted.bound + half)
 
 
@@ -218,9 +224,9 @@ class MaxPool:
         return functional.max_pool2d(inputs[0], self.kernel)
 
     def judge(
-        self, inputs: Sequence[Tensor], cotangent: Tensor, how: Arithmetic
+        self, inputs: Sequence[Tensor], cotangent: Tensor, arithmetic: Arithmetic
     ) -> ExpectedResults:
-        return Moved(function=self, kind=self.kind).judge(inputs, cotangent, how)
+        return Moved(function=self, kind=self.kind).judge(inputs, cotangent, arithmetic)
 
     def undecided(self, x: Tensor, off: Tensor, flowing: Tensor) -> Tensor:
         high, low = x + off, x - off
@@ -262,12 +268,12 @@ PATTERNS: Mapping[str, FusedPattern] = {
         counts=(2, 0, 0),
     ),
 }
-# Compiling is slow, and these are what compilers fuse.
+# Compiling is slow, and compilers fuse these.
 COMPILED = tuple(PATTERNS)[:4]
 
 
 def pattern_cases(name: str, maker: Maker) -> Iterator[Case]:
-    """The inputs of a pattern: odd sizes, so that the last tile and wave are not full."""
+    """Yield the inputs of a pattern: odd sizes, so that the last tile and wave are not full."""
     chain = PATTERNS[name]
     for label, tensors in _pattern_tensors(name, maker):
         yield Case(label, chain, tensors, reduces=not name.startswith("add"))
@@ -294,14 +300,14 @@ def _pattern_tensors(name: str, maker: Maker) -> Iterator[tuple[str, tuple[Tenso
 
 
 def compile_modes(build: str) -> tuple[str, ...]:
-    """The modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
+    """Return the modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
     return (PLAIN_MODE, GRAPH_MODE) if build == "cuda" else (PLAIN_MODE,)
 
 
 def execute_compiled(
     case: Case, cotangent: Tensor | None, device: str, *, mode: str, build: str
 ) -> Computed:
-    """The same case through torch.compile, as one graph without fall-back to eager."""
+    """Run the same case through torch.compile, as one graph without fall-back to eager."""
     torch.compiler.reset()
     compiled = _compiled(case.operation, mode, build)
     return execute_case(replace(case, operation=compiled), cotangent, device)
@@ -309,7 +315,7 @@ def execute_compiled(
 
 @dataclass(frozen=True, kw_only=True)
 class _Compiled(Instead):
-    """Stands where the operation stood."""
+    """A compiled operation in place of the plain one."""
 
     function: Callable[..., Tensor]
 

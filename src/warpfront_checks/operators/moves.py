@@ -19,7 +19,9 @@ SIGMAS = 6.0
 def _moved(
     function: Callable[..., Tensor], *shapes: tuple[int, ...], inputs: int = 1, strides: bool = True
 ) -> Cases:
-    """Cases of an exact operation; strides are compared unless its result is always dense."""
+    """Return cases of an exact operation; strides are compared unless its result is always
+    dense.
+    """
     operation = Moved(function=function)
 
     def cases(maker: Maker) -> Iterator[Case]:
@@ -51,7 +53,9 @@ def _gather(maker: Maker) -> Iterator[Case]:
 
 
 def _embedding(maker: Maker) -> Iterator[Case]:
-    """Rows looked up many times: the gradient of each is a sum of scattered rows."""
+    """Return cases of rows looked up many times: the gradient of each is a sum of scattered
+    rows.
+    """
     for width in (65, *maker.edges):
         index = maker.indices(9, 2, 17)
 
@@ -64,7 +68,9 @@ def _embedding(maker: Maker) -> Iterator[Case]:
 
 
 def _scattered(method: str) -> Cases:
-    """Rows or elements added at repeated places, by whatever atomic additions the device has."""
+    """Return cases of rows or elements added at repeated indices, by the device's atomic
+    additions.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
         for width in (65, *maker.edges):
@@ -87,7 +93,9 @@ def _scattered(method: str) -> Cases:
 
 
 def _ordered(order: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Cases:
-    """Values, and what the indices point to: both must be the right numbers in the right order."""
+    """Return cases of values, and of the numbers that the indices point to: both must be
+    correct and in order.
+    """
 
     def both(x: Tensor) -> Tensor:
         values, index = order(x)
@@ -116,9 +124,9 @@ def _topk(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dropout(maker: Maker) -> Iterator[Case]:
-    """Nothing dropped at p = 0; at p = 1/2 the survivors are doubled and about half survive.
-
-    Which ones is the device's own random stream: never compared.
+    """Return cases of dropout. At p = 0 nothing is dropped; at p = 1/2 the survivors are
+    doubled and about half survive. Their selection is the device's own random stream: never
+    compared.
     """
     yield from _moved(
         lambda x: functional.dropout(x, p=0.0, training=True), (67, 65), strides=False
@@ -138,12 +146,12 @@ def _dropout(maker: Maker) -> Iterator[Case]:
 
 
 def _survivors(x: Tensor) -> Tensor:
-    left = functional.dropout(x, p=0.5, training=True)
-    return torch.where(left == 0, 2 * x, left)
+    survivors = functional.dropout(x, p=0.5, training=True)
+    return torch.where(survivors == 0, 2 * x, survivors)
 
 
 def _share(x: Tensor) -> Tensor:
-    """The surviving share; the reference, in float64, is the probability itself."""
+    """Return the surviving share; the reference, in float64, is the probability itself."""
     if x.dtype == torch.float64:
         return torch.tensor(0.5, dtype=torch.float64)
     return (functional.dropout(x, p=0.5, training=True) != 0).to(x.dtype).mean()

@@ -17,7 +17,9 @@ Terms = Callable[..., "tuple[Tensor, Sequence[Tensor]]"]
 
 
 def _group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x, weight and bias come with their groups as an axis: (batch, groups, channels, ...)."""
+    """Apply group norm. x, weight and bias come with their groups as an axis: (batch, groups,
+    channels, ...).
+    """
     flat = functional.group_norm(x.flatten(1, 2), x.shape[1], weight.flatten(), bias.flatten())
     return flat.reshape(x.shape)
 
@@ -46,7 +48,7 @@ def _normed(norm: Norm, *shapes: tuple[int, ...], bias: bool = True) -> Cases:
 
 
 def _evaluated(x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Batch norm with running statistics; the statistics are not differentiated."""
+    """Return batch norm with running statistics; the statistics are not differentiated."""
     statistics = (mean.detach().flatten(), variance.detach().flatten())
     return functional.batch_norm(x, *statistics, weight.flatten(), bias.flatten(), training=False)
 
@@ -76,7 +78,9 @@ def _batch_norms(maker: Maker) -> Iterator[Case]:
 
 
 def _loss(function: Callable[..., Tensor], terms: Terms, second: str, kind: str = "loss") -> Cases:
-    """A mean of terms. `terms` gives them and the magnitude of each input's derivative of them."""
+    """Return cases of a mean of terms. `terms` yields them and the magnitude of each input's
+    derivative of them.
+    """
 
     def spreads(inputs: Sequence[Tensor], loss: Tensor, g: Tensor) -> Sequence[Spread]:
         del loss
@@ -123,7 +127,9 @@ def _smooth_l1(a: Tensor, b: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
 
 
 def _bce(p: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """Two logarithms weighted and added; the derivative's (p - t)/(p(1 - p)) cancels."""
+    """Return the magnitude of two logarithms weighted and added; the derivative's (p - t)/(p(1
+    - p)) cancels.
+    """
     terms = t * p.log().abs() + (1 - t) * (1 - p).log().abs()
     return terms, ((p + t) / (p * (1 - p)), p.log().abs() + (1 - p).log().abs())
 
@@ -133,17 +139,19 @@ def _bce_logits(x: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
 
 
 def _mean_divergence(x: Tensor, t: Tensor) -> Tensor:
-    """torch's own `mean` reduction warns that it will change."""
+    """Return the mean divergence; torch's own `mean` reduction warns that it will change."""
     return functional.kl_div(x, t, reduction="sum") / x.numel()
 
 
 def _kl_div(x: Tensor, t: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """t*log(t) - t*x: two products of different signs."""
+    """Return the magnitude of t*log(t) - t*x: two products of different signs."""
     return t * (t.log().abs() + x.abs()), (t, t.log().abs() + x.abs() + 1)
 
 
 def _classes(function: Callable[..., Tensor], *, normalised: bool) -> Cases:
-    """Losses over classes: cross entropy from logits, negative likelihood from their logarithms."""
+    """Return cases of losses over classes: cross entropy from logits, negative likelihood from
+    their logarithms.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
         for classes in (67, *maker.edges):
@@ -162,7 +170,9 @@ def _classes(function: Callable[..., Tensor], *, normalised: bool) -> Cases:
 
 
 def _class_loss(function: Callable[..., Tensor], target: Tensor, *, normalised: bool) -> Operation:
-    """In low precision the logarithms of the probabilities are rounded in between."""
+    """Return the loss of a class. In low precision the logarithms of the probabilities are
+    rounded in between.
+    """
 
     def loss(x: Tensor) -> Tensor:
         return function(x, target.to(x.device))

@@ -31,7 +31,9 @@ def _last_format(x: Tensor) -> Tensor:
 
 
 def _matmul(maker: Maker) -> Iterator[Case]:
-    """Rows, inner lengths and columns around waves and tiles; no rows, no terms, one of each."""
+    """Return cases of rows, inner lengths and columns around waves and tiles; no rows, no
+    terms, one of each.
+    """
     edges = [] if maker.quick else [31, 32, 64, 127, 1023, 1024, 1025, 4096]
     shapes = [(67, 129, 65), *((17, k, 33) for k in edges), (1, 65, 1), (129, 1, 65)]
     shapes += [(0, 5, 3), (5, 0, 3)]
@@ -42,21 +44,21 @@ def _matmul(maker: Maker) -> Iterator[Case]:
     yield _product(maker, "vectors", (129,), (129,))
     yield _product(maker, "batch broadcast", (3, 1, 9, 65), (5, 65, 7))
     for name, views in (("left", (_mirrored, None)), ("right", (None, _mirrored))):
-        left, right = ((65, 33) if views[0] else (33, 65)), ((9, 65) if views[1] else (65, 9))
-        yield _product(maker, f"{name} transposed", left, right, views)
+        lhs, rhs = ((65, 33) if views[0] else (33, 65)), ((9, 65) if views[1] else (65, 9))
+        yield _product(maker, f"{name} transposed", lhs, rhs, views)
 
 
 def _product(
     maker: Maker,
     name: str,
-    left: tuple[int, ...],
-    right: tuple[int, ...],
+    lhs: tuple[int, ...],
+    rhs: tuple[int, ...],
     views: tuple[View | None, ...] = (),
 ) -> Case:
     return Case(
         name,
-        MATMUL if len(left) == len(right) else BROADCAST,
-        (maker.normal(*left), maker.normal(*right)),
+        MATMUL if len(lhs) == len(rhs) else BROADCAST,
+        (maker.normal(*lhs), maker.normal(*rhs)),
         views=views,
         backward=maker.floating,
         reduces=True,
@@ -74,7 +76,7 @@ def _bmm(maker: Maker) -> Iterator[Case]:
 
 
 def _einsum(maker: Maker) -> Iterator[Case]:
-    for form, left, right in (
+    for form, lhs, rhs in (
         ("bij,bkj->bik", (3, 17, 67), (3, 9, 67)),
         ("bhqd,bhkd->bhqk", (2, 3, 9, 33), (2, 3, 17, 33)),
         ("ij,ij->", (17, 65), (17, 65)),
@@ -82,13 +84,15 @@ def _einsum(maker: Maker) -> Iterator[Case]:
         yield Case(
             form,
             Multilinear(kind="linear", function=partial(torch.einsum, form)),
-            (maker.normal(*left), maker.normal(*right)),
+            (maker.normal(*lhs), maker.normal(*rhs)),
             reduces=True,
         )
 
 
 def _convolution(function: Callable[..., Tensor], width: int, *, transposed: bool = False) -> Cases:
-    """Kernels of 3 and 1, stride, padding, dilation, groups, bias, channels last, no batch."""
+    """Return cases of kernels of 3 and 1, stride, padding, dilation, groups, bias, channels
+    last, no batch.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
         size = {1: 65, 2: 13, 3: 7}[width]
@@ -119,7 +123,7 @@ def _convolution(function: Callable[..., Tensor], width: int, *, transposed: boo
 
 
 def _pictures(maker: Maker) -> Case:
-    """PyFlame's own: 2x3x32x32, kernel 3."""
+    """Return PyFlame's own case: 2x3x32x32, kernel 3."""
     operation = Multilinear(kind="convolution", function=partial(functional.conv2d, padding=1))
     tensors = (maker.normal(2, 3, 32, 32), maker.normal(16, 3, 3, 3))
     return Case("2x3x32x32", operation, tensors, reduces=True)
@@ -186,10 +190,10 @@ def _attention(maker: Maker) -> Iterator[Case]:
 
 
 def _fft(maker: Maker) -> Iterator[Case]:
-    """A transform's error grows with the logarithm of its length; every term meets every output.
-
-    Lengths with a prime factor above 7 go another way (Bluestein's), with more arithmetic for each
-    output: cuFFT's in float64 was off by 1.15 times the others' budget on an H100.
+    """Return cases of a transform. Its error grows with the logarithm of its length; every term
+    meets every output. Lengths with a prime factor above 7 use another algorithm (Bluestein's),
+    with more arithmetic for each output. cuFFT's in float64 was off by 1.15 times the others'
+    budget on an H100.
     """
 
     def transform(x: Tensor) -> Tensor:

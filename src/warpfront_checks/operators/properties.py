@@ -1,5 +1,5 @@
-"""What is true of correct operations besides their values: derivatives that fit, the same answer
-every time, and memory given back.
+"""Properties of correct operations apart from their values: derivatives that fit, the same
+result every time, and memory that is freed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from warpfront_checks.operators.table import Operator
 
 REPEATS = 3
 # Readings of the memory in use, one after each block of runs; the last steps have to be steady. The
-# least step is what a device's allocator gives at once, and for a process well above the pages that
+# least step is one block of a device's allocator, and for a process well above the pages that
 # malloc keeps for itself.
 BLOCK, READINGS, STEADY = 3, 7, 5
 DEVICE_STEP_BYTES = 512
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PropertyReport:
-    """Faults by operation, what was tried, and what torch itself says cannot be had."""
+    """The faults by operation, the number of operations, and those that torch exempts."""
 
     faults: tuple[str, ...]
     tried: int
@@ -59,15 +59,15 @@ def check_gradients(
     alter: Callable[[Function], Function] = _as_it_is,
     largest: int = 1_000_000,
 ) -> PropertyReport:
-    """torch's gradcheck in float64 on the device: each backward fits its own forward. Operations
-    whose smallest case has more than `largest` numbers are left out.
+    """Run torch's gradcheck in float64 on the device: each backward fits its own forward.
+    Operations whose smallest case has more than `largest` numbers are skipped.
     """
-    faults, tried = [], 0
+    faults, count = [], 0
     for operator in chosen:
         case = _smallest(operator)
         if case is None or _size(case) > largest:
             continue
-        tried += 1
+        count += 1
         inputs = [
             x.to(device).clone(memory_format=torch.contiguous_format).requires_grad_()
             for x in case.inputs(list(case.tensors))
@@ -78,19 +78,19 @@ def check_gradients(
             )
         except GradcheckError as error:
             faults.append(f"{operator.name}: {str(error).strip().splitlines()[0]}")
-    return PropertyReport(faults=tuple(faults), tried=tried)
+    return PropertyReport(faults=tuple(faults), tried=count)
 
 
 def check_repeats(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case, dtype: str = "float32"
 ) -> PropertyReport:
-    """Three runs must agree bit for bit under torch's deterministic algorithms.
+    """Check that three runs agree bit for bit under torch's deterministic algorithms.
 
-    Where torch has none for an operation it says so; then the spread of plain runs is reported.
+    Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
-    faults, exempt, tried, spread = [], [], 0, 0.0
+    faults, exempt, count, spread = [], [], 0, 0.0
     for operator, case, cotangent in _plain_cases(chosen, dtype):
-        tried += 1
+        count += 1
         torch.use_deterministic_algorithms(True)  # noqa: FBT003 - torch's own signature
         try:
             runs = [run(case, cotangent, device) for _ in range(REPEATS)]
@@ -106,15 +106,15 @@ def check_repeats(
         if not runs:
             plain = [run(case, cotangent, device) for _ in range(REPEATS)]
             spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
-    return PropertyReport(faults=tuple(faults), tried=tried, exempt=tuple(exempt), spread=spread)
+    return PropertyReport(faults=tuple(faults), tried=count, exempt=tuple(exempt), spread=spread)
 
 
 def check_memory(
     chosen: Sequence[Operator], device: str, *, run: Execute = execute_case
 ) -> PropertyReport:
-    """Memory in use that grows, and does not stop: per operation on a device that counts its
-    bytes, for all together on the CPU, by what malloc gave out and by the process's pages: pages
-    that lie ready hide what malloc gives out, and malloc does not count what is mapped past it.
+    """Check for memory in use that grows steadily. A device that counts its bytes is measured
+    per operation. The CPU is measured for all together, by malloc's bytes and by the process's
+    pages: free pages hide allocations, and malloc does not count memory mapped past it.
     """
     cases = list(_plain_cases(chosen, "float32"))
     tries: list[tuple[str, Callable[[], object]]] = []
@@ -140,8 +140,8 @@ def check_memory(
 
 @contextmanager
 def _collecting_little() -> Iterator[None]:
-    """What is there before, torch's modules and all, is looked through once, not for each
-    operation: that took half of the check's time.
+    """Freeze existing objects, torch's modules included, so that garbage is collected once, not
+    for each operation. That took half of the check's time.
     """
     gc.collect()
     gc.freeze()
@@ -158,7 +158,7 @@ def _growth(
     *,
     collect: bool = False,
 ) -> int:
-    """The largest of the measures' systematic growth, in bytes."""
+    """Return the largest of the measures' systematic growth, in bytes."""
     rows = memory_readings(work, lambda: [measure() for measure in measures], collect=collect)
     return max(systematic_growth(readings, least) for readings in zip(*rows, strict=True))
 
@@ -166,9 +166,9 @@ def _growth(
 def memory_readings(
     work: Callable[[], object], measure: Callable[[], T], *, collect: bool = False
 ) -> list[T]:
-    """What is in use after every `BLOCK` runs."""
+    """Return the memory in use after every `BLOCK` runs."""
     readings = []
-    gc.collect()  # what was left before, given back meanwhile, would hide what is kept
+    gc.collect()  # earlier garbage, freed meanwhile, would hide a leak
     for _ in range(READINGS):
         for _ in range(BLOCK):
             work()
@@ -179,9 +179,9 @@ def memory_readings(
 
 
 def systematic_growth(readings: Sequence[int], least: int) -> int:
-    """The smallest step of the last `STEADY`, if each is at least so large; else nothing. What is
-    allocated once (a workspace, a cache, a plan) shows in one step or two, a leak in all of them,
-    but for one in which others gave back as much.
+    """Return the smallest step of the last `STEADY`, if each is at least so large; else
+    nothing. One allocation (a workspace, a cache, a plan) shows in one step or two. A leak shows in
+    all of them, except one in which other code freed as much.
     """
     last = readings[-STEADY - 1 :]
     lowest, *steps = sorted(after - before for before, after in pairwise(last))
@@ -190,7 +190,9 @@ def systematic_growth(readings: Sequence[int], least: int) -> int:
 
 
 def _resident_bytes() -> int:
-    """What the process holds, once malloc has given back what nobody uses (glibc's alone can)."""
+    """Return the process's resident bytes, after malloc has returned unused memory (glibc's
+    alone can).
+    """
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:
         give_back(0)
@@ -218,19 +220,21 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _malloc_bytes() -> int:
-    """What malloc gave out and was not given back, in heaps and mapped; 0 where none says so."""
+    """Return the bytes that malloc allocated and did not free, in heaps and mapped; 0 without a
+    malloc that reports it.
+    """
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
         return 0
     mallinfo.restype = _Mallinfo2
-    found = mallinfo()
-    return int(found.uordblks + found.hblkhd)
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
 
 
 def _plain_cases(
     chosen: Sequence[Operator], dtype: str
 ) -> Iterator[tuple[Operator, Case, Tensor | None]]:
-    """The first case of each operation, with a gradient to feed in. Random operations are none."""
+    """Yield the first case of each operation, with a gradient for its backward."""
     for operator in chosen:
         case = next(iter(operator.make_cases(dtype, 0, quick=True)))
         output = case.operation(*case.inputs(list(case.tensors)))
@@ -239,7 +243,7 @@ def _plain_cases(
 
 
 def _smallest(operator: Operator) -> Case | None:
-    """The float64 case with the fewest numbers whose gradient is more than zeros."""
+    """Return the float64 case with the fewest numbers whose gradient is more than zeros."""
     cases = [case for case in operator.make_cases("float64", 0, quick=True) if case.backward]
     return next((case for case in sorted(cases, key=_size) if _slopes(case)), None)
 
@@ -254,8 +258,8 @@ def _slopes(case: Case) -> bool:
     if not output.is_floating_point() or not output.numel():
         return False
     cotangent = torch.linspace(1.0, 2.0, output.numel(), dtype=output.dtype).square()
-    found = gradients_of(case.operation, inputs, cotangent.reshape(output.shape))
-    return any(bool((gradient.abs() > SLIGHT).any()) for gradient in found)
+    gradients = gradients_of(case.operation, inputs, cotangent.reshape(output.shape))
+    return any(bool((gradient.abs() > SLIGHT).any()) for gradient in gradients)
 
 
 def _same(computed: Computed, other: Computed) -> bool:
@@ -264,7 +268,7 @@ def _same(computed: Computed, other: Computed) -> bool:
 
 
 def _spread(computed: Computed, other: Computed) -> float:
-    """The largest difference of two runs, relative to the root mean square."""
+    """Return the largest difference of two runs, relative to the root mean square."""
     worst = 0.0
     for a, b in zip(computed.all, other.all, strict=True):
         if a is not None and b is not None and a.numel():

@@ -24,18 +24,24 @@ def _along(
     empty: bool = True,
     long: bool = True,
 ) -> Cases:
-    """Cases over the last, the first and a strided axis; `operation` takes axis and length."""
+    """Return cases over the last, the first and a strided axis; `operation` takes axis and
+    length.
+    """
 
     def cases(maker: Maker) -> Iterator[Case]:
-        made = getattr(maker, make)
+        result = getattr(maker, make)
         for name, shape, axis in _shapes(maker, empty=empty, long=long):
             operated = operation(axis, float(shape[axis]) if shape else 1.0)
             backward = maker.floating
-            yield Case(name, operated, (made(*shape),), backward=backward, reduces=shape != ())
+            yield Case(name, operated, (result(*shape),), backward=backward, reduces=shape != ())
         if maker.floating:
             view = (lambda x: x[:, ::2],)
             yield Case(
-                "every second column", operation(1, 65.0), (made(9, 130),), views=view, reduces=True
+                "every second column",
+                operation(1, 65.0),
+                (result(9, 130),),
+                views=view,
+                reduces=True,
             )
 
     return cases
@@ -74,7 +80,7 @@ def _prod(axis: int, length: float) -> Operation:
         (x,) = inputs
         wide = g * product
         whole = (wide.unsqueeze(axis) if x.dim() else wide) / x
-        # All of a row's gradients are its product over a factor, and share what that is off by.
+        # All of a row's gradients are its product over a factor, and share its error.
         root, rows = length**0.5, product.numel()
         return (
             Spread(
@@ -99,7 +105,9 @@ def _prod(axis: int, length: float) -> Operation:
 
 
 def _softmax(axis: int, length: float) -> Operation:
-    """An exponent may be off by the rounding of its argument. Backward reads the rounded output."""
+    """Return cases of softmax. An exponent may be off by the rounding of its argument. Backward
+    reads the rounded output.
+    """
 
     def spreads(inputs: Sequence[Tensor], y: Tensor, g: Tensor) -> Sequence[Spread]:
         below = (inputs[0] - inputs[0].amax(axis, keepdim=True)).abs()
@@ -138,7 +146,9 @@ def _log_softmax(axis: int, length: float) -> Operation:
 
 
 def _near_one(maker: Maker) -> Iterator[Case]:
-    """Products of up to a thousand factors that stay within float16's range; of few integers."""
+    """Yield cases whose products of up to a thousand factors stay within float16's range; of
+    few integers.
+    """
     make = _along(_prod, "positive", long=False)
     for case in make(maker):
         x = case.tensors[0]

@@ -23,8 +23,8 @@ FAMILIES: tuple[OperatorFamily, ...] = (ELEMENTWISE, REDUCTIONS, PRODUCTS, NORMS
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One row: `number` is its place among the required ones, 0 for the others; `letter` its class
-    (E, U or A); `dtypes` are names of torch's.
+    """A row: `number` is its place among the required ones, 0 for the others; `letter` its
+    class (E, U or A); `dtypes` are names of torch's.
     """
 
     name: str
@@ -35,13 +35,15 @@ class Operator:
     cases: Cases
 
     def make_cases(self, dtype: str, seed: int, *, quick: bool = False) -> Iterator[Case]:
-        """Its cases in one dtype, from one seed; the first is the plain one."""
+        """Return its cases in one dtype, from one seed; the first is the plain one."""
         return self.cases(make_maker(getattr(torch, dtype), seed, quick=quick))
 
 
 @cache
 def operators() -> tuple[Operator, ...]:
-    """Every operation of the table, in its order. A row without cases, or the reverse, raises."""
+    """Return every operation of the table, in its order. Raise for a row without cases, and for
+    cases without a row.
+    """
     document = json.loads(TABLE.read_text(encoding="utf-8"))
     makers = {
         name: (family.name, cases) for family in FAMILIES for name, cases in family.cases.items()

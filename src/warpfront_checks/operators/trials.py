@@ -55,7 +55,7 @@ Cases = Callable[[str, int], Iterable[Case]]
 
 @dataclass(kw_only=True)
 class Counts:
-    """What was done, for the results file; grows as the checks run."""
+    """The mutable counts of a session, for the results file."""
 
     cases: Counter[str] = field(default_factory=Counter)
     tallies: list[dict[str, Tally]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """One session's circumstances: the device, what it must compute, and how thoroughly to look."""
+    """The circumstances of one session: the device, its required dtypes, and the effort."""
 
     device: str
     dtypes: tuple[str, ...]
@@ -96,10 +96,10 @@ def record_operators(
     # gradcheck needs float64.
     properties = PROPERTIES if computes_float64(claims.device) else PROPERTIES[1:]
     recorder.plan([*names, *PATTERNS, *properties])
-    how = record_values(claims, recorder, effort, run=run)
+    circumstances = record_values(claims, recorder, effort, run=run)
     record_properties(claims, recorder, effort, run=run)
-    _record_compiled(recorder, how, build_of(torch))
-    recorder.environment["counts"] = how.counts.document()
+    _record_compiled(recorder, circumstances, build_of(torch))
+    recorder.environment["counts"] = circumstances.counts.document()
 
 
 def record_values(
@@ -109,14 +109,14 @@ def record_values(
     *,
     run: Execute = execute_case,
 ) -> Circumstances:
-    """Operations and patterns alone, as often as somebody likes: what seeds have a say in."""
+    """Run operations and patterns alone, any number of times: the part that depends on seeds."""
     os.environ.setdefault(*WORKSPACE)
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    how = _circumstances(claims, effort or CheckOptions(), run)
-    recorder.run([_operator_check(operator, how) for operator in operators()])
-    recorder.run([_pattern_check(name, how) for name in PATTERNS])
-    return how
+    circumstances = _circumstances(claims, effort or CheckOptions(), run)
+    recorder.run([_operator_check(operator, circumstances) for operator in operators()])
+    recorder.run([_pattern_check(name, circumstances) for name in PATTERNS])
+    return circumstances
 
 
 def record_properties(
@@ -126,13 +126,15 @@ def record_properties(
     *,
     run: Execute = execute_case,
 ) -> None:
-    """Derivatives, repeats and memory."""
+    """Check derivatives, repeats and memory."""
     os.environ.setdefault(*WORKSPACE)
     recorder.run(list(_property_checks(_circumstances(claims, effort or CheckOptions(), run))))
 
 
 def _circumstances(claims: Claims, effort: CheckOptions, run: Execute) -> Circumstances:
-    """Half precision is probed before it is tested; integers and float64 are every device's."""
+    """Return the circumstances. Half precision is probed before it is tested; integers and
+    float64 are required of every device.
+    """
     double = ["float64"] if computes_float64(claims.device) else []
     dtypes = (*tested_dtypes(claims.device), *double, "int64", "int32", "bool")
     if effort.quick:
@@ -145,7 +147,7 @@ def _circumstances(claims: Claims, effort: CheckOptions, run: Execute) -> Circum
 
 @dataclass(kw_only=True)
 class Tried:
-    """What the cases of one check came to in one dtype."""
+    """The results of the cases of one check in one dtype."""
 
     cases: int = 0
     budget_used: float = 0.0
@@ -162,126 +164,148 @@ class Tried:
         self.tallies.append(dict(verdict.tallies))
 
     def document(self) -> dict[str, object]:
-        said: dict[str, object] = {
+        fields: dict[str, object] = {
             "cases": self.cases,
             "budget_used": float(f"{self.budget_used:.4g}"),
             "rms_ratio": float(f"{self.rms_ratio:.4g}"),
         }
-        return {**said, "not implemented": self.lacking} if self.lacking else said
+        return {**fields, "not implemented": self.lacking} if self.lacking else fields
 
 
-def try_cases(cases: Cases, dtype: str, how: Circumstances) -> Tried:
+def try_cases(cases: Cases, dtype: str, circumstances: Circumstances) -> Tried:
     """Run and judge cases of one dtype. A kernel that torch does not have is a fault only where
     the device must compute the dtype, or where the CPU has it.
     """
-    tried = Tried()
-    for seed in how.effort.seeds:
+    outcome = Tried()
+    for seed in circumstances.effort.seeds:
         for case in cases(dtype, seed):
             label = f"{dtype}, {case.name}, seed {seed}"
             try:
-                verdict = _judged(case, dtype, seed, how)
+                verdict = _judged(case, dtype, seed, circumstances)
             except (RuntimeError, NotImplementedError) as error:
-                if not lacks_kernel(error) or dtype in how.required:
+                if not lacks_kernel(error) or dtype in circumstances.required:
                     raise
-                tried.lacking = str(error).splitlines()[0]
+                outcome.lacking = str(error).splitlines()[0]
                 continue
-            tried.add(label, verdict)
-    how.counts.cases[dtype] += tried.cases
-    how.counts.tallies += tried.tallies
-    return tried
+            outcome.add(label, verdict)
+    circumstances.counts.cases[dtype] += outcome.cases
+    circumstances.counts.tallies += outcome.tallies
+    return outcome
 
 
-def _judged(case: Case, dtype: str, seed: int, how: Circumstances) -> CaseVerdict:
-    expected = expect(case, getattr(torch, dtype), how.device, seed)
-    outcome = how.run(case, expected.cotangent, how.device)
-    return judge_case(case, outcome, expected, how.device, how.effort.profile)
+def _judged(case: Case, dtype: str, seed: int, circumstances: Circumstances) -> CaseVerdict:
+    expected = expect(case, getattr(torch, dtype), circumstances.device, seed)
+    outcome = circumstances.run(case, expected.cotangent, circumstances.device)
+    return judge_case(case, outcome, expected, circumstances.device, circumstances.effort.profile)
 
 
-def _operator_check(operator: Operator, how: Circumstances) -> Check:
-    cases = partial(operator.make_cases, quick=how.effort.quick)
-    dtypes = [name for name in how.dtypes if name in operator.dtypes]
-    return Check(name=operator.name, find=lambda: _cases_finding(cases, dtypes, how))
+def _operator_check(operator: Operator, circumstances: Circumstances) -> Check:
+    cases = partial(operator.make_cases, quick=circumstances.effort.quick)
+    dtypes = [name for name in circumstances.dtypes if name in operator.dtypes]
+    return Check(name=operator.name, find=lambda: _cases_finding(cases, dtypes, circumstances))
 
 
-def _pattern_check(name: str, how: Circumstances) -> Check:
+def _pattern_check(name: str, circumstances: Circumstances) -> Check:
     def cases(dtype: str, seed: int) -> Iterator[Case]:
-        maker = make_maker(getattr(torch, dtype), seed, quick=how.effort.quick)
+        maker = make_maker(getattr(torch, dtype), seed, quick=circumstances.effort.quick)
         return pattern_cases(name, maker)
 
-    dtypes = [name for name in how.dtypes if name in DTYPES]
-    return Check(name=name, find=lambda: _cases_finding(cases, dtypes, how))
+    dtypes = [name for name in circumstances.dtypes if name in DTYPES]
+    return Check(name=name, find=lambda: _cases_finding(cases, dtypes, circumstances))
 
 
-def _cases_finding(cases: Cases, dtypes: Iterable[str], how: Circumstances) -> CheckFinding:
-    tried = {dtype: try_cases(cases, dtype, how) for dtype in dtypes}
-    faults = [fault for one in tried.values() for fault in one.faults]
-    tallies = total(tally for one in tried.values() for tally in one.tallies)
+def _cases_finding(
+    cases: Cases, dtypes: Iterable[str], circumstances: Circumstances
+) -> CheckFinding:
+    outcomes = {dtype: try_cases(cases, dtype, circumstances) for dtype in dtypes}
+    faults = [fault for outcome in outcomes.values() for fault in outcome.faults]
+    tallies = total(tally for outcome in outcomes.values() for tally in outcome.tallies)
     details: dict[str, object] = {
-        "dtypes": {dtype: one.document() for dtype, one in tried.items()},
+        "dtypes": {dtype: outcome.document() for dtype, outcome in outcomes.items()},
         "profiles": document(tallies),
     }
-    if not any(one.cases for one in tried.values()):
+    if not any(outcome.cases for outcome in outcomes.values()):
         return failed("no case of it could be computed", **details)
     return judged(faults, **({"faults": faults[:SHOWN]} if faults else {}), **details)
 
 
-def _property_checks(how: Circumstances) -> Iterator[Check]:
+def _property_checks(circumstances: Circumstances) -> Iterator[Check]:
     chosen = operators()
-    if computes_float64(how.device):
-        find = partial(check_gradients, chosen, how.device)
+    if computes_float64(circumstances.device):
+        find = partial(check_gradients, chosen, circumstances.device)
         yield _property_check("derivatives", find)
     steady = [operator for operator in chosen if operator.name != "dropout"]
-    yield _property_check("repeats", partial(check_repeats, steady, how.device, run=how.run))
-    yield _property_check("memory", partial(check_memory, chosen, how.device, run=how.run))
+    yield _property_check(
+        "repeats", partial(check_repeats, steady, circumstances.device, run=circumstances.run)
+    )
+    yield _property_check(
+        "memory", partial(check_memory, chosen, circumstances.device, run=circumstances.run)
+    )
 
 
 def _property_check(name: str, report: Callable[[], PropertyReport]) -> Check:
     def find() -> CheckFinding:
-        found = report()
+        actual = report()
         details: dict[str, object] = {
-            "tried": found.tried,
-            "no deterministic algorithm": list(found.exempt),
-            "spread": found.spread,
-            "grown_bytes": found.grown_bytes,
+            "tried": actual.tried,
+            "no deterministic algorithm": list(actual.exempt),
+            "spread": actual.spread,
+            "grown_bytes": actual.grown_bytes,
         }
-        faults: dict[str, object] = {"faults": list(found.faults)} if found.faults else {}
-        return judged(found.faults, f"{found.tried} operations", **faults, **details)
+        faults: dict[str, object] = {"faults": list(actual.faults)} if actual.faults else {}
+        return judged(actual.faults, f"{actual.tried} operations", **faults, **details)
 
     return Check(name=name, find=find)
 
 
-def _record_compiled(recorder: Recorder, how: Circumstances, build: str) -> None:
-    """The patterns through torch.compile, where an image has what that needs."""
+def _record_compiled(recorder: Recorder, circumstances: Circumstances, build: str) -> None:
+    """Run the patterns through torch.compile, where an image has its requirements."""
     names = {
         f"{name}, compiled ({mode})": (name, mode)
         for name in COMPILED
         for mode in compile_modes(build)
     }
-    reason = "a quick run does not compile" if how.effort.quick else missing_compiler(how.device)
-    if not reason and how.device in BACKENDS:
-        reason = f"modes and patterns are Inductor's, and {how.device} has {BACKENDS[how.device]}"
+    reason = (
+        "a quick run does not compile"
+        if circumstances.effort.quick
+        else missing_compiler(circumstances.device)
+    )
+    if not reason and circumstances.device in BACKENDS:
+        reason = (
+            f"modes and patterns are Inductor's, and {circumstances.device} "
+            f"has {BACKENDS[circumstances.device]}"
+        )
     if reason:
         for name in names:
             recorder.note_unclaimed(name, reason)
         return
     recorder.run(
-        [_compiled_check(label, name, mode, how, build) for label, (name, mode) in names.items()]
+        [
+            _compiled_check(label, name, mode, circumstances, build)
+            for label, (name, mode) in names.items()
+        ]
     )
 
 
-def _compiled_check(label: str, name: str, mode: str, how: Circumstances, build: str) -> Check:
-    """The first case only, in float32, and on accelerators in bfloat16 too: compiling is slow."""
+def _compiled_check(
+    label: str, name: str, mode: str, circumstances: Circumstances, build: str
+) -> Check:
+    """Return a check of the first case only, in float32, and on accelerators in bfloat16 too:
+    compiling is slow.
+    """
 
     def cases(dtype: str, seed: int) -> Iterator[Case]:
         return pattern_cases(name, make_maker(getattr(torch, dtype), seed, quick=True))
 
     compiled = Circumstances(
-        device=how.device,
-        dtypes=how.dtypes,
-        required=how.required,
-        effort=CheckOptions(profile=how.effort.profile, seeds=how.effort.seeds[:1]),
+        device=circumstances.device,
+        dtypes=circumstances.dtypes,
+        required=circumstances.required,
+        effort=CheckOptions(
+            profile=circumstances.effort.profile, seeds=circumstances.effort.seeds[:1]
+        ),
         run=partial(execute_compiled, mode=mode, build=build),
-        counts=how.counts,
+        counts=circumstances.counts,
     )
-    dtypes = ("float32",) if how.device == "cpu" else ("float32", "bfloat16")
+    dtypes = ("float32",) if circumstances.device == "cpu" else ("float32", "bfloat16")
     return Check(name=label, find=lambda: _cases_finding(cases, dtypes, compiled))

@@ -21,15 +21,16 @@ from warpfront_checks.operations import EVERY, FEW_NUMEL, Arithmetic, Budgeted
 from warpfront_checks.operators.cases import Case, execute_case
 from warpfront_checks.tolerance_profiles import Tally, opinions, tally, total
 
-# Kinds for which the CPU's error is nobody's baseline: its own draw; and, in fused patterns, on
+# Kinds for which the CPU's error is no baseline: its own draw; and, in fused patterns, on
 # which side of ReLU's kink its rounding fell.
 WITHOUT_BASELINE = frozenset({"random", "fused"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What a case should give: budgets from float64 (none for integers, which are compared with
-    the CPU bit for bit), and the CPU's run in the same dtype (None where it has no such kernel).
+    """The expected results of a case: budgets from float64 (none for integers, which are
+    compared with the CPU bit for bit). The CPU's run in the same dtype is None where it has no such
+    kernel.
     """
 
     cotangent: Tensor | None
@@ -39,15 +40,19 @@ class Expectation:
 
 
 def expect(case: Case, dtype: torch.dtype, device: str, seed: int) -> Expectation:
-    """The float64 reference from the case's own numbers, and the CPU's answer in the same dtype."""
-    sent = [x.double() if x.is_floating_point() else x for x in case.tensors]
-    inputs = [x.detach() for x in case.inputs(sent)]
+    """Return the float64 reference from the case's own numbers, and the CPU's result in the
+    same dtype.
+    """
+    exact_inputs = [x.double() if x.is_floating_point() else x for x in case.tensors]
+    inputs = [x.detach() for x in case.inputs(exact_inputs)]
     reference = case.operation(*inputs)
     cotangent = _cotangent(case, reference, dtype, seed)
     budgets: tuple[Budgeted, ...] = ()
     if reference.is_floating_point() and dtype.is_floating_point:
-        fed = torch.zeros_like(reference) if cotangent is None else cotangent.double()
-        judgement = case.operation.judge(inputs, fed, Arithmetic(dtype=dtype, device=device))
+        grad_output = torch.zeros_like(reference) if cotangent is None else cotangent.double()
+        judgement = case.operation.judge(
+            inputs, grad_output, Arithmetic(dtype=dtype, device=device)
+        )
         gradients = judgement.gradients if cotangent is not None else ()
         budgets = (judgement.output, *gradients)
     return Expectation(
@@ -69,15 +74,15 @@ def judge_case(
     if not expected.budgets:
         return _judge_exactly(outcome, expected)
     used, ratio, tallies = 0.0, 0.0, []
-    for name, found, budgeted, same in _pairs(
+    for name, actual, budgeted, same in _pairs(
         outcome, expected, alone=_alone(case, expected.dtype, device)
     ):
-        share, relative, said = _judge_tensor(name, found, budgeted, same, expected.dtype)
-        opinion = opinions(found.double(), budgeted.reference, expected.dtype, strict=not said)
+        share, relative, message = _judge_tensor(name, actual, budgeted, same, expected.dtype)
+        opinion = opinions(actual.double(), budgeted.reference, expected.dtype, strict=not message)
         tallies.append(tally(opinion))
         used, ratio = max(used, share), max(ratio, relative)
         if profile == STRICT:
-            faults += said
+            faults += message
         elif opinion[profile] is False:
             faults.append(f"{name}: further off than {profile} allows")
     return CaseVerdict(
@@ -86,11 +91,12 @@ def judge_case(
 
 
 def _alone(case: Case, dtype: torch.dtype, device: str) -> bool:
-    """Whether the CPU's error in the same dtype says nothing of the device's: see
-    `WITHOUT_BASELINE`; and where the device rounds every addition, which the CPU may not.
+    """Return whether the CPU's error in the same dtype is no baseline for the device: see
+    `WITHOUT_BASELINE`. It is none either where the device rounds every addition, which the CPU may
+    not.
     """
-    kind, how = case.operation.kind, Arithmetic(dtype=dtype, device=device)
-    rounded = {how.rounding_of(kind), how.rounding_of(f"{kind} output")}
+    kind, arithmetic = case.operation.kind, Arithmetic(dtype=dtype, device=device)
+    rounded = {arithmetic.rounding_of(kind), arithmetic.rounding_of(f"{kind} output")}
     return kind in WITHOUT_BASELINE or EVERY in rounded
 
 
@@ -111,11 +117,13 @@ def _same_dtype(case: Case, cotangent: Tensor | None) -> Computed | None:
 
 
 def lacks_kernel(error: Exception) -> bool:
-    """Whether torch says that it has no kernel for a dtype or a device, not that one broke."""
+    """Return whether an error means that torch has no kernel for a dtype or a device, not that
+    one broke.
+    """
     text = str(error)
     return isinstance(error, NotImplementedError) or any(
-        said in text
-        for said in (
+        phrase in text
+        for phrase in (
             "not implemented for",
             "not supported",
             "Unsupported",
@@ -140,14 +148,14 @@ def _structure_faults(
 
 
 def _judge_exactly(outcome: Computed, expected: Expectation) -> CaseVerdict:
-    """Integers and truth values: the CPU's, bit for bit. No tolerance has a say."""
+    """Compare integers and booleans with the CPU's, bit for bit, without any tolerance."""
     same = expected.same_dtype
     wrong = 0 if same is None else int((outcome.outputs[0] != same.outputs[0]).sum())
-    right = tally(dict.fromkeys(total([]), not wrong))
+    correct = tally(dict.fromkeys(total([]), not wrong))
     if not wrong:
-        return CaseVerdict(tallies=right)
+        return CaseVerdict(tallies=correct)
     fault = f"output: {wrong} of {outcome.outputs[0].numel()} elements differ from the exact ones"
-    return CaseVerdict(faults=(fault,), tallies=right)
+    return CaseVerdict(faults=(fault,), tallies=correct)
 
 
 def _pairs(
@@ -163,11 +171,11 @@ def _pairs(
 
 
 def _judge_tensor(
-    name: str, found: Tensor, budgeted: Budgeted, same: Tensor | None, dtype: torch.dtype
+    name: str, actual: Tensor, budgeted: Budgeted, same: Tensor | None, dtype: torch.dtype
 ) -> tuple[float, float, list[str]]:
-    """Share of the bound, RMS ratio, and faults of one tensor."""
-    values, reference = found.double(), budgeted.reference
-    if not found.numel():
+    """Return the share of the bound, RMS ratio, and faults of one tensor."""
+    values, reference = actual.double(), budgeted.reference
+    if not actual.numel():
         return 0.0, 0.0, []
     rounded = reference.to(dtype).double()
     agree = (values.isnan() & rounded.isnan()) | (values == rounded)
@@ -177,7 +185,7 @@ def _judge_tensor(
         return (
             1e300,
             1e300,
-            [f"{name}: {wrong} of {found.numel()} elements are wrongly finite, infinite or NaN"],
+            [f"{name}: {wrong} of {actual.numel()} elements are wrongly finite, infinite or NaN"],
         )
     nothing = torch.zeros_like(values)
     near = Budgeted(

@@ -1,8 +1,9 @@
 """The only module that touches `torch.testing._internal`: private, so any version may move it.
 
-What is used: `op_db`, and of an entry `name`, `variant_test_name`, `supported_dtypes`,
-`supported_backward_dtypes`, `sample_inputs_func`, the entry as a function; of a sample `input`,
-`args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names what a torch lacks of these.
+It uses `op_db`. Of an entry it uses `name`, `variant_test_name`, `supported_dtypes`,
+`supported_backward_dtypes`, `sample_inputs_func`, and the entry as a function. Of a sample it uses
+`input`, `args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names the part that a torch
+lacks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ENTRY_NAMES = (
     "supported_backward_dtypes",
     "sample_inputs_func",
 )
-# With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than was asked for
+# With `max_norm` torch's CUDA kernel renormalises a weight that has gaps to less than `max_norm`
 # (2.11 on an H100: 0.44 for 1): torch's defect, not an image's.
 WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
 # These ask for numbers in the order of memory: as a view, to be resized, to be put back; on CUDA
@@ -45,15 +46,15 @@ _PUTS_BACK = "nn.functional.max_unpool"
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
 
-class DatabaseMoved(Exception):  # noqa: N818 - it says what happened
-    """This torch keeps its operator database elsewhere, or in another form."""
+class DatabaseMoved(Exception):  # noqa: N818 - the name is the event
+    """This torch has its operator database in another module, or in another form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One call: what is passed, and what torch's tests do to the result before they compare it
-    (signs of eigenvectors and the like). `memory` is how its tensors lie when they are sent
-    (`arranged`), if not one number behind the other.
+    """One call: its arguments, and the transformation of the result before torch's tests
+    compare it (signs of eigenvectors and the like). `memory` is the layout of its tensors on the
+    device (`arranged`), if not contiguous.
     """
 
     input: Any
@@ -65,7 +66,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """One operator, or one variant of it, of the database."""
+    """An operator, or one variant of it, of the database."""
 
     name: str
     raw: Any
@@ -78,20 +79,22 @@ class Entry:
 
     @property
     def takes_strides(self) -> bool:
-        """Whether torch's own tests call it with views; to some, strides are part of the answer."""
-        known = (getattr(decorator, "test_name", None) for decorator in self.raw.decorators)
-        return self.name not in WHOLE and "test_noncontiguous_samples" not in known
+        """Return whether torch's own tests call it with views; to some operators, strides are
+        part of the result.
+        """
+        test_names = (getattr(decorator, "test_name", None) for decorator in self.raw.decorators)
+        return self.name not in WHOLE and "test_noncontiguous_samples" not in test_names
 
     @property
     def takes_order(self) -> bool:
-        """Whether numbers may lie in another order than their places."""
+        """Return whether memory order may differ from the order of indices."""
         return self.takes_strides and not (
             self.name in IN_ORDER or self.name.startswith(_PUTS_BACK)
         )
 
     @property
     def by_matrix(self) -> bool:
-        """Whether its kernels decompose a matrix."""
+        """Return whether its kernels decompose a matrix."""
         return self.name.startswith("linalg.") or self.name in DECOMPOSE
 
     def samples(
@@ -104,17 +107,15 @@ class Entry:
         among: int = 0,
         options_among: int = 0,
     ) -> Iterator[Sample]:
-        """Up to `limit` calls, spread over the first `4 * limit` or the first `among`, and of the
-        first `options_among` those that have what these have not. They are those of torch's own
-        tests: every one is drawn from the same seed.
-
-        Not through `sample_inputs`, which searches the call stack for a test, twice: that took
-        four times as long as everything else.
+        """Return up to `limit` calls, spread over the first `4 * limit` or the first `among`.
+        Those of the first `options_among` with new forms are added. They are those of torch's own
+        tests, every one drawn from the same seed. `sample_inputs` is not used: it searches the call
+        stack for a test, twice, which took four times as long as everything else.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            drawn = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
-            raw = list(islice(_drawn_alike(drawn), options_among or among or 4 * limit))
+            inputs = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
+            raw = list(islice(_drawn_alike(inputs), options_among or among or 4 * limit))
         first = spread(raw[: among or 4 * limit], limit)
         yield from map(_read, first)
         if options_among:
@@ -124,7 +125,9 @@ class Entry:
         return sample.settle(self.raw(sample.input, *sample.args, **sample.kwargs, out=out))
 
     def __call__(self, sample: Sample, device: str) -> Any:
-        """Call it on a device; what makes tensors from nothing, or elsewhere, is told where."""
+        """Call it on a device. Functions that create tensors, or move them, receive the device
+        as an argument.
+        """
         kwargs = dict(sample.kwargs)
         if "device" in kwargs or getattr(self.raw, "is_factory_function", False):
             kwargs["device"] = device
@@ -132,7 +135,7 @@ class Entry:
 
 
 def load_database() -> tuple[Entry, ...]:
-    """Every entry, named with its variant. Raises `DatabaseMoved`.
+    """Return every entry, named with its variant. Raises `DatabaseMoved`.
 
     Settings of precision must be made before: importing torch's test package freezes them.
     """
@@ -153,23 +156,22 @@ def load_database() -> tuple[Entry, ...]:
     return tuple(_named(raw) for raw in database)
 
 
-def _read(one: Any) -> Sample:
-    missing = [name for name in SAMPLE_NAMES if not hasattr(one, name)]
+def _read(sample: Any) -> Sample:
+    missing = [name for name in SAMPLE_NAMES if not hasattr(sample, name)]
     if missing:
         raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
     return Sample(
-        input=one.input,
-        args=tuple(one.args),
-        kwargs=dict(one.kwargs),
-        settle=one.output_process_fn_grad,
+        input=sample.input,
+        args=tuple(sample.args),
+        kwargs=dict(sample.kwargs),
+        settle=sample.output_process_fn_grad,
     )
 
 
 def _drawn_alike(samples: Iterator[Any]) -> Iterator[Any]:
-    """The samples, each drawn from one seed; the database draws from three generators.
-
-    torch's own is set alone: `torch.manual_seed` notes a whole call stack for every device that
-    has not been used yet, which took longer than all else.
+    """Yield the samples, each drawn from one seed; the database draws from three generators.
+    torch's own is set alone: `torch.manual_seed` records a whole call stack for every device that
+    is still unused, which took longer than all else.
     """
     while True:
         torch.random.default_generator.manual_seed(SEED)
@@ -187,13 +189,13 @@ def _named(raw: Any) -> Entry:
 
 
 def _stand_in() -> types.ModuleType:
-    """A stand-in for expecttest: torch's test package takes a base class from it, of which the
-    database makes no use.
+    """Return a stand-in for expecttest: torch's test package takes a base class from it, which
+    the database does not use.
     """
     module = types.ModuleType("expecttest")
     module.TestCase = unittest.TestCase  # type: ignore[attr-defined]
     return module
 
 
-def _moved(what: str) -> str:
-    return f"torch {torch.__version__} has {what}; checks/opinfo/adapter.py says what it needs"
+def _moved(problem: str) -> str:
+    return f"torch {torch.__version__} has {problem}; checks/opinfo/adapter.py says what it needs"

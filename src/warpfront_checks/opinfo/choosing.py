@@ -1,5 +1,5 @@
-"""Which of torch's own samples are asked: some spread over the first, for the first few are often
-the smallest, and each that has an option or a form that none before it has.
+"""Selection of torch's own samples: some spread over the first, for the first few are often the
+smallest. Samples with an option or a form that none before them has are added.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from typing import Any
 
 import torch
 
-# An option's value in words is cut here: what differs later differs in numbers, not in kind.
+# An option's text is cut here: later differences are in numbers, not in kind.
 _SAID_CHARACTERS = 60
 
 
 def spread(samples: Sequence[Any], limit: int) -> list[Any]:
-    """At most so many, as far apart as they can be."""
+    """Return at most `limit` samples, as far apart as possible."""
     return list(samples[:: max(1, -(-len(samples) // limit))])
 
 
 def with_options(samples: Sequence[Any], chosen: Sequence[Any]) -> Iterator[Any]:
-    """In their order those that bring what neither the chosen ones nor those before have: a number
-    of axes, a dtype, nothing at all, an option, a value of it.
+    """Yield, in order, the samples with a form that neither the chosen ones nor earlier ones
+    have. A form is a number of axes, a dtype, an empty input, an option, or a value of it.
     """
-    known = {form for sample in chosen for form in _forms(sample)}
+    covered = {form for sample in chosen for form in _forms(sample)}
     for sample in samples:
-        if forms := _forms(sample) - known:
-            known |= forms
+        if forms := _forms(sample) - covered:
+            covered |= forms
             yield sample
 
 
@@ -37,10 +37,10 @@ def _forms(sample: Any) -> set[Hashable]:
 
 
 def _form(x: Any) -> str:
-    """What is asked, without the numbers of tensors."""
+    """Return the form of an argument, without the numbers of tensors."""
     if isinstance(x, torch.Tensor):
         size = "empty" if not x.numel() else "one" if x.numel() == 1 else "some"
         return f"{x.dtype}, {x.dim()} axes, {size}"
-    if isinstance(x, (list, tuple)) and any(isinstance(one, torch.Tensor) for one in x):
+    if isinstance(x, (list, tuple)) and any(isinstance(element, torch.Tensor) for element in x):
         return f"{min(len(x), 3)} tensors"
     return repr(x)[:_SAID_CHARACTERS]

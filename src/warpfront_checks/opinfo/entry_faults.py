@@ -20,11 +20,11 @@ SUITE = "opinfo"
 def seed_entry_faults(
     entries: Sequence[Entry], sweep: Sweep, seed: int, ledger: MutationTally
 ) -> None:
-    """The first usable sample of every entry, its outputs and gradients mutated one at a time."""
+    """Mutate outputs and gradients of the first usable sample of every entry, one at a time."""
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
-        known = entry.backward_dtypes if sweep.backward else entry.dtypes
-        if dtype in known(sweep.device) and not excluded(
+        dtypes = entry.backward_dtypes if sweep.backward else entry.dtypes
+        if dtype in dtypes(sweep.device) and not excluded(
             entry.name, sweep.dtype, sweep.device, backward=sweep.backward
         ):
             _seed_entry(entry, dtype, sweep, seed, ledger)

@@ -1,8 +1,9 @@
-"""Judges one entry of the database on a device: structure, then the error of each result.
+"""Verdicts on one entry of the database on a device: structure, then the error of each result.
 
-No bound is derived for some 600 operators. A result may be off by R times the largest of: one
-rounding of the reference, what the CPU is off by in the same dtype (where the device is another),
-and what the operator makes of one rounding of its inputs, which is how ill-conditioned it is there.
+No bound is derived for some 600 operators. A result may be off by R times the largest of three
+errors. They are one rounding of the reference, the CPU's error in the same dtype (where the device
+is another), and the effect of one rounding of the inputs. The last measures how ill-conditioned the
+operator is there.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from warpfront_checks.operations import floor_of, rounding_unit
 from warpfront_checks.opinfo.adapter import Entry, Sample
 from warpfront_checks.tolerance_profiles import opinions, tally, total
 
-# Root mean square and worst element, over what is allowed; docs/verification.md has the figures.
+# Root mean square and worst element, over the allowed error; docs/verification.md has the figures.
 R_RMS = {torch.float32: 32.0}
 R_RMS_HALF = 6.0
 R_ELEMENT = {torch.float32: 256.0}
 R_ELEMENT_HALF = 8.0
-# Whole numbers from here on float64 does not hold.
+# Integers from here on are not exact in float64.
 EXACT = 2.0**53
 
 
@@ -51,8 +52,8 @@ def convert_sample(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample
 
 
 def arranged(x: Tensor, memory: str) -> Tensor:
-    """The same numbers, lying otherwise: beside others, turned, behind where the memory begins, one
-    for all of an axis (which has to hold equal ones), or channels last.
+    """Return the same numbers in another layout. It is strided, transposed, offset from the
+    start of its memory, expanded along an axis (whose numbers have to be equal), or channels last.
     """
     if memory in {"", EVERY_SECOND} or x.layout != torch.strided or not x.numel():
         return x
@@ -74,7 +75,9 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def widen(x: Tensor) -> Tensor:
-    """The same numbers in float64, or complex128; what is to be differentiated stays so."""
+    """Return the same numbers in float64, or complex128; differentiable tensors stay
+    differentiable.
+    """
     if not _differentiable(x):
         return x
     wide = torch.complex128 if x.is_complex() else torch.float64
@@ -91,39 +94,39 @@ def execute_entry(
 
     moved = sent(sample, device, backward=backward)
     leaves = [x for x in tensors_in([moved.input, moved.args, moved.kwargs]) if x.requires_grad]
-    fed = cotangents and [arranged(x.to(device), sample.memory) for x in cotangents]
+    grad_outputs = cotangents and [arranged(x.to(device), sample.memory) for x in cotangents]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return computed(lambda: entry(moved, device), leaves, fed)
+        return computed(lambda: entry(moved, device), leaves, grad_outputs)
 
 
 def sent(sample: Sample, device: str, *, backward: bool) -> Sample:
-    """A sample's tensors on a device, as they are to lie there."""
+    """Return a sample's tensors on a device, in their memory layouts."""
 
     places = itertools.cycle(("", "gaps") if sample.memory == EVERY_SECOND else (sample.memory,))
 
     def send(x: Tensor) -> Tensor:
-        there = arranged(x.detach().to(device), next(places)).detach()
-        return there.requires_grad_(backward and x.requires_grad)
+        destination = arranged(x.detach().to(device), next(places)).detach()
+        return destination.requires_grad_(backward and x.requires_grad)
 
     return convert_sample(sample, send)
 
 
 def cotangents_for(results: Sequence[Tensor], dtype: torch.dtype, seed: int) -> list[Tensor]:
-    """Random numbers of each differentiable output's shape, in its dtype."""
+    """Return random numbers of each differentiable output's shape, in its dtype."""
     generator = torch.Generator().manual_seed(seed + 1)
     cotangents = []
     for x in results:
         if _differentiable(x):
             both = dtype.is_complex and x.is_complex()
             wide = torch.complex128 if both else torch.float64
-            drawn = torch.randn(x.shape, generator=generator, dtype=wide)
-            cotangents.append((drawn if dtype.is_complex else drawn.to(dtype)).to(x.dtype))
+            cotangent = torch.randn(x.shape, generator=generator, dtype=wide)
+            cotangents.append((cotangent if dtype.is_complex else cotangent.to(dtype)).to(x.dtype))
     return cotangents
 
 
 class Saturated(TorchDispatchMode):  # type: ignore[misc]
-    """Every number that leaves a dtype's range becomes infinite, in whatever step it does."""
+    """A mode in which every number that leaves a dtype's range becomes infinite, in each step."""
 
     def __init__(self, largest: float) -> None:
         super().__init__()
@@ -135,7 +138,7 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
         dispatch = operator(*args, **(kwargs or {}))
         for x in tensors_in(dispatch):
             dense = x.is_floating_point() and x.layout == torch.strided and x.numel()
-            # One of nothing but noughts, as some gradients are, has no memory to look into.
+            # A zero tensor, as some gradients are, has no memory to read.
             if dense and not x._is_zerotensor():  # noqa: SLF001 - it has no other name
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.masked_fill_(x > self.largest, torch.inf)
@@ -144,7 +147,7 @@ class Saturated(TorchDispatchMode):  # type: ignore[misc]
 
 
 def judge_results(
-    found: Computed,
+    actual: Computed,
     exact: Computed,
     same_dtype: Computed | None,
     sensitivity: Callable[[], tuple[Computed, ...]],
@@ -155,17 +158,17 @@ def judge_results(
     profile: str = STRICT,
     times: float = 1.0,
 ) -> CaseVerdict:
-    """Judge one call, by `times` the bounds. `sensitivity`, the exact results from inputs off by
-    one rounding, and `saturated`, what becomes of them if every step overflows where the dtype
-    does, are asked for only where an error has to be explained.
+    """Judge one call, by `times` the bounds. `sensitivity` returns the exact results from
+    inputs off by one rounding. `saturated` returns the results if every step overflows where the
+    dtype does. Both are called only where an error has to be explained.
     """
     forms = [None if x is None else (x.shape, None) for x in exact.all]
-    faults = list(structure_faults(found, forms, device))
+    faults = list(structure_faults(actual, forms, device))
     if faults:
         return CaseVerdict(faults=tuple(faults))
     rms, element, tallies = 0.0, 0.0, []
     moved: tuple[Computed, ...] | None = None
-    for i, (x, reference) in enumerate(zip(found.all, exact.all, strict=True)):
+    for i, (x, reference) in enumerate(zip(actual.all, exact.all, strict=True)):
         if x is None or reference is None or not x.numel():
             continue
         peer = same_dtype.all[i] if same_dtype and len(same_dtype.all) > i else None
@@ -179,11 +182,11 @@ def judge_results(
         rms, element = max(rms, limits.rms), max(element, limits.element)
         complaints = list(limits.faults())
         if limits.numeric and x.dtype == unit_dtype:
-            said = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
-            tallies.append(tally(said))
+            notes = opinions(_real(x), _real(reference), x.dtype, strict=not limits.exceeded)
+            tallies.append(tally(notes))
             if profile != STRICT:
-                complaints = [] if said[profile] is not False else [f"further off than {profile}"]
-        faults += [f"{found.names[i]}: {complaint}" for complaint in complaints]
+                complaints = [] if notes[profile] is not False else [f"further off than {profile}"]
+        faults += [f"{actual.names[i]}: {complaint}" for complaint in complaints]
     return CaseVerdict(
         faults=tuple(faults), budget_used=element, rms_ratio=rms, tallies=total(tallies)
     )
@@ -191,7 +194,9 @@ def judge_results(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """One tensor against its reference. `rms` and `element` are in units of what is allowed."""
+    """The limits of one tensor against its reference. `rms` and `element` are in units of the
+    allowed error.
+    """
 
     numeric: bool
     error: Tensor
@@ -203,19 +208,19 @@ class Limits:
 
     @classmethod
     def of(
-        cls, found: Tensor, reference: Tensor, peer: Tensor | None, unit_dtype: torch.dtype
+        cls, actual: Tensor, reference: Tensor, peer: Tensor | None, unit_dtype: torch.dtype
     ) -> Limits:
-        if not (found.is_floating_point() or found.is_complex()):
-            held = reference.abs() < EXACT if reference.is_floating_point() else True
-            wrong = int(((found != wrapped(reference, found.dtype)) & held).sum())
-            if wrong and peer is not None and torch.equal(found, peer):
+        if not (actual.is_floating_point() or actual.is_complex()):
+            representable = reference.abs() < EXACT if reference.is_floating_point() else True
+            wrong = int(((actual != wrapped(reference, actual.dtype)) & representable).sum())
+            if wrong and peer is not None and torch.equal(actual, peer):
                 wrong = 0
             nothing = torch.zeros(1).double()
             return cls(
                 numeric=False, error=nothing, scale_rms=1.0, scale_element=nothing + 1, wrong=wrong
             )
-        values, exact = _real(found), _real(reference)
-        narrow = _narrow(found)
+        values, exact = _real(actual), _real(reference)
+        narrow = _narrow(actual)
         rounded = exact.to(narrow).double()
         finite = values.isfinite() & rounded.isfinite()
         agree = (values.isnan() & rounded.isnan()) | (values == rounded)
@@ -225,7 +230,7 @@ class Limits:
         unit = rounding_unit(coarser)
         size = _rms(exact)
         base = unit * size + floor_of(narrow)
-        if peer is not None and peer.shape == found.shape:
+        if peer is not None and peer.shape == actual.shape:
             off = torch.where(finite, _real(peer) - exact, 0.0)
             base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
         return cls(
@@ -242,32 +247,35 @@ class Limits:
         rms, element = self.allowed_rms * times, self.allowed_element * times
         return self if times == 1 else replace(self, allowed_rms=rms, allowed_element=element)
 
-    def but_overflow(self, found: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
-        """Not wrong: what lies within its error of the largest number, on whichever side; and what
-        an intermediate value beyond that number may have reached, in whatever order it is computed.
+    def but_overflow(self, actual: Tensor, reference: Tensor, saturated: Tensor | None) -> Limits:
+        """Return limits that accept overflow. A number within its error of the largest one, on
+        either side, is not wrong. Neither is one that an intermediate value beyond that number may
+        have reached, in any order of computation.
         """
-        values, exact = _real(found), _real(reference)
-        rounded = exact.to(_narrow(found)).double()
+        values, exact = _real(actual), _real(reference)
+        rounded = exact.to(_narrow(actual)).double()
         same = (values.isnan() & rounded.isnan()) | (values == rounded)
         judged = values.isfinite() & rounded.isfinite()
         off = self.allowed_element * self.scale_element
-        largest = float(torch.finfo(_narrow(found)).max)
+        largest = float(torch.finfo(_narrow(actual)).max)
         limited = torch.where(values.isinf(), values.sign() * largest, values)
         at_the_edge = exact.isfinite() & ~values.isnan() & ((limited - exact).abs() <= off)
         if saturated is not None and saturated.shape == reference.shape:
             reached = _real(saturated)
             # Further than by a rounding: that, another way to compute it gives, too.
-            rounding = off + rounding_unit(_narrow(found)) * exact.abs()
+            rounding = off + rounding_unit(_narrow(actual)) * exact.abs()
             overflowed = (reached != exact) & ~((reached - exact).abs() <= rounding)
             at_the_edge |= overflowed & ~values.isfinite()
         return replace(self, wrong=int((~judged & ~same & ~at_the_edge).sum()))
 
     def eased(self, moved: Sequence[Tensor | None], reference: Tensor) -> Limits:
-        """With the most that one rounding of the inputs did to the exact result in any draw."""
+        """Return limits with the largest effect of one rounding of the inputs on the exact
+        result in any draw.
+        """
         change = torch.zeros_like(_real(reference))
-        for one in moved:
-            if one is not None and one.shape == reference.shape:
-                apart = (_real(one) - _real(reference)).abs()
+        for shifted in moved:
+            if shifted is not None and shifted.shape == reference.shape:
+                apart = (_real(shifted) - _real(reference)).abs()
                 change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
         return replace(
             self,
@@ -309,22 +317,22 @@ def disturbed(
     *,
     by_matrix: bool = False,
 ) -> tuple[Sample, list[Tensor] | None]:
-    """Every number of a float64 sample, and of what is fed into its backward, moved by up to one
-    rounding of `dtype`. Whole numbers stay: they may be classes, signs or exponents. `by_matrix`:
-    by a rounding of its matrix's root mean square, where that is more: decompositions are stable
-    for a matrix, not for its numbers (LAPACK Users' Guide, 4.1 to 4.9).
+    """Move every number of a float64 sample, and of the gradients of its results, by up to one
+    rounding of `dtype`. Integers stay: they may be classes, signs or exponents. With `by_matrix`, a
+    number moves by a rounding of its matrix's root mean square, where that is more. Decompositions
+    are stable for a matrix, not for its numbers (LAPACK Users' Guide, 4.1 to 4.9).
     """
     generator = torch.Generator().manual_seed(seed + 2)
 
     def move(x: Tensor) -> Tensor:
         if not _differentiable(x) or x.layout != torch.strided:
             return x
-        drawn = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
         size = x.detach()
         if by_matrix and x.dim() > 1:
             size = size.abs()
             size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
-        moved = x.detach() + rounding_unit(dtype) * drawn * size
+        moved = x.detach() + rounding_unit(dtype) * noise * size
         if not x.is_complex():
             moved = torch.where(x == x.round(), x.detach(), moved)
         return moved.requires_grad_(x.requires_grad)
@@ -333,28 +341,29 @@ def disturbed(
 
 
 def wrong_dtypes(
-    found: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
+    actual: Computed, exact: Computed, peer: Computed | None, dtype: torch.dtype
 ) -> tuple[str, ...]:
-    """Computed of another kind than the reference's (whole, real, complex), or of another dtype
-    than the CPU gives; than the tested one, where the CPU has no such kernel.
+    """Return faults of results of another kind than the reference's (integer, real, complex),
+    or of another dtype than the CPU's. Where the CPU has no such kernel, the tested dtype is
+    expected.
     """
-    if len(found.all) != len(exact.all):
-        return (f"{len(found.all)} results, expected {len(exact.all)}",)
-    peers = peer.all if peer and len(peer.all) == len(found.all) else (None,) * len(found.all)
+    if len(actual.all) != len(exact.all):
+        return (f"{len(actual.all)} results, expected {len(exact.all)}",)
+    peers = peer.all if peer and len(peer.all) == len(actual.all) else (None,) * len(actual.all)
     faults = []
-    for i, (x, reference, same) in enumerate(zip(found.all, exact.all, peers, strict=True)):
+    for i, (x, reference, same) in enumerate(zip(actual.all, exact.all, peers, strict=True)):
         if x is None or reference is None:
             continue
         kinds = {(y.is_floating_point(), y.is_complex()) for y in (x, reference)}
-        wanted = dtype if same is None else same.dtype
+        expected_dtype = dtype if same is None else same.dtype
         real = x.is_floating_point() and (peer is not None or x.dtype.itemsize > dtype.itemsize)
-        if len(kinds) > 1 or ((real or same is not None) and x.dtype != wanted):
-            faults.append(f"result {i}: {x.dtype}, expected {wanted}")
+        if len(kinds) > 1 or ((real or same is not None) and x.dtype != expected_dtype):
+            faults.append(f"result {i}: {x.dtype}, expected {expected_dtype}")
     return tuple(faults)
 
 
 def wrapped(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Whole numbers as a narrower dtype keeps them."""
+    """Return integers wrapped to a narrower dtype."""
     if x.dtype == dtype:
         return x
     return (x != 0) if torch.bool in {dtype, x.dtype} else x.to(torch.int64).to(dtype)
@@ -365,14 +374,14 @@ def _differentiable(x: Tensor) -> bool:
 
 
 def _real(x: Tensor) -> Tensor:
-    """Float64 values; complex numbers as pairs."""
+    """Return float64 values; complex numbers as pairs."""
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj().to(torch.complex128))
     return x.double()
 
 
 def _narrow(x: Tensor) -> torch.dtype:
-    """The dtype of a tensor's real numbers."""
+    """Return the dtype of a tensor's real numbers."""
     return torch.view_as_real(x.resolve_conj()).dtype if x.is_complex() else x.dtype
 
 

@@ -1,5 +1,5 @@
-"""What a sample of the database should give: its float64 results on the CPU; and what is not
-judged. Needs torch.
+"""Expected results of a sample of the database: float64 on the CPU; and the exclusions. Needs
+torch.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from warpfront_checks.opinfo.entry_verdicts import (
 EXCLUSIONS = Path(__file__).with_name("exclusions.json")
 # One draw may by chance leave a result of few numbers where it was.
 DRAWS = 8
-# What torch raises where an entry has no such kernel, or a sample does not fit.
+# Errors of torch where an entry has no such kernel, or a sample does not fit.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, AssertionError, IndexError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """An entry that is not judged: `what` of it (all, backward, the samples that are there for
-    their options alone, or the backward of those), in which dtypes (none named: all), whether only
-    on devices other than the CPU, and why.
+    """An entry that is not judged, with the reason. `what` names the part: all, backward, the
+    samples that exist for their options alone, or the backward of those. `dtypes` are its dtypes
+    (none: all). It may apply only to devices other than the CPU.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Exclusion:
         if self.name != name or (self.elsewhere and device == "cpu"):
             return False
         among = {"all": True, "backward": backward, "options": options}
-        asked = all(among[one] for one in self.what.split())
-        return asked and (not self.dtypes or dtype in self.dtypes)
+        covered = all(among[word] for word in self.what.split())
+        return covered and (not self.dtypes or dtype in self.dtypes)
 
 
 @cache
 def exclusions() -> tuple[Exclusion, ...]:
-    """The declared exclusions, with their reasons in words."""
+    """Return the declared exclusions, with their reasons in words."""
     text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
     return tuple(
         Exclusion(
@@ -76,8 +76,8 @@ def exclusions() -> tuple[Exclusion, ...]:
 
 
 def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
-    """Why an entry, or its samples with options, are not judged in this dtype and direction on a
-    device, or nothing.
+    """Return the reason for an exclusion in this dtype and direction on a device, or an empty
+    string. It applies to an entry, or to its samples with options.
     """
     return next(
         (
@@ -103,9 +103,9 @@ class Expected:
     def judge(
         self, computed: Computed, device: str, profile: str = STRICT, times: float = 1.0
     ) -> CaseVerdict:
-        """The CPU's own answer in the dtype is a baseline for other devices only; what dtype a
-        result should have it says for every device. Of whole numbers the float64 results are
-        wrapped, and what becomes a fraction is a float32.
+        """Judge the results of a device. The CPU's own result in the dtype is a baseline for
+        other devices only, but its dtypes apply to every device. For integers the float64 results
+        wrap around, and fractions are float32.
         """
         unusual = any(
             x is not None and (x.is_floating_point() or x.is_complex()) and x.dtype != self.dtype
@@ -133,7 +133,9 @@ class Expected:
 def expect_sample(
     entry: Entry, sample: Sample, dtype: torch.dtype, seed: int, *, backward: bool
 ) -> Expected | None:
-    """None if the reference itself, float64 on the CPU, refuses the sample."""
+    """Return the expected results, or None if the reference, float64 on the CPU, refuses the
+    sample.
+    """
     whole = not (dtype.is_floating_point or dtype.is_complex)
     if whole and any(isinstance(x, float) for x in (*sample.args, *sample.kwargs.values())):
         return None
@@ -156,8 +158,8 @@ def expect_sample(
         # the results between them rounded.
         inside = dtype if backward else torch.float32
         move = partial(disturbed, wide, raised, inside, by_matrix=entry.by_matrix)
-        tried = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
-        return tuple(results for results in tried if results is not None)
+        attempt = (_attempt(entry, *move(draw)) for draw in range(seed, seed + DRAWS))
+        return tuple(results for results in attempt if results is not None)
 
     def saturated() -> Computed | None:
         with Saturated(float(torch.finfo(dtype if dtype.is_floating_point else torch.float32).max)):
@@ -174,7 +176,7 @@ def expect_sample(
 
 
 class _Widths(TorchDispatchMode):  # type: ignore[misc]
-    """Whether anything that is computed is wider than what was sent."""
+    """A mode that records whether a result is wider than the inputs."""
 
     wide: bool = False
 
@@ -188,7 +190,7 @@ class _Widths(TorchDispatchMode):  # type: ignore[misc]
 
 
 def makes_float64(entry: Entry, sample: Sample, cotangents: list[torch.Tensor] | None) -> bool:
-    """By what the CPU does with the sample as it is."""
+    """Return whether the CPU computes the unchanged sample in float64."""
     with _Widths() as widths:
         _attempt(entry, sample, cotangents)
     float64: bool = widths.wide

@@ -1,5 +1,5 @@
-"""A sample of the database otherwise: of a single nought, long, with numbers among it that are
-none, and with one gradient wanted where there are several. Needs torch.
+"""Variants of a sample of the database: of a single zero, long, with NaN and infinities, and
+with one gradient where there are several. Needs torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from warpfront_checks.opinfo.entry_verdicts import convert_sample
 
 # In these every number is by itself, or every row: any length fits, and none of it is a place.
 ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
-# What they make of numbers that are none is the largest of their dtype, or whatever the machine's
-# conversion gives: C leaves it open.
+# They convert NaN to the largest of their dtype, or to the result of the machine's
+# conversion, which C does not define.
 OWN_DTYPE = ("nan_to_num", "byte", "char", "int", "long", "short")
 # Beyond the blocks of every kernel that was looked at, and no multiple of any.
 LONG = 16_411
@@ -33,25 +33,27 @@ def takes_any_length(entry: Entry) -> bool:
 
 
 def otherwise(sample: Sample) -> Iterator[Sample]:
-    """What a sample of an entry that takes any length is sent as beside itself."""
+    """Yield the variants of a sample of an entry that takes any length."""
     x = sample.input
     tensors = list(tensors_in([x, sample.args, sample.kwargs]))
     odd = any(tensor.layout != torch.strided or not tensor.numel() for tensor in tensors)
     if odd or not isinstance(x, Tensor):
         return
-    drawn = Generator().manual_seed(x.numel())
+    generator = Generator().manual_seed(x.numel())
     if x.is_floating_point():
-        # Whole quotients by nought are refused.
-        yield convert_sample(sample, lambda one: torch.zeros([1] * one.dim(), dtype=one.dtype))
-    yield convert_sample(sample, lambda one: _broken(one, drawn))
+        # Integer division by zero raises.
+        yield convert_sample(
+            sample, lambda argument: torch.zeros([1] * argument.dim(), dtype=argument.dtype)
+        )
+    yield convert_sample(sample, lambda argument: _broken(argument, generator))
     if x.dim():
-        long = convert_sample(sample, lambda one: _long(one, x.shape[-1], drawn))
+        long = convert_sample(sample, lambda argument: _long(argument, x.shape[-1], generator))
         yield long
-        yield convert_sample(long, lambda one: _broken(one, drawn))
+        yield convert_sample(long, lambda argument: _broken(argument, generator))
 
 
 def each_alone(sample: Sample) -> Iterator[Sample]:
-    """With the gradient of one tensor wanted, and of the others not: of each in turn."""
+    """Yield the sample with the gradient of one tensor only, for each tensor in turn."""
     leaves = [x for x in tensors_in([sample.input, sample.args, sample.kwargs]) if x.requires_grad]
 
     def kept(leaf: Tensor, x: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ def each_alone(sample: Sample) -> Iterator[Sample]:
 
 
 def folded(entry: Entry, sample: Sample) -> Sample:
-    """A row as a table, so that it can lie in memory otherwise."""
+    """Return a row as a table, so that its memory layout can vary."""
     x = sample.input
     row = type(entry.raw).__name__ == "UnaryUfuncInfo" and x.dim() == 1 and x.numel() % 4 == 0
     if not row or not x.numel() or x.layout != torch.strided:
@@ -72,21 +74,25 @@ def folded(entry: Entry, sample: Sample) -> Sample:
 
 
 def _long(x: Tensor, length: int, generator: Generator) -> Tensor:
-    """The last axis, of what is as long there as the input, made longer; no two numbers alike."""
+    """Return a tensor with a longer last axis, if that is as long as the input's; no two
+    numbers are equal.
+    """
     if not x.dim() or x.shape[-1] != length:
         return x
-    wanted = [*x.shape[:-1], -(-LONG // math.prod(x.shape[:-1]))]
-    long = x.detach().flatten()[torch.randint(x.numel(), wanted, generator=generator)]
+    shape = [*x.shape[:-1], -(-LONG // math.prod(x.shape[:-1]))]
+    long = x.detach().flatten()[torch.randint(x.numel(), shape, generator=generator)]
     if not x.is_floating_point():
         return long
-    return (long * (1 - torch.rand(wanted, generator=generator) / 8)).to(x.dtype)
+    return (long * (1 - torch.rand(shape, generator=generator) / 8)).to(x.dtype)
 
 
 def _broken(x: Tensor, generator: Generator) -> Tensor:
-    """Some of its numbers are none, infinite or nought, of bytes large; not all of a table are."""
+    """Replace some numbers by NaN, infinities or zeros, of bytes by large ones; never all of a
+    table.
+    """
     broken = x.detach().clone(memory_format=torch.contiguous_format)
     planted = BROKEN if x.is_floating_point() else ENDS if x.dtype == torch.uint8 else ()
     if planted:
-        at = torch.randint(x.numel(), (min(len(planted), x.numel()),), generator=generator)
-        broken.view(-1)[at] = torch.tensor(planted[: len(at)]).to(x.dtype)
+        index = torch.randint(x.numel(), (min(len(planted), x.numel()),), generator=generator)
+        broken.view(-1)[index] = torch.tensor(planted[: len(index)]).to(x.dtype)
     return broken

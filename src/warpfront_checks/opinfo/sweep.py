@@ -45,14 +45,14 @@ from warpfront_checks.results import (
 )
 from warpfront_checks.tolerance_profiles import Tally, document, total
 
-# A sweep is asked in so many parts where there are lanes for them: what compiles is spread. Where
+# A sweep runs in so many parts where there are lanes for them: compilation is spread. Where
 # nothing was compiled before they end last of all sessions: more lanes than others.
 PARTS, LANES = 3, 1.5
-# Of the first so many; each option of so many more, where right kernels were seen to pass them.
+# Of the first so many; each option of so many more, on devices whose correct kernels pass them.
 AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
 BACKWARD, OTHERWISE = "backward", "otherwise"
-# Asked where right kernels were seen to pass them.
+# Swept on devices whose correct kernels pass them.
 OTHERS = ("float32", "float16", "uint8")
 EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
 SEEN_ON = ("cpu", "cuda")
@@ -65,7 +65,9 @@ UNREAD = "torch's operator database could not be read: see `database`"
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """One pass over the database: a dtype, a direction, a device, how many samples each."""
+    """A pass over the database: a dtype, a direction, a device, and a number of samples per
+    entry.
+    """
 
     dtype: str
     device: str
@@ -83,13 +85,13 @@ class Sweep:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The samples are always the same; what is fed into the backward is not."""
+        """Return the seeds: the samples are always the same, but the output's gradients are not."""
         return self.effort.seeds if self.backward else self.effort.seeds[:1]
 
 
 @dataclass(kw_only=True)
 class Swept:
-    """What a sweep came to. `refused` are samples that the CPU's float64 does not take either."""
+    """The mutable results of a sweep. `refused` are samples that the CPU's float64 refuses too."""
 
     entries: int = 0
     samples: int = 0
@@ -106,11 +108,11 @@ class Swept:
         self.faults += [f"{label}: {fault}" for fault in verdict.faults[:1]]
 
     def told(self) -> dict[str, Any]:
-        """Itself as JSON has it, for `take` of another."""
+        """Return itself as JSON, for `take` of another."""
         return {**vars(self), "tallies": [document(total(self.tallies))]}
 
     def take(self, other: Mapping[str, Any]) -> None:
-        """What another came to, as it was told."""
+        """Add the results of another part, from its document."""
         self.entries += other["entries"]
         self.samples += other["samples"]
         self.refused += other["refused"]
@@ -118,7 +120,7 @@ class Swept:
         self.faults += other["faults"]
         self.ratios += other["ratios"]
         self.tallies += [
-            {name: Tally(**counts) for name, counts in one.items()} for one in other["tallies"]
+            {name: Tally(**counts) for name, counts in tally.items()} for tally in other["tallies"]
         ]
 
     def document(self) -> dict[str, object]:
@@ -159,50 +161,50 @@ def record_opinfo(
 
 
 def record_beside(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
-    """The session `opinfo`: sweep beside sweep, where there are several and cores for them."""
+    """Run the session `opinfo`: sweeps in parallel, where there are several and cores for them."""
     effort, device = effort or CheckOptions(), claims.device
     lanes = lanes_for(device, times=LANES)
     if not lanes or effort.quick:
         record_opinfo(claims, recorder, effort)
         return
-    asked = {
+    jobs = {
         name: [{"name": name, "device": device, "part": part} for part in range(PARTS)]
         for name in _names(device, effort, recorder)
     }
-    recorder.plan(["database", *asked])
-    begun = begin_parts(
-        "opinfo.sweep:find_part", asked, effort, lanes=lanes, joined=finding_of_parts
+    recorder.plan(["database", *jobs])
+    parts = begin_parts(
+        "opinfo.sweep:find_part", jobs, effort, lanes=lanes, joined=finding_of_parts
     )
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
-    recorder.run([Check(name="database", find=partial(_load, [])), *begun])
+    recorder.run([Check(name="database", find=partial(_load, [])), *parts])
 
 
 def find_part(*, name: str, device: str, part: int, effort: CheckOptions) -> CheckFinding:
-    """Every so many entries of a sweep; what it came to is joined with the others'."""
+    """Sweep every n-th entry; the results are joined with those of the other parts."""
     require_full_precision()
     try:
         entries = load_database()
     except DatabaseMoved:
         return unavailable(UNREAD)
-    # Each begins elsewhere: what a driver compiles for an entry is compiled by one of the parts
-    # that are swept at once, and found by the others.
+    # Parts start at different entries: one part compiles an entry's kernels with the driver,
+    # and parts that run at the same time find them in its cache.
     sweeps = _sweeps(device, effort, execute_entry)
-    at = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
-    first = len(entries) * at // len(sweeps)
+    position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
+    first = len(entries) * position // len(sweeps)
     mine = [*entries[first:], *entries[:first]][part::PARTS]
-    return passed("", swept=sweep_entries(mine, sweeps[at]).told())
+    return passed("", swept=sweep_entries(mine, sweeps[position]).told())
 
 
 def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
-    """What was swept in all; or the first part that could not be."""
+    """Return the finding of all parts together, or that of the first part that did not pass."""
     for part in parts:
         if part.outcome != PASSED:
             return part
     swept = Swept()
     for part in parts:
-        told: Any = part.details["swept"]
-        swept.take(told)
+        counts: Any = part.details["swept"]
+        swept.take(counts)
     return _swept_finding(swept)
 
 
@@ -226,21 +228,30 @@ def _finding(
 
 
 def _sweeps(device: str, effort: CheckOptions, run: Execute) -> list[Sweep]:
-    """Float32 first; 16 bits where the device computes them; quickly: float32 forward."""
-    asked = [(dtype, how) for dtype in tested_dtypes(device) for how in ("", BACKWARD)]
+    """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick run
+    float32 forward.
+    """
+    directions = [
+        (dtype, direction) for dtype in tested_dtypes(device) for direction in ("", BACKWARD)
+    ]
     if kind_of(device) in SEEN_ON:
-        known = tested_dtypes(device)
-        others = [dtype for dtype in OTHERS if dtype in {*known, *EXACTLY}]
-        asked += [*((dtype, OTHERWISE) for dtype in others), *((dtype, "") for dtype in EXACTLY)]
-        asked.append(("complex64", BACKWARD))
+        tested = tested_dtypes(device)
+        exact_dtypes = [dtype for dtype in OTHERS if dtype in {*tested, *EXACTLY}]
+        directions += [
+            *((dtype, OTHERWISE) for dtype in exact_dtypes),
+            *((dtype, "") for dtype in EXACTLY),
+        ]
+        directions.append(("complex64", BACKWARD))
     return [
-        Sweep(dtype=dtype, device=device, effort=effort, run=run, how=how)
-        for dtype, how in (asked[:1] if effort.quick else asked)
+        Sweep(dtype=dtype, device=device, effort=effort, run=run, how=direction)
+        for dtype, direction in (directions[:1] if effort.quick else directions)
     ]
 
 
 def _load(entries: list[Entry]) -> CheckFinding:
-    """A torch that has moved its database is not a wrong device, and not a right one either."""
+    """Load the database into `entries`, and return the finding. A torch that has moved its
+    database is neither a wrong device nor a correct one.
+    """
     try:
         entries += load_database()
     except DatabaseMoved as error:
@@ -264,8 +275,8 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
     swept = Swept()
     dtype = getattr(torch, sweep.dtype)
     for entry in entries:
-        known = entry.backward_dtypes if sweep.backward else entry.dtypes
-        if dtype not in known(sweep.device):
+        dtypes = entry.backward_dtypes if sweep.backward else entry.dtypes
+        if dtype not in dtypes(sweep.device):
             continue
         reason = excluded(entry.name, sweep.dtype, sweep.device, backward=sweep.backward)
         if reason:
@@ -279,8 +290,8 @@ def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Swept:
 
 def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, swept: Swept) -> None:
     quick = sweep.effort.quick
-    known = {"backward": sweep.backward, "options": True}
-    barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **known))
+    flags = {"backward": sweep.backward, "options": True}
+    barred = bool(excluded(entry.name, sweep.dtype, sweep.device, **flags))
     samples = samples_for(
         entry, dtype, device=sweep.device, how=sweep.how, quick=quick, barred=barred
     )
@@ -296,14 +307,14 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, sw
         if not computes_float64(sweep.device) and makes_float64(entry, sample, expected.cotangents):
             swept.excluded[WIDER] += 1
             continue
-        for asked in asked_as(entry, sample, i, dtype):
+        for variant in asked_as(entry, sample, i, dtype):
             try:
-                found = sweep.run(entry, asked, expected.cotangents, sweep.device)
+                actual = sweep.run(entry, variant, expected.cotangents, sweep.device)
             except REFUSALS as error:
                 swept.samples += 1
                 swept.faults.append(f"{label}: {type(error).__name__}: {_first_line(error)}")
                 continue
-            swept.add(label, expected.judge(found, sweep.device, sweep.effort.profile))
+            swept.add(label, expected.judge(actual, sweep.device, sweep.effort.profile))
 
 
 def samples_for(
@@ -315,9 +326,11 @@ def samples_for(
     quick: bool,
     barred: bool = False,
 ) -> Iterator[Sample]:
-    """Torch's own, those with options last, if these are not `barred`; or otherwise the first."""
-    seen = kind_of(device) in SEEN_ON
-    few = MORE_SAMPLES if seen and dtype == torch.float32 and not how else FEW_SAMPLES
+    """Yield torch's own samples, those with options last unless `barred`. A sweep of variants
+    yields the variants of the first sample.
+    """
+    affected = kind_of(device) in SEEN_ON
+    few = MORE_SAMPLES if affected and dtype == torch.float32 and not how else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
     limit = QUICK_SAMPLES if quick or how == OTHERWISE else many
     among = AMONG if limit > 1 else 1
@@ -325,23 +338,23 @@ def samples_for(
         return
     backward = how == BACKWARD
     options = 0
-    if seen and limit > 1 and not barred and (dtype == torch.float32 or not backward):
+    if affected and limit > 1 and not barred and (dtype == torch.float32 or not backward):
         options = OPTIONS_AMONG
     samples = entry.samples(
         "cpu", dtype, limit=limit, backward=backward, among=among, options_among=options
     )
     for number, sample in enumerate(samples):
-        first = folded(entry, sample) if seen and not number else sample
+        first = folded(entry, sample) if affected and not number else sample
         yield from otherwise(first) if how == OTHERWISE else [first]
         if how == BACKWARD and dtype == torch.float32 and not number:
             yield from each_alone(first)
 
 
 def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> list[Sample]:
-    """Every second sample is sent as views with gaps, and what is fed back as well; in float32 of
-    the others each second with gaps in some of its tensors only. The first, which is often the only
-    one of its kind, in exact dtypes turned too, in float32 also with gaps and behind where memory
-    begins, which no other sample is.
+    """Return the memory layouts of a sample. Every second sample is strided, and its gradient
+    as well. In float32 every second of the others is strided in some of its tensors only. The first
+    sample, often the only one of its kind, is in exact dtypes transposed too. In float32 it is also
+    strided and offset from the start of its memory, as no other sample is.
     """
     if not entry.takes_strides:
         return [sample]
@@ -354,7 +367,7 @@ def asked_as(entry: Entry, sample: Sample, number: int, dtype: torch.dtype) -> l
     memory = ["turned"] if entry.takes_order else ["gaps"]
     if whole:
         memory = [*dict.fromkeys(["gaps", *memory]), "offset"]
-    return [sample, *(replace(sample, memory=one) for one in memory)]
+    return [sample, *(replace(sample, memory=layout) for layout in memory)]
 
 
 def _first_line(error: Exception) -> str:
@@ -362,7 +375,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _quantiles(ratios: list[float]) -> dict[str, float]:
-    """How far off the results were, in units of what is allowed for once."""
+    """Return quantiles of the results' errors, in units of the bound."""
     ordered = sorted(ratios)
     if not ordered:
         return {}

@@ -22,7 +22,7 @@ POSITIVE = "{x}.abs() + 0.5"
 
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
 ROUNDED = "sin cos tan tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
-# Each with what brings numbers between -2 and 2 into its domain, away from its poles.
+# Each with a map of numbers between -2 and 2 into its domain, away from its poles.
 FITTED: Mapping[str, str] = {
     "rad2deg i0": "{x}",
     "sqrt rsqrt log log2 log10 log1p reciprocal digamma lgamma": POSITIVE,
@@ -62,7 +62,7 @@ COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
 CHOSEN = "maximum minimum fmax fmin"
 INTEGERS = "bitwise_and bitwise_or bitwise_xor gcd lcm"
 # Two operands: of another shape each, and of numbers away from the discontinuities.
-# What is broadcast has a sum as its gradient.
+# A broadcast operand has a sum as its gradient.
 _of_two = partial(_function, walk=1 / 16)
 BINARY = (
     *(_choice(n, f"torch.{n}(a, b)", TWO, backward=False) for n in COMPARED.split()),

@@ -149,7 +149,7 @@ RESIZED = (
     *(
         moved(
             f"resized, {mode}, {dims} axes",
-            f"F.interpolate(a, {{how}}, mode={mode!r})".replace("{how}", how),
+            f"F.interpolate(a, {{how}}, mode={mode!r})".replace("{how}", scaling),
             SHAPE[dims],
             **SIZED,
             **options,
@@ -158,7 +158,7 @@ RESIZED = (
         )
         for mode in ("nearest", "nearest-exact")
         for dims in (1, 2, 3)
-        for how, options in (("scale_factor={factor}", {"factor": (2.0, 1.7, 0.6)}),)
+        for scaling, options in (("scale_factor={factor}", {"factor": (2.0, 1.7, 0.6)}),)
     ),
     *(
         moved(

@@ -16,7 +16,7 @@ MEASURED_WHOLE = KnownDefect(thread="pytorch#195208", label="", device="cuda", b
 LINES = "a k b | m n | n | a b c d e"
 DIM = (0, -1)
 _along = partial(moved, shapes=LINES, dim=DIM)
-# Sums of what is put to one place, exact in whatever order.
+# Sums at one index, exact in any order.
 _added = partial(exact, values=("small", "few", "wide"))
 INDEXED: tuple[Operation, ...] = (
     moved(
@@ -85,29 +85,29 @@ INDEXED: tuple[Operation, ...] = (
     ),
     *(
         exact(
-            f"scatter_reduce, {how}",
-            "torch.scatter_reduce(a, {dim}, b, c, " + repr(how) + ", include_self={own})",
+            f"scatter_reduce, {reduction}",
+            "torch.scatter_reduce(a, {dim}, b, c, " + repr(reduction) + ", include_self={own})",
             "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6",
             dim=(0,),
             own=(True, False),
-            values=("signs",) if how == "prod" else ("small", "few"),
-            backward=how == "sum",
+            values=("signs",) if reduction == "prod" else ("small", "few"),
+            backward=reduction == "sum",
             halves=False,
             ulps=4.0,
             in_place=True,
             out=True,
-            n=(9, 1031) if how == "prod" else (9, 8191),
+            n=(9, 1031) if reduction == "prod" else (9, 8191),
         )
-        for how in ("sum", "prod", "amax", "amin", "mean")
+        for reduction in ("sum", "prod", "amax", "amin", "mean")
     ),
     *(
         exact(
-            f"index_reduce, {how}",
-            "torch.index_reduce(a, {dim}, b, c, " + repr(how) + ", include_self={own})",
+            f"index_reduce, {reduction}",
+            "torch.index_reduce(a, {dim}, b, c, " + repr(reduction) + ", include_self={own})",
             "k b, @k n, n b | k, @k n, n | k a b, @k n, n a b",
             dim=(0,),
             own=(True, False),
-            values=("signs",) if how == "prod" else ("small", "few"),
+            values=("signs",) if reduction == "prod" else ("small", "few"),
             backward=False,
             halves=False,
             ulps=4.0,
@@ -115,7 +115,7 @@ INDEXED: tuple[Operation, ...] = (
             out=True,
             n=(9, 1031),
         )
-        for how in ("prod", "amax", "amin", "mean")
+        for reduction in ("prod", "amax", "amin", "mean")
     ),
     # Each place once: of two that are put to one place either may win.
     moved(

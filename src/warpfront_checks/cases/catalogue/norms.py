@@ -9,7 +9,7 @@ from typing import Any
 from warpfront_checks.cases.catalogue.record import Make, rounded
 from warpfront_checks.cases.operation import Operation
 
-# Where all numbers are alike, what rounding left of them is divided by the root of eps.
+# Where all numbers are alike, the rounding error of them is divided by the root of eps.
 EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
 _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
 _channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5)

@@ -258,7 +258,9 @@ ATTENTION: tuple[Operation, ...] = (
 
 
 def _recurrent(name: str, gates: int) -> Operation:
-    """Steps, sequences, inputs and states, with both biases."""
+    """Return the record of a recurrent layer: steps, sequences, inputs and states, with both
+    biases.
+    """
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
     return rounded(

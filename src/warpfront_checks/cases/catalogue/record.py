@@ -12,31 +12,31 @@ Make = Callable[..., Operation]
 FIELDS = {field.name for field in fields(Operation)}
 
 
-def exact(name: str, code: str, *shapes: str, **how: Any) -> Operation:
+def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     """Return a record whose results are exact.
 
     A keyword that is an axis of `shapes` is a size: the one it has while another varies, or that
     and its largest. A keyword that is no field of a record either is an option.
     """
-    known = {key: how.pop(key) for key in tuple(how) if key in FIELDS}
-    shape = [*shapes, known.pop("shapes", "m n")][0]
+    fields = {key: options.pop(key) for key in tuple(options) if key in FIELDS}
+    shape = [*shapes, fields.pop("shapes", "m n")][0]
     words = set(shape.replace("|", " ").replace(",", " ").split())
     # Families of records share the sizes that some of them have.
-    shared = {key for key in how if len(key) == 1 and f"{{{key}}}" not in code}
-    sizes = {key: how.pop(key) for key in tuple(how) if key in words | shared}
+    shared = {key for key in options if len(key) == 1 and f"{{{key}}}" not in code}
+    sizes = {key: options.pop(key) for key in tuple(options) if key in words | shared}
     usual = {key: size[0] if isinstance(size, tuple) else size for key, size in sizes.items()}
     most = {key: size[1] for key, size in sizes.items() if isinstance(size, tuple)}
     return Operation(
-        name=name, code=code, shapes=shape, options=how, usual=usual, most=most, **known
+        name=name, code=code, shapes=shape, options=options, usual=usual, most=most, **fields
     )
 
 
-def moved(name: str, code: str, *shapes: str, **how: Any) -> Operation:
+def moved(name: str, code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record of an operation that adds nothing up."""
-    return exact(name, code, *shapes, **{"values": MOVES, "ulps": 0.0, **how})
+    return exact(name, code, *shapes, **{"values": MOVES, "ulps": 0.0, **fields})
 
 
-def rounded(name: str, code: str, *shapes: str, **how: Any) -> Operation:
+def rounded(name: str, code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record whose results are rounded on the way, sums of many terms too."""
     bound = {"exact": False, "values": ROUNDED, "roundings": 24.0, "walk": 1 / 16, "least": 1.0}
-    return exact(name, code, *shapes, **{**bound, **how})
+    return exact(name, code, *shapes, **{**bound, **fields})

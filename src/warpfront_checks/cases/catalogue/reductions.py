@@ -9,7 +9,7 @@ from warpfront_checks.cases.catalogue.record import exact, moved, rounded
 from warpfront_checks.cases.operation import Operation
 
 LINES = "a k b | m n | n | a b c d e"
-# The axis is one of what all alternatives have.
+# The axis is one that all alternatives have.
 DIM = (0, -1)
 KEPT = {"dim": DIM, "keepdim": (False, True)}
 _sum = partial(exact, shapes=LINES, values=("small", "few", "sparse"))
