@@ -50,7 +50,7 @@ def job_output() -> Iterator[None]:
     with visible_output():
         before = sys.stdout, sys.stderr
         if _is_job():
-            sys.stdout, sys.stderr = (JobStream(terminal_of(one)) for one in before)
+            sys.stdout, sys.stderr = (JobStream(terminal_of(stream)) for stream in before)
         try:
             yield
         finally:

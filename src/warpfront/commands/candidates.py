@@ -98,11 +98,11 @@ def published_already(
                 continue
             reference = f"{names.repository}@{registry_image.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
-            image, here = (
+            image, pulled_image = (
                 pull(read_reference(reference), engine, watch),
                 engine.image(built.image_id),
             )
-            if here is None or not _is_same_build(image, here):
+            if pulled_image is None or not _is_same_build(image, pulled_image):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
             identities = tuple(sorted(registry_image.identities))

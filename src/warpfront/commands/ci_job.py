@@ -80,15 +80,15 @@ def work(
     try:
         hindrance = _hindrance(job_request, handovers, prepare)
         for cell in job_request.cells:
-            made: Sequence[object] = ()
+            cell_results: Sequence[object] = ()
             if hindrance is not None:
-                made, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
+                cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
-                made, tries[cell] = _tried(
+                cell_results, tries[cell] = _tried(
                     act, cell, job_request.step, retries=retries, watch=watch, pause=pause
                 )
-            _keep_reason(made, job_request, store)
-            results += [_judged_again(result, before[cell], store) for result in made]
+            _keep_reason(cell_results, job_request, store)
+            results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)
     finally:
         ids = dict.fromkeys((*job_request.cells, *(getattr(r, "cell_id", "") for r in results)))

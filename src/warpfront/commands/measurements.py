@@ -188,7 +188,7 @@ def _events_as_table(path: Path) -> str:
     return stream.getvalue()
 
 
-def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Format, str]:
+def _format(path: Path, label: str, document: str | None, name: str) -> tuple[Format, str]:
     if name != AUTO:
         return FORMATS[name], "--format"
     choice = Choice()
@@ -202,7 +202,7 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
     if reader is None:
         near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
         hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
-        raise InputError(f"{shown}: no line of any known format", hint=hint)
+        raise InputError(f"{label}: no line of any known format", hint=hint)
     return reader
 
 

@@ -73,14 +73,14 @@ def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
     """
     engine = engine or engine_of(runner, watch)
     tidy(runner, watch, engine)
-    found = unready(
+    obstacles = unready(
         runner,
         machine=engine.machine,
         accelerators=read_hardware(Machine()).accelerators,
         holders=device_holders(),
         free_bytes=engine.features().free_bytes,
     )
-    if reasons := tuple(found):
+    if reasons := tuple(obstacles):
         raise UnavailableError(
             f"this machine is not what `runners:` says of {runner.name}: {'; '.join(reasons)}",
             hint=f"invoke doctor --runner {runner.name}, on the machine",

@@ -83,8 +83,8 @@ class _Git:
         reason = ""
         for _ in range(_TRIES):
             commit, texts = self.fetched(branch)
-            made = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
-            push = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
+            new_commit = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
+            push = self._tried("push", "--quiet", "origin", f"{new_commit}:refs/heads/{branch}")
             if push.returncode == 0:
                 return
             reason = push.stderr.strip()

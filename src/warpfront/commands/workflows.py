@@ -178,10 +178,10 @@ def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
     return head + text
 
 
-def lock_here(wanted: tuple[str, ...]) -> str:
+def lock_here(requirements: tuple[str, ...]) -> str:
     """Resolve with this machine's indexes. What comes from a commit is installed from there."""
-    without = ("warpfront",) if any("git+" in line for line in wanted) else ()
-    return hash_requirements(wanted, site=read_site(run), run=run, without=without)
+    without = ("warpfront",) if any("git+" in line for line in requirements) else ()
+    return hash_requirements(requirements, site=read_site(run), run=run, without=without)
 
 
 def _requirements(install: Install, root: Path) -> tuple[str, ...]:

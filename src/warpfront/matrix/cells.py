@@ -167,12 +167,12 @@ class CellMaker:
             self._problem(where, f"image `{name}` has its wheels from its parent", hint)
         above = [image for image in self.text.images if name in self._chain(image)]
         users = [name for name in above if self._compiles(name)]
-        for one in image.slim:
-            if one not in (recipes := slim_recipes()):
-                self._problem(where, f"slim: `{one}` is not known", nearest(one, recipes))
-            elif users and recipes[one].needed == COMPILER:
+        for recipe in image.slim:
+            if recipe not in (recipes := slim_recipes()):
+                self._problem(where, f"slim: `{recipe}` is not known", nearest(recipe, recipes))
+            elif users and recipes[recipe].needed == COMPILER:
                 hint = "take it out of `slim:`, or give them another `parent:`"
-                self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
+                self._problem(where, f"{recipe} is needed to compile in: {', '.join(users)}", hint)
 
     def _compiles(self, name: str) -> bool:
         return self.text.images[name].compiler or bool(self.text.images[name].builds)

@@ -88,8 +88,8 @@ class Compat:
 
     def read_on(self, index: str) -> str:
         """The day of the last reading of an index, "" where it was never read."""
-        known = self.table.indexes.get(index)
-        contents = self.contents.indexes.get(known.url) if known else None
+        wheel_index = self.table.indexes.get(index)
+        contents = self.contents.indexes.get(wheel_index.url) if wheel_index else None
         return contents.read if contents else ""
 
     def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
@@ -316,9 +316,11 @@ class Compat:
             parts.append(f"torch {', '.join(releases)} for {vendor} {toolkit}".rstrip())
         release = self._releases.get(torch)
         if release is not None:
-            own = [n for n in release.indexes.names if self.table.indexes[n].vendor == vendor]
-            if own:
-                parts.append(f"index {', '.join(own)} for torch {torch}")
+            vendor_indexes = [
+                n for n in release.indexes.names if self.table.indexes[n].vendor == vendor
+            ]
+            if vendor_indexes:
+                parts.append(f"index {', '.join(vendor_indexes)} for torch {torch}")
             if vendor == self.table.indexes[PYPI].vendor:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
@@ -370,14 +372,14 @@ class Compat:
         if not wanting:
             return
         yield from filter(None, (self._judge_usable(point, target) for target in wanting))
-        found = self._arch_entries(point, release)
-        if found is None:
+        arch_entries = self._arch_entries(point, release)
+        if arch_entries is None:
             yield _unknown(
                 f"the arch list of torch {release.torch} on index {point.index} is not evidenced"
                 + (f" for {point.machine}" if point.machine != self.table.machine else "")
             )
             return
-        entries, confidence = found
+        entries, confidence = arch_entries
         shipped = vendor.shipped_archs(entries)
         for target in wanting:
             yield self._judge_target(point, target, shipped, entries, confidence)
@@ -390,11 +392,11 @@ class Compat:
                 torch=combination.torch,
                 index=combination.index,
             ):
-                what = f"torch {combination.torch}: " if row.torch else ""
+                prefix = f"torch {combination.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""
                 return Contradicted(
-                    reason=f"{target}: {what}{row.reason} ({row.source})",
+                    reason=f"{target}: {prefix}{row.reason} ({row.source})",
                     fits=f"{other}a toolkit before {row.toolkit_from}{after}",
                 )
         return None

@@ -262,12 +262,12 @@ def _dangling(table: Table) -> Iterator[tuple[Where, str]]:
 
 
 def _foreign_vendors(table: Table) -> Iterator[tuple[Where, str]]:
-    known: Callable[[str], bool] = VENDORS.__contains__
+    is_vendor: Callable[[str], bool] = VENDORS.__contains__
     if PYPI not in table.indexes:
         yield ("indexes",), f"index {PYPI} is missing"
     for name, index in table.indexes.items():
-        if not known(index.vendor):
+        if not is_vendor(index.vendor):
             yield ("indexes", name), f"vendor {index.vendor} is not known"
     for place, row in enumerate(table.base_torch):
-        if not known(row.vendor):
+        if not is_vendor(row.vendor):
             yield ("base_torch", place), f"vendor {row.vendor} is not known"

@@ -81,14 +81,14 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _say_ages_of_bases(
     cells: Iterable[Cell],
-    found: Mapping[str, ResolvedBase | Blocked | None],
+    bases_by_name: Mapping[str, ResolvedBase | Blocked | None],
     engine: Engine,
     maintenance: Maintenance,
     watch: Watch,
 ) -> None:
     bases = {}
     for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-        resolved = found.get(base.name)
+        resolved = bases_by_name.get(base.name)
         image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
@@ -161,11 +161,11 @@ def _rendered(
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
     """The build context of every cell, whether its base is here or not."""
     rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
-    known = {
+    rendered_cells = {
         cell_id: item.rendered if isinstance(item, Prepared) else item
         for cell_id, item in prepared.items()
     }
-    return {**rendered, **known}
+    return {**rendered, **rendered_cells}
 
 
 def _unrenderable(

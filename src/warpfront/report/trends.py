@@ -29,7 +29,9 @@ class Trend:
     @property
     def line(self) -> str:
         """Return `points` of an SVG line: the slower, the higher."""
-        pairs = (f"{self._x(one):.1f},{self._y(time):.1f}" for one, time in enumerate(self.times))
+        pairs = (
+            f"{self._x(index):.1f},{self._y(time):.1f}" for index, time in enumerate(self.times)
+        )
         return " ".join(pairs)
 
     @property

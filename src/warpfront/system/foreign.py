@@ -146,11 +146,11 @@ def _open_folders(folder: Path) -> None:
     """Make folders of ours writable again, so that they can be emptied."""
     pending = [folder]
     while pending:
-        one = pending.pop()
-        status = one.lstat()
+        entry_path = pending.pop()
+        status = entry_path.lstat()
         if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
-            one.chmod(0o700)
-        with os.scandir(one) as entries:
+            entry_path.chmod(0o700)
+        with os.scandir(entry_path) as entries:
             pending += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 

@@ -87,11 +87,11 @@ def read_event(path: str) -> Any:
 def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, str]:
     """(scope, since). A pull request of a fork stays one, whatever its labels say."""
     if name == "pull_request":
-        asked = event.get("pull_request", {})
-        own = (asked.get("head", {}).get("repo") or {}).get("full_name") == repository
-        labels = {one.get("name") for one in asked.get("labels", ())}
-        scope = "labelled" if own and label in labels else "pull_request"
-        return scope, asked.get("base", {}).get("sha", "")
+        pull_request = event.get("pull_request", {})
+        is_own = (pull_request.get("head", {}).get("repo") or {}).get("full_name") == repository
+        labels = {label_entry.get("name") for label_entry in pull_request.get("labels", ())}
+        scope = "labelled" if is_own and label in labels else "pull_request"
+        return scope, pull_request.get("base", {}).get("sha", "")
     if name == "merge_group":
         return "merge_queue", event.get("merge_group", {}).get("base_sha", "")
     if name == "push":

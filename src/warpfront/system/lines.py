@@ -90,15 +90,15 @@ def read_lines(path: Path) -> Iterator[Line]:
     """
     number, state, is_cut, end = 1, b"", False, b""
     for chunk in _chunks(path):
-        for piece, ended in _pieces(chunk):
+        for piece, line_end in _pieces(chunk):
             is_cut = is_cut or len(state) + len(piece) > LONGEST_LINE_BYTES
             state += piece[: LONGEST_LINE_BYTES - len(state)]
-            if not ended:
+            if not line_end:
                 continue
-            if state or end + ended != b"\r\n":
+            if state or end + line_end != b"\r\n":
                 yield Line(number, state.decode("utf-8", "replace"), not is_cut)
-            number += ended == b"\n"
-            state, is_cut, end = b"", False, ended
+            number += line_end == b"\n"
+            state, is_cut, end = b"", False, line_end
     if state:
         yield Line(number, state.decode("utf-8", "replace"), whole=False)
 

@@ -42,13 +42,17 @@ class Reference:
 def read_reference(text: str) -> Reference:
     """Raises `InputError` for what is none."""
     host, _, rest = text.partition("/")
-    named, at, digest = rest.partition("@")
+    named, separator, digest = rest.partition("@")
     repository, colon, tag = named.partition(":")
     wrong = (
         _wrong_host(host)
         or wrong_repository(repository)
         or (colon and not is_tag(tag) and f"{tag!r} is no tag")
-        or (at and not is_digest(digest) and f"{digest!r} is no digest (sha256: and 64 hex digits)")
+        or (
+            separator
+            and not is_digest(digest)
+            and f"{digest!r} is no digest (sha256: and 64 hex digits)"
+        )
     )
     if wrong:
         raise InputError(

@@ -56,8 +56,8 @@ def by_status(
     registry: str, step: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> RegistryError | TransientError:
     """What an answer that was not hoped for means."""
-    said = _said(body)
-    reason = f"HTTP {status}" + (f" ({said})" if said else "")
+    message = _said(body)
+    reason = f"HTTP {status}" + (f" ({message})" if message else "")
     fault, hint = _meaning(registry, status, body)
     error = RegistryError(reason, registry=registry, step=step, fault=fault, hint=hint)
     if status in RETRIED_STATUSES and fault is not RegistryFault.FULL:
@@ -87,8 +87,8 @@ def words_of(error: requests.RequestException) -> str:
     """Return why there was no whole answer, in a few words: requests nests the cause in a sentence
     of several hundred characters.
     """
-    found = by_exception("", "", error)
-    failure = found.error if isinstance(found, TransientError) else found
+    registry_error = by_exception("", "", error)
+    failure = registry_error.error if isinstance(registry_error, TransientError) else registry_error
     return failure.message.rpartition(": ")[2]
 
 
@@ -130,14 +130,19 @@ def _said(body: bytes) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and everything it came from, wherever urllib3 keeps it."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseException) and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        cause = waiting.pop()
+        if isinstance(cause, BaseException) and id(cause) not in visited:
+            visited.add(id(cause))
+            yield cause
+            waiting += [
+                cause.__cause__,
+                cause.__context__,
+                getattr(cause, "reason", None),
+                *cause.args,
+            ]
 
 
 _UNREACHABLE, _SLOW, _WRONG = RegistryFault.UNREACHABLE, RegistryFault.SLOW, RegistryFault.WRONG

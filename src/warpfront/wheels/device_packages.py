@@ -61,7 +61,7 @@ def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
     offered = links(inputs.index.url, name, transport, flat=False)
     if isinstance(offered, NoAnswer):
         return 0
-    wheels = {version: one for one in offered if (version := _version(one.filename))}
+    wheels = {version: link for link in offered if (version := _version(link.filename))}
     if not wheels:
         return 0
     newest = wheels[max(wheels)]

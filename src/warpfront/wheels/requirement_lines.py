@@ -43,23 +43,23 @@ class RequirementLine:
 
 def read_lines(text: str) -> Iterator[RequirementLine]:
     """The lines of a requirements file that say something."""
-    held, start, source = list[str](), 0, ""
+    parts, start, source = list[str](), 0, ""
     bare = text.removeprefix("\ufeff")
-    at = first_at = len(text) - len(bare)
+    offset = first_at = len(text) - len(bare)
     lines = bare.splitlines(keepends=True)
     for number, whole in enumerate([*lines, ""], start=1):
         raw = whole.rstrip("\r\n")
-        if not held:
-            start, source, first_at = number, raw, at
-        at += len(whole)
-        held.append(_COMMENT.sub("", raw))
-        if held[-1].endswith("\\") and number <= len(lines):
-            held[-1] = held[-1][:-1] + " "
+        if not parts:
+            start, source, first_at = number, raw, offset
+        offset += len(whole)
+        parts.append(_COMMENT.sub("", raw))
+        if parts[-1].endswith("\\") and number <= len(lines):
+            parts[-1] = parts[-1][:-1] + " "
             continue
-        if said := "".join(held).strip():
+        if joined := "".join(parts).strip():
             end = min(number, len(lines))
-            yield RequirementLine(start=start, end=end, at=first_at, source=source, text=said)
-        held.clear()
+            yield RequirementLine(start=start, end=end, at=first_at, source=source, text=joined)
+        parts.clear()
 
 
 def foreign_requirement(text: str) -> Requirement:

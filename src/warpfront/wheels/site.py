@@ -81,13 +81,13 @@ def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> s
 def _keep_secrets_of(url: str) -> None:
     """Its password, or a token in the place of a user, in the path or in the query, as written."""
     after = url.partition("://")[2]
-    said, at, rest = after.rpartition("@")
-    user, colon, password = said.partition(":")
-    if at:
-        keep_secret(said, password if colon else user, unquote(password if colon else user))
-    path, _, query = (rest if at else after).partition("?")
-    keep_secret(*(one for one in path.split("/")[1:] if _TOKEN.fullmatch(one)))
-    keep_secret(*(one.partition("=")[2] for one in query.split("&")))
+    credentials, separator, rest = after.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if separator:
+        keep_secret(credentials, password if colon else user, unquote(password if colon else user))
+    path, _, query = (rest if separator else after).partition("?")
+    keep_secret(*(segment for segment in path.split("/")[1:] if _TOKEN.fullmatch(segment)))
+    keep_secret(*(segment.partition("=")[2] for segment in query.split("&")))
 
 
 def _root(url: str) -> str:
@@ -98,12 +98,12 @@ def _root(url: str) -> str:
 
 def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
     """The proxy variables in force; pip's own `proxy` option wins over the environment."""
-    found = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
-    for proxy in (configured, *found.values()):
+    proxies = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    for proxy in (configured, *proxies.values()):
         _keep_secrets_of(proxy)
     if configured:
-        found |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
-    return {name: value for name, value in found.items() if value}
+        proxies |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
+    return {name: value for name, value in proxies.items() if value}
 
 
 def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:

@@ -138,10 +138,10 @@ def read_links(
     page.feed(text)
     try:
         base = urljoin(url, page.base) if page.base else url
-        found = tuple(_link(base, anchor) for anchor in page.anchors)
+        page_links = tuple(_link(base, anchor) for anchor in page.anchors)
     except ValueError as error:
         return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
-    files = tuple(link for link in found if _is_distribution(link.filename))
+    files = tuple(link for link in page_links if _is_distribution(link.filename))
     if not files and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
@@ -190,21 +190,23 @@ def _probed(site: Site, index_url: str, name: str) -> str:
         lacks = not (local / canonicalize_name(name)).exists()
         return FLAT_PAGE if lacks and _has_wheels(_local_links(local)) else ""
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
-        found = links(index_url, name, transport, flat=False)
-        if isinstance(found, NoAnswer) and not found.lasting and found.status:
-            found = links(index_url, name, transport, flat=False)
-        if isinstance(found, NoAnswer) and found.status in ABSENT:
+        answer = links(index_url, name, transport, flat=False)
+        if isinstance(answer, NoAnswer) and not answer.lasting and answer.status:
+            answer = links(index_url, name, transport, flat=False)
+        if isinstance(answer, NoAnswer) and answer.status in ABSENT:
             page = transport.read(index_url, enough_bytes=_FIRST_BYTES)
             if not isinstance(page, NoAnswer) and _has_wheels(read_links(*page)):
                 return FLAT_PAGE
-    if isinstance(found, NoAnswer):
-        return found.reason
-    return "" if found else f"its page for {name} names no files (a login page?)"
+    if isinstance(answer, NoAnswer):
+        return answer.reason
+    return "" if answer else f"its page for {name} names no files (a login page?)"
 
 
-def _has_wheels(found: tuple[Link, ...] | NoAnswer) -> bool:
+def _has_wheels(answer: tuple[Link, ...] | NoAnswer) -> bool:
     """Return true if a page that should list projects lists wheels."""
-    return not isinstance(found, NoAnswer) and any(one.filename.endswith(".whl") for one in found)
+    return not isinstance(answer, NoAnswer) and any(
+        link.filename.endswith(".whl") for link in answer
+    )
 
 
 def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
@@ -214,9 +216,9 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
     if not path.is_dir():
         return NoAnswer(url=str(path), reason="no such folder", lasting=True)
     return tuple(
-        Link(url=one.absolute().as_uri(), filename=one.name)
-        for one in sorted(path.iterdir())
-        if _is_distribution(one.name)
+        Link(url=file.absolute().as_uri(), filename=file.name)
+        for file in sorted(path.iterdir())
+        if _is_distribution(file.name)
     )
 
 
@@ -238,7 +240,7 @@ def _json_link(url: str, file: Mapping[str, Any]) -> Link:
         raise ValueError(f"{filename} has no size of {size!r}")
     return Link(
         # `urljoin` takes longer than all else, and pages have thousands of files.
-        url=found if (found := file["url"]).startswith("https://") else urljoin(url, found),
+        url=address if (address := file["url"]).startswith("https://") else urljoin(url, address),
         filename=filename,
         sha256=sha256,
         size_bytes=size,
@@ -262,15 +264,15 @@ def _link(base: str, anchor: Mapping[str, str]) -> Link:
     url, fragment = urldefrag(urljoin(base, anchor["href"]))
     kind, _, value = fragment.partition("=")
     name = unquote(urlsplit(url).path.rpartition("/")[2])
-    said = tuple((key, anchor[key]) for key in _SAID if key in anchor)
+    attributes = tuple((key, anchor[key]) for key in _SAID if key in anchor)
     sha256 = value if kind == "sha256" else ""
-    return Link(url=url, filename=name, sha256=sha256, attributes=said)
+    return Link(url=url, filename=name, sha256=sha256, attributes=attributes)
 
 
 def _anchor(link: Link) -> str:
     fragment = f"#sha256={link.sha256}" if link.sha256 else ""
-    said = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
-    return f'<a href="{escape(link.url + fragment)}"{said}>{escape(link.filename)}</a>'
+    attributes = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
+    return f'<a href="{escape(link.url + fragment)}"{attributes}>{escape(link.filename)}</a>'
 
 
 def _is_distribution(filename: str) -> bool:
@@ -288,10 +290,10 @@ class _Anchors(HTMLParser):
         self.has_form = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {key: value or "" for key, value in attrs}
-        href = said.get("href")
+        attributes = {key: value or "" for key, value in attrs}
+        href = attributes.get("href")
         if tag == "a" and href:
-            self.anchors.append(said)
+            self.anchors.append(attributes)
         elif tag == "base" and href:
             self.base = href
         elif tag == "form":

@@ -197,15 +197,15 @@ def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and everything it came from, wherever urllib3 keeps it."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
+        cause = waiting.pop()
+        if not isinstance(cause, BaseException) or id(cause) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        visited.add(id(cause))
+        yield cause
+        waiting += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
 
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (

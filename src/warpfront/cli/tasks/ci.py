@@ -357,10 +357,10 @@ def _act(
 
     def build(cell: str) -> Sequence[object]:
         results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-        made = tuple(results)
+        step_results = tuple(results)
         if not job_options.to:
-            return made
-        return send_candidates(made, workspace.matrix, job_options.to, store, display)
+            return step_results
+        return send_candidates(step_results, workspace.matrix, job_options.to, store, display)
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
         candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)

@@ -382,8 +382,8 @@ class ProgressReader:
             return ""
         words = BuildStep(target="", name=self._names.get(digest, ""), state="failed").words
         command = words if len(words) <= _LONGEST_STEP else f"{words[:_LONGEST_STEP]}..."
-        said = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
-        lines = [f"    {without_secrets(line.rstrip())}" for line in said[-_TAIL_LINES:]]
+        log_lines = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
+        lines = [f"    {without_secrets(line.rstrip())}" for line in log_lines[-_TAIL_LINES:]]
         return "\n".join([f"step {command}: {cause}", *lines])
 
     def _read_log(self, digest: str, text: str) -> None:

@@ -45,8 +45,8 @@ class Nvidia(Vendor):
         https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
         """
         capability = _capability(target)
-        below = sorted(known for known in {*_KNOWN, capability} if known <= capability)[::-1]
-        cubins = [f"sm_{known}" for known in below if _runs_cubin(known, on=capability)]
+        below = sorted(capable for capable in {*_KNOWN, capability} if capable <= capability)[::-1]
+        cubins = [f"sm_{capable}" for capable in below if _runs_cubin(capable, on=capability)]
         own_features = [f"sm_{capability}a"]
         return (
             *cubins[:1],

@@ -125,26 +125,26 @@ def has_headers(wheel: Path) -> bool:
 
 def sources(wheel: Path) -> dict[str, int]:
     """Return the sources of byte code: path below site-packages -> bytes."""
-    found = {}
+    sizes = {}
     with _opened(wheel) as archive:
         for member in archive.infolist():
             place = _placed(member.filename)
             if place.endswith(".py"):
-                found[place] = member.file_size
-    return found
+                sizes[place] = member.file_size
+    return sizes
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
     """The first file that two of `wheels` write with different content, in words; "" for none.
     Installers differ on whose stays.
     """
-    seen: dict[str, tuple[int, int, str]] = {}
+    places: dict[str, tuple[int, int, str]] = {}
     for path in wheels:
         with _opened(path) as archive:
             for member in archive.infolist():
                 place = _shown(member.filename, path)
                 mine = (member.CRC, member.file_size, path.name)
-                before = seen.setdefault(place, mine)
+                before = places.setdefault(place, mine)
                 if before[:2] != mine[:2] and not member.is_dir():
                     return f"{before[2]} and {path.name} both write {place}"
     return ""
@@ -234,12 +234,12 @@ class _LayerTree:
                 self._out.write(chunk)
         if content.done_bytes != content.size_bytes:
             raise ValueError(f"{path} has {content.done_bytes} bytes, not {content.size_bytes}")
-        found = self._files[path] = content.sha256.hexdigest()
+        digest = self._files[path] = content.sha256.hexdigest()
         if before is None:
             self._out.write(bytes(-content.size_bytes % tarfile.BLOCKSIZE))
-        elif before != found:
+        elif before != digest:
             raise ValueError(f"it writes {path}, and so does another, otherwise")
-        return found
+        return digest
 
     def end(self) -> None:
         self._out.write(bytes(2 * tarfile.BLOCKSIZE))
@@ -289,9 +289,13 @@ class _Destination(WheelDestination):
         record_file_path: str,
         records: Iterable[tuple[Scheme, RecordEntry]],
     ) -> None:
-        def prefix(one: Scheme) -> str | None:
-            here, there = self._folder(scheme), self._folder(one)
-            return None if here == there else f"{posixpath.relpath(there, here)}/"
+        def prefix(other_scheme: Scheme) -> str | None:
+            script_folder, scheme_folder = self._folder(scheme), self._folder(other_scheme)
+            return (
+                None
+                if script_folder == scheme_folder
+                else f"{posixpath.relpath(scheme_folder, script_folder)}/"
+            )
 
         with construct_record_file(list(records), prefix) as stream:
             self._write(scheme, record_file_path, _content(stream), executable=False)

@@ -498,8 +498,8 @@ def _text(table: Mapping[str, Any], key: str, path: str) -> str:
     return value
 
 
-def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
-    tables = own.get("relaxed", {})
+def _read_relaxed(document: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
+    tables = document.get("relaxed", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
@@ -514,8 +514,8 @@ def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]
         )
 
 
-def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
-    tables = own.get("builds", {})
+def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+    tables = document.get("builds", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
@@ -528,8 +528,8 @@ def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
         )
 
 
-def _read_patched(own: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
-    for package, table in sorted(dict(own.get("patched", {})).items()):
+def _read_patched(document: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
+    for package, table in sorted(dict(document.get("patched", {})).items()):
         where = f"{path}: patched.{package}"
         try:
             patches = tuple(Patch(**patch) for patch in table["patches"])
@@ -559,7 +559,7 @@ def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> Locked
 
 def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
     values = table.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
     return tuple(values)
 

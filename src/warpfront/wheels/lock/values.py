@@ -205,4 +205,4 @@ class WheelLock:
 
 def _texts(values: tuple[Recipe | Source | OwnIndex, ...]) -> list[str]:
     """Values as texts that sort."""
-    return sorted(json.dumps(dataclasses.asdict(one), sort_keys=True) for one in values)
+    return sorted(json.dumps(dataclasses.asdict(value), sort_keys=True) for value in values)

@@ -114,12 +114,12 @@ def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[
     """Return those of `names`, beyond the matrix's, that belong to a torch stack: this
     cell's or another's.
     """
-    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    requested = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
     return frozenset(
         name
         for name in names
-        if name not in asked and any(fnmatch(name, pattern) for pattern in patterns)
+        if name not in requested and any(fnmatch(name, pattern) for pattern in patterns)
     )
 
 

@@ -21,11 +21,11 @@ _ALONE = re.compile(
 )
 
 
-def requirers_without_wheels(explanation: str, known: Collection[str]) -> tuple[str, ...]:
+def requirers_without_wheels(explanation: str, installable: Collection[str]) -> tuple[str, ...]:
     """The packages that uv could not look into, because they have no wheel, beyond `known`."""
     text = " ".join(explanation.split())
     names = [canonicalize_name(match[1]) for match in _NO_WHEELS.finditer(text)]
-    return tuple(dict.fromkeys(name for name in names if name not in known))
+    return tuple(dict.fromkeys(name for name in names if name not in installable))
 
 
 def wheelless(explanation: str) -> str:

@@ -66,8 +66,10 @@ class Resolution:
     @property
     def unbuilt(self) -> tuple[str, ...]:
         """The names that were found as source archives only."""
-        found = self.pylock.packages
-        return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
+        packages = self.pylock.packages
+        return tuple(
+            package.name for package in packages if package.sdist is not None and not package.wheels
+        )
 
     def only(self, name: str) -> Resolution:
         packages = [package for package in self.pylock.packages if package.name == name]

@@ -57,9 +57,9 @@ class PatchTool:
         touched = self.touched()
         if self._git("--check").returncode != 0:
             raise self._misfit(touched)
-        done = self._git()
-        if done.returncode != 0:  # a folder where it has a file, say
-            raise self._refused(f"does not apply: {_first_line(done.stderr)}")
+        completed = self._git()
+        if completed.returncode != 0:  # a folder where it has a file, say
+            raise self._refused(f"does not apply: {_first_line(completed.stderr)}")
         return touched
 
     def touched(self) -> tuple[str, ...]:
@@ -103,14 +103,19 @@ class PatchTool:
         """Why it does not apply, as one sentence and what to do."""
         fits = {path: self._fit(path) for path in touched}
         count = Counter(fits.values())
-        said = {fit: _listed([path for path, one in fits.items() if one == fit]) for fit in count}
+        paths_by_fit = {
+            fit: _listed([path for path, file_fit in fits.items() if file_fit == fit])
+            for fit in count
+        }
         if set(count) == {"there"}:
             return LockError(
-                f"{self.name}: the package has it already: {said['there']}",
+                f"{self.name}: the package has it already: {paths_by_fit['there']}",
                 hint="upstream took it: remove it from matrix.yaml",
             )
         if count["fits"] or count["there"]:
-            listed = "; ".join(f"{_SAID[fit]}: {paths}" for fit, paths in sorted(said.items()))
+            listed = "; ".join(
+                f"{_SAID[fit]}: {paths}" for fit, paths in sorted(paths_by_fit.items())
+            )
             return LockError(
                 f"{self.name}: applies in part only, so nothing of it was applied ({listed})",
                 hint="leave out of it what this version has not, or has already",
@@ -118,7 +123,7 @@ class PatchTool:
         worst: Fit = next(fit for fit in ("line ends", "fuzz", "missing", "other") if count[fit])
         refused = _first_line(self._git("--check").stderr)
         return LockError(
-            f"{self.name}: {_SAID[worst]}: {said[worst]} ({refused})", hint=_HINTS[worst]
+            f"{self.name}: {_SAID[worst]}: {paths_by_fit[worst]} ({refused})", hint=_HINTS[worst]
         )
 
     def _fit(self, path: str) -> Fit:

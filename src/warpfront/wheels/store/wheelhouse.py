@@ -156,14 +156,14 @@ class Wheelhouse:
 
         Left alone when it is right already; otherwise made aside and moved into place.
         """
-        wanted = {wheel.kept_as: wheel for wheel in wheels}
-        if self._shows(folder, wanted):
+        wheels_by_name = {wheel.kept_as: wheel for wheel in wheels}
+        if self._shows(folder, wheels_by_name):
             return folder
         with storing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
-                for wheel in wanted.values():
+                for wheel in wheels_by_name.values():
                     _place(self.present(wheel), aside / wheel.kept_as)
                 aside.chmod(0o755)
                 put_in_place(aside, folder)
@@ -198,15 +198,15 @@ class Wheelhouse:
         """
         damaged = []
         for wheel in wheels:
-            kept, shown = self.path(wheel), view / wheel.kept_as
-            files = [one for one in (kept, shown) if one.is_file()]
+            stored, viewed = self.path(wheel), view / wheel.kept_as
+            files = [file for file in (stored, viewed) if file.is_file()]
             read = {file.stat().st_ino: sha256_of(file) for file in files}  # most are one file
             wrong = [file for file in files if read[file.stat().st_ino] != wheel.sha256]
             if wrong:
                 damaged.append(wheel)
             with storing(self.root):
-                for one in wrong:
-                    one.unlink()
+                for file in wrong:
+                    file.unlink()
         return tuple(damaged)
 
     def present(self, wheel: LockedWheel) -> Path:
@@ -215,10 +215,12 @@ class Wheelhouse:
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
 
-    def _shows(self, folder: Path, wanted: dict[str, LockedWheel]) -> bool:
-        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wanted):
+    def _shows(self, folder: Path, wheels_by_name: dict[str, LockedWheel]) -> bool:
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wheels_by_name):
             return False
-        return all(_same(folder / name, self.present(wheel)) for name, wheel in wanted.items())
+        return all(
+            _same(folder / name, self.present(wheel)) for name, wheel in wheels_by_name.items()
+        )
 
 
 def default_root() -> Path:
@@ -234,7 +236,7 @@ def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetada
     name = filename or Path(str(wheel.name)).name
     try:
         with zipfile.ZipFile(wheel) as archive:
-            members = [one for one in archive.namelist() if not one.endswith("/")]
+            members = [member for member in archive.namelist() if not member.endswith("/")]
             info = info_folder(name, members)
             metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
             check_identity(name, metadata, _member_text(archive, f"{info}/WHEEL"))
@@ -262,7 +264,7 @@ def final_requires(metadata: str) -> tuple[str, ...] | None:
 
     fields = parse_email(metadata)[0]
     version = fields.get("metadata_version", "1")
-    dynamic = {one.lower() for one in fields.get("dynamic", ())}
+    dynamic = {field.lower() for field in fields.get("dynamic", ())}
     if version in {"1", "1.0", "1.1", "1.2", "2.0", "2.1"} or "requires-dist" in dynamic:
         return None
     return tuple(fields.get("requires_dist", ()))
@@ -370,12 +372,12 @@ class _Fetching:
             served = parse_metadata(text)
         except ValueError as error:
             raise WheelError(f"{without_secrets(url)}: {error}", hint=_TWO_METADATA) from error
-        found = differences(served, read_wheel_metadata(file, wheel.kept_as))
-        if not found:
+        deviations = differences(served, read_wheel_metadata(file, wheel.kept_as))
+        if not deviations:
             return
         if isinstance(file, Path):
             file.unlink()
-        lines = "".join(f"\n    {line}" for line in as_texts(found, "the index", "the wheel"))
+        lines = "".join(f"\n    {line}" for line in as_texts(deviations, "the index", "the wheel"))
         raise WheelError(
             f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
             hint=_TWO_METADATA,
@@ -407,10 +409,10 @@ class _Fetching:
             if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
                 continue
-            found = [link for link in offered if link.filename == filename]
-            if not found:
+            matching = [link for link in offered if link.filename == filename]
+            if not matching:
                 refused.append(f"{source}: does not have it")
-            yield from ((source, link) for link in found)
+            yield from ((source, link) for link in matching)
 
     def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
         for pause in (*PAUSES_SECONDS, None):
@@ -582,8 +584,8 @@ def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None
     answer = transport.open(link.url)
     if isinstance(answer, NoAnswer):
         return answer
-    said = read_count(answer.headers.get("Content-Length", "")) or 0
-    until = transport.deadline(min(said, _LONGEST_FILE_BYTES))
+    announced = read_count(answer.headers.get("Content-Length", "")) or 0
+    until = transport.deadline(min(announced, _LONGEST_FILE_BYTES))
     try:
         with answer, path.open("wb") as stream:
             for chunk in received(answer, transport.stall_seconds):
@@ -697,10 +699,10 @@ def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
     except OSError:  # another filesystem, or not allowed: it will be copied
         return False
     try:
-        right = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
-        if right:
+        is_intact = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
+        if is_intact:
             aside.rename(target)
-        return right
+        return is_intact
     finally:
         aside.unlink(missing_ok=True)
 
@@ -721,17 +723,17 @@ def _place(source: Path, target: Path) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(first: Path, other: Path) -> bool:
     """The same file, or a copy of it as it was made."""
-    if not one.is_file():
+    if not first.is_file():
         return False
-    mine, theirs = one.stat(), other.stat()
+    mine, theirs = first.stat(), other.stat()
     return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
 
 
 def _identity(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def known_intact(path: Path) -> bool:
