@@ -22,8 +22,8 @@ def without_commands(text: str) -> str:
 
 
 class JobStream(VisibleStream):
-    """A stream whose text is `visible` and holds no command for the runner, in whatever pieces it
-    is written. A command of warpfront itself goes to its `terminal`.
+    """A stream that writes `visible` text, free of runner commands however the text is split.
+    Warpfront's own commands go to its `terminal`.
     """
 
     def __init__(self, terminal: TextIO) -> None:

@@ -218,7 +218,7 @@ def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort
         _stop(session, f"bench: {ending}")
 
 
-# Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
+# Every session: its line in `nox --list`, and its function. Those of the checks run inside
 # images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
 SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
     **{

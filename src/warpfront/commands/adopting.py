@@ -1,5 +1,5 @@
-"""adopt an image: what somebody else built of a cell of this matrix, pulled by its digest, in the
-place of what `build` would leave here, so that it is verified as our own would be.
+"""adopt an image: pull an image of a cell of this matrix by its digest, from another builder,
+in place of a local `build`. It is then verified like a local image.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from warpfront.wheels.lock.values import WheelLock
 
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
-    """The cell that the image says it is of; None for one of no cell here, or of another lock:
-    another project may have a cell of the same name.
+    """Pull an image and return the cell that its labels name. Return None for a cell that the
+    matrix does not have, and for another lock: another project may have a cell of the same name.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     engine, started = connect(environment()), time.monotonic()
@@ -139,7 +139,9 @@ _SOURCE = "org.opencontainers.image.source"
 
 
 def _base(cell: Cell, source: str) -> ResolvedBase:
-    """The base as its labels claim it; whoever demands a pulled one reads the label, too."""
+    """Return the base that the image's labels claim. A check that requires a pulled base reads
+    the label, too.
+    """
     claimed = BaseSource.REGISTRY if source == BaseSource.REGISTRY else BaseSource.BOOTSTRAP
     return ResolvedBase(
         name=cell.base.name,

@@ -73,7 +73,9 @@ def read_indexes(
         recorded = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
-            """What is known stays in sight, however many newer releases there are."""
+            """Return the releases to read: the wanted ones, and all recorded ones however many
+            are newer.
+            """
             return wanted_releases(table, name, versions) | {*map(Version, recorded.get(name, {}))}
 
         address = addresses[named[0]] if named else url

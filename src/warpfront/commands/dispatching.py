@@ -128,7 +128,7 @@ def fingerprint(
     material: Material,
     folders: Folders,
 ) -> Fingerprinted:
-    """Every one of `cells`, which are with their parents."""
+    """Fingerprint every cell of `cells` and their parents."""
     chain = selected_with_parents(tuple(cells), Selection())
     states = read_locks(chain, requirements, folders)
     blocked: dict[str, str] = {}
@@ -175,8 +175,8 @@ def _checks_digest() -> str:
 
 
 def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:
-    """What the cells were at `commit`, told by the program of that commit; None where nobody can
-    say, and so everything is new.
+    """Return the cells' states at `commit`, computed by that commit's own program. Return None
+    if it cannot compute them, so that everything counts as new.
     """
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
         tree = Path(folder) / "tree"

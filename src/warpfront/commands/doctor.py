@@ -153,7 +153,7 @@ def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Obs
 def examine_drivers(
     cells: Iterable[Cell], compat: Compat, hardware: Hardware
 ) -> Iterator[Observation]:
-    """This machine's driver beside the lowest that each toolkit of the cells runs with."""
+    """Compare this machine's driver with the minimum of each toolkit of the cells."""
     toolkits = {(cell.vendor, cell.toolkit) for cell in cells if cell.toolkit}
     for vendor, toolkit in sorted(toolkits, key=str):
         floor = compat.driver_floor(vendor, toolkit.version)

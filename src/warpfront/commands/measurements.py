@@ -52,8 +52,8 @@ LogFacts = Mapping[str, object]
 def read_all(
     where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run]:
-    """Every run of the files that `where` names. Raises `InputError` where there is none, or where
-    a run cannot be used.
+    """Return every run of the files that `where` names. Raise `InputError` if there is none, or
+    if a run cannot be used.
     """
     return _usable(where, read_any(where, watch, form=form, given=given))
 
@@ -76,8 +76,8 @@ def _usable(where: str, measured: Iterable[Run | Bench]) -> list[Run]:
 def read_any(
     where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run | Bench]:
-    """Runs and benches of a file, of several with commas between them, of a folder, of a glob, or
-    of `-`. Of several files, those that are no logs are named and left out.
+    """Return the runs and benches of a file, of several with commas between them, of a folder,
+    of a glob, or of `-`. Of several files, those that are no logs are named and skipped.
     """
     if form not in {AUTO, *FORMATS}:
         raise InputError(f"--format {form}: unknown", hint=f"one of {', '.join((AUTO, *FORMATS))}")
@@ -149,9 +149,10 @@ def _source(name: str, identity: FileIdentity, chosen: Format, evidence: str) ->
 
 
 def _document(path: Path) -> str | None:
-    """All of a file that begins as JSON or a table does, unless it is too large to be one.
+    """Return the text of a file that begins as JSON or a table does, unless it is too large to
+    be one.
 
-    TensorBoard's event files become a table. Raises `InputError` without the extra that reads them.
+    TensorBoard's event files become a table. Raise `InputError` without the extra that reads them.
     """
     if _EVENTS in path.name:
         return _events_as_table(path)
@@ -223,7 +224,9 @@ def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
-    """One side of a comparison: the last bench of a name, or else its runs. Raises `InputError`."""
+    """Return one side of a comparison: the last bench of a name, or else its runs. Raise
+    `InputError`.
+    """
     measured = read_any(where, watch)
     benches = [run for run in measured if isinstance(run, Bench)]
     return benches[-1] if benches else _usable(where, measured)
@@ -232,7 +235,7 @@ def read_side(where: str, watch: Watch) -> list[Run] | Bench:
 def compare_sides(
     a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: ComparisonTerms
 ) -> Comparison:
-    """What two sides, each with its name, come to. Raises `InputError`."""
+    """Compare two sides, each with its name. Raise `InputError`."""
     match a, b:
         case (str(), Bench() as one), (str(), Bench() as other):
             return compare_benches((a[0], one), (b[0], other), terms)
@@ -245,7 +248,7 @@ def compare_sides(
 
 
 def read_benches(file: Path, watch: Watch) -> list[Bench]:
-    """What `bench` left in a file; none where there is none, or where it cannot be read."""
+    """Return the records of `bench` in a file; none if the file is missing or cannot be read."""
     try:
         text = read_text(file, missing_ok=True)
         return [record for record in read_records(text or "") if isinstance(record, Bench)]

@@ -123,7 +123,7 @@ def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], sto
 
 @dataclass(kw_only=True)
 class _Spreading:
-    """One run of many children."""
+    """A single run of many children."""
 
     folders: Folders
     watch: Watch

@@ -1,5 +1,5 @@
-"""why: what a published image is, from what its own bytes and what is attached to it say; whether
-that holds together; and who asked for each wheel in it, where this project has its lock.
+"""why: explain a published image from its own bytes and its attached documents, check that they
+agree, and name the requirer of each wheel if this project has the image's lock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     chain = with_parents((cell,), matrix.cells) if cell else ()
     states = read_locks(chain, requirements, folders)
     lock = states[cell.id].lock if cell else None
-    # Only the very lock that it was built from says anything about it.
+    # Another lock than the one of the build describes other wheels.
     if cell is None or lock is None or lock.digest != explanation.labels.get(LOCK):
         return explanation
     asking = DependencyGraph(
@@ -134,7 +134,7 @@ def explained(
 def _statements(
     registry: Registry, path: str, registry_image: RegistryImage, attached: Iterable[Descriptor]
 ) -> tuple[BuildRecord | None, Proof | None, list[str]]:
-    """The last statement of each kind that holds, and why others do not."""
+    """Return the last valid statement of each kind, and the reasons why others are invalid."""
     making, proof, unread = None, None, []
     for descriptor in attached:
         kind = descriptor.annotations.get("dev.warpfront.statement")
@@ -165,7 +165,9 @@ def _signature(
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
-    """What became of looking for one. That there is one says nothing of whose it is."""
+    """Return the result of the signature check as text. Without a trusted key, a signature
+    proves nothing about its owner.
+    """
     attached = tuple(attached)
     if signer is not None:
         reference = f"{registry.host}/{path}@{registry_image.digest}"
@@ -192,7 +194,7 @@ def _attestations(
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
-    """Which attached documents are attested, by the key that `signer` trusts."""
+    """Return the names of the attached documents that the key of `signer` attests."""
     if signer is None:
         tag = f"{fallback_tag(registry_image.digest)}{ATTESTATIONS}"
         is_present = registry.head(path, tag) is not None
@@ -214,7 +216,9 @@ def _attestations(
 
 
 def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
-    """What each distribution in the image demands, as `load` found it."""
+    """Return the requirements of each distribution in the image, as the session `load` read
+    them.
+    """
     for verification in verifications:
         try:
             contents = contents_from(verification.environment.get("contents"))

@@ -116,8 +116,8 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
 
 
 def install_of(matrix: Matrix, root: Path) -> Install:
-    """Where jobs get warpfront from: the checkout itself in warpfront's own repository, and nowhere
-    by its bare name.
+    """Return the source from which jobs install warpfront: the checkout itself in warpfront's
+    own repository. A bare name is never a source.
     """
     if matrix.install is not None:
         return matrix.install
@@ -201,7 +201,7 @@ def _requirements(install: Install, root: Path) -> tuple[str, ...]:
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:
-    """What would change, as a diff; "" where everything is as it should be."""
+    """Return the pending changes as a diff, "" if all files are current."""
     lines: list[str] = []
     for path, text in files.items():
         before = (read_text(root / path, missing_ok=True) or "").splitlines(keepends=True)

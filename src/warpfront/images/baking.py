@@ -1,4 +1,4 @@
-"""One bake of every image that does not exist yet, and its results. Path."""
+"""A bake of every image that does not exist yet, and its results. Path."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | 
 
 
 class _Building:
-    """One bake: its files, its run and its results."""
+    """A bake: its files, its run and its results."""
 
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
         matrix, folders = inputs.matrix, tools.folders
@@ -225,8 +225,8 @@ class _Building:
         return results
 
     def _drop_damaged(self, items: list[Prepared]) -> bool:
-        """Return true if failed builds had damaged files: a disk may change bytes without size and
-        time, which identify files otherwise.
+        """Return true if failed builds had damaged files: a disk may change bytes without a
+        change of size and time, which identify files in other cases.
         """
         damaged: set[str] = set()
         for item in items:

@@ -60,7 +60,7 @@ class Composer:
 
     def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
         """Return by cell id the named context in place of an image's wheels. Images whose
-        Dockerfile has to run as it is, or whose wheels do not go into layers, are left out.
+        Dockerfile has to run as it is, or whose wheels do not go into layers, have none.
         """
         contexts = {}
         for item in items:

@@ -119,8 +119,8 @@ def prepare_cells(
 def images_by_content(
     repositories: Collection[str], engine: Engine, *, created: str = ""
 ) -> Mapping[str, StoredImage]:
-    """Return every image of these repositories in the engine by content hash, with one call. With a
-    fixed moment, images of another moment are left out.
+    """Return every image of these repositories in the engine by content hash, with one call.
+    With a fixed moment, images of another moment are skipped.
 
     An image built `FROM` one of ours has its labels too, under another name.
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 EMPTY_STAGE = "environment"
 WHEELS_STAGE = "installed"
-# `_shared/wheels.j2` between the two stages, rendered; a test holds them together.
+# `_shared/wheels.j2` between the two stages, rendered; a test compares them.
 _INSTALLS = r"""
 FROM environment AS installed
 RUN --network=none \

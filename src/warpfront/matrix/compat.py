@@ -1,8 +1,8 @@
-"""What is known about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
+"""Facts about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
 
-The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the
-contents of indexes (`data/index-contents.json`), which go before a row. What neither has is
-`Unknown`, never guessed; what they deny is `Contradicted`, with what would fit.
+The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the contents of
+indexes (`data/index-contents.json`), which go before a row. A fact that neither has is `Unknown`,
+never guessed; a fact that they deny is `Contradicted`, with alternatives that fit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """It exists, by the table."""
+    """A combination that exists by the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradicted:
-    """It does not exist, by the table; `fits` names what would fit."""
+    """A combination that does not exist by the table; `fits` names alternatives that fit."""
 
     reason: str
     fits: str
@@ -158,7 +158,7 @@ class Compat:
         return None
 
     def contradiction_of_no_index(self, vendor: str, toolkit: str, torch: str) -> Contradicted:
-        """What to say where `index_for` gives None."""
+        """Return the contradiction for a row for which `index_for` gives None."""
         toolkit_name = f"{VENDORS[vendor].toolkit or vendor} {toolkit}".strip()
         return Contradicted(
             reason=f"torch {torch} has no wheels for {toolkit_name}",
@@ -299,7 +299,7 @@ class Compat:
         return _unknown(f"torch {release.torch} on index {combination.index} is not evidenced")
 
     def _fits(self, vendor: str, toolkit: str, torch: str) -> str:
-        """Which releases have this toolkit, and which indexes this release has."""
+        """Return the releases that have this toolkit, and the indexes that have this release."""
         parts = []
         names = {
             name

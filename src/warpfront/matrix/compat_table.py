@@ -65,7 +65,7 @@ class Unusable:
     indexes: tuple[str, ...] = ()
 
     def covers(self, *, target: str, toolkit: str, torch: str, index: str) -> bool:
-        """Whether it is about `target` in this torch."""
+        """Return true if the row is about `target` in this torch."""
         version = Version(toolkit or "0")
         return (
             target == self.arch
@@ -168,8 +168,8 @@ class Build:
 
 @strict_dataclass
 class TorchRelease:
-    """One release of torch. `python` are the X.Y of its wheels; `builds` what is known of it on one
-    index, which goes before what is known of it in general.
+    """A release of torch. `python` are the X.Y of its wheels; `builds` the facts about it on
+    one index, which go before the facts about it in general.
     """
 
     torch: str

@@ -251,7 +251,7 @@ def with_contents(table: Table, contents: Contents) -> Table:
 
 
 def _section(table: Table, contents: Contents, index: str) -> Releases:
-    """What an index has now, without what is gone."""
+    """Return the current contents of an index, without releases that are gone."""
     index_section = contents.indexes.get(table.indexes[index].url)
     return {
         name: {key: release for key, release in releases.items() if not release.until}

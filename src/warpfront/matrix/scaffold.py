@@ -10,7 +10,7 @@ from warpfront.errors import StoreError
 from warpfront.system.store import read_text, write_text
 
 _DATA = Path(__file__).parents[1] / "data"
-# Installed, the templates lie beside the other data; in a checkout they are the repository's own.
+# Installed, the templates are with the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
 _SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel", "hf")

@@ -148,7 +148,7 @@ class _ParentOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CellLocking:
-    """One run over cells: results so far, and resolved locks by digest of their inputs."""
+    """A run over cells: results so far, and resolved locks by digest of their inputs."""
 
     tools: LockTools
     watch: Watch

@@ -1,4 +1,4 @@
-"""One line on the result of a step for a cell. Pure."""
+"""A line about the result of a step for a cell. Pure."""
 
 from __future__ import annotations
 

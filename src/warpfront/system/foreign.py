@@ -43,7 +43,7 @@ def read_regular(
     try:
         status = path.stat() if follow else path.lstat()
         kind = kind_of(status.st_mode)
-        # What says that it is too large is not read up to the limit first; what grows is.
+        # A file whose size exceeds the limit is not read; one that grows is read up to the limit.
         if not kind and status.st_size > limit_bytes:
             raise _too_large(path, limit_bytes)
         content = None if kind else first_bytes(path, limit_bytes + 1, follow=follow)

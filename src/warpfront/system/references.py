@@ -20,8 +20,8 @@ _DOCKER_IO = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """`host[:port]/repository[:tag][@digest]`. The host is always said: a bare name would be
-    whatever the default registry has under it.
+    """`host[:port]/repository[:tag][@digest]`. The host is always explicit: a bare name would
+    mean an image of the default registry.
     """
 
     host: str
@@ -93,7 +93,7 @@ def is_docker_io(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host (with or without port) is this machine, by its name alone."""
+    """Return true if a host (with or without port) is this machine, by its name alone."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     return name in {"localhost", "[::1]"} or re.fullmatch(r"127(?:\.\d{1,3}){3}", name) is not None
 

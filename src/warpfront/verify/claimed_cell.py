@@ -29,7 +29,7 @@ def claimed_cell(
     labels: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], *, machine: str
 ) -> Cell:
     """Return the cell of an image. `asked` are the fields of its provenance, empty without one;
-    `machine` is the engine's answer. Raises `InputError` for labels of another form.
+    `machine` is the engine's answer. Raise `InputError` for labels of another form.
     """
     if wrong := _wrong_labels(labels):
         raise InputError(

@@ -1,4 +1,4 @@
-"""One `Verification` and one `Outcome`, from the result files of the sessions. Pure.
+"""Verdicts: a `Verification` and an `Outcome` from the result files of the sessions. Pure.
 
 The files are foreign text when they come back. A missing, unfinished or foreign one, and one that
 contradicts nox, is an `error`: never a pass.
@@ -22,7 +22,7 @@ from warpfront_checks.results import (
 VERIFICATION_SCHEMA = 1
 # By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
 # emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
-# skipped check says nothing of the others.
+# skipped check is no evidence for the others.
 _WORST_FIRST = (
     Outcome.ERROR,
     Outcome.FAILED,

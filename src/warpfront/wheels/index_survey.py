@@ -187,7 +187,7 @@ def _release(
     indexed_release: IndexedRelease | None,
     transport: Transport,
 ) -> IndexedRelease:
-    """One release; its METADATA only where it is `known` in no such form."""
+    """Return a release. Its METADATA is read only if `known` has none of the same form."""
     plain = _without_metadata(files, newest)
     if (
         indexed_release is not None

@@ -85,8 +85,8 @@ def requirement_name(text: str) -> str:
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
-    """Return whether a foreign marker holds; one that compares incomparable values does not,
-    as in uv.
+    """Return true if a foreign marker is true. Like in uv, one that compares incomparable
+    values is not.
     """
     try:
         return marker.evaluate(dict(environment))

@@ -1,12 +1,12 @@
 """AMD's `rocm`, which its index has as a source archive only (from ROCm 7.14): its wheel for
 the targets of a cell, made without running its code. Edge.
 
-Its setup.py writes other metadata on other machines: the extra `device` names the family in
+Its setup.py writes other metadata on other machines. The extra `device` names the family in
 `ROCM_SDK_TARGET_FAMILY`, else of the GPU that `offload-arch` on PATH reports, else a default. The
 archive also has the result of AMD's own machine, in PKG-INFO, which the wheel gets here. The cell
-answers two of its extras: `device-all`, which torch's wheels of pytorch.org demand and which names
-the code of 25 GPUs, names that of the cell's targets; `device`, which asks for the machine, is left
-out. AMD narrows releases in the same way.
+answers two of its extras. `device-all`, which torch's wheels of pytorch.org demand and which names
+the code of 25 GPUs, names that of the cell's targets. `device`, which depends on the machine, is
+removed. AMD narrows releases in the same way.
 
 Sources: ROCm/TheRock @89553ce, build_tools/packaging/python/templates/rocm/setup.py and
 src/rocm_sdk/_dist_info.py (`build_per_target_extras`, `determine_target_family`), and

@@ -116,5 +116,5 @@ AskSite = Callable[[], Site]
 
 
 def site_when_needed() -> AskSite:
-    """The site, read at the first call and kept for the others."""
+    """Return the site, read at the first call and cached for later ones."""
     return functools.cache(functools.partial(read_site, run))

@@ -55,7 +55,7 @@ class Transport:
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
         self._session = requests.Session()
-        self._session.trust_env = False  # the site already holds what the environment says
+        self._session.trust_env = False  # the site has the environment's settings
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, WholeHeads(pool_maxsize=MOST_CONNECTIONS))
 

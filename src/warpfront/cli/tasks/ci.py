@@ -1,4 +1,4 @@
-"""The tasks of CI: what forges are told, which jobs a run has, what each does, how it ends."""
+"""The tasks of CI: workflow generation, job schedules, single jobs and the verdict on a run."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobOptions:
-    """How a job's step is to be done."""
+    """Options of a job's step."""
 
     effort: CheckOptions
     channel: str

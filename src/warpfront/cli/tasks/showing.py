@@ -104,7 +104,7 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 
 def _show(table: Table) -> None:
-    """Print to stdout, as wide as the terminal; elsewhere without padding."""
+    """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
     from warpfront.report.text import Visible, plain_console
 
     console = plain_console(terminal_of(sys.stdout))

@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
 }
-# The lists and sources are those of this machine's mirror; what is left is what one may publish.
+# The lists and sources are those of this machine's mirror; the rest may be published.
 _EMPTIED = (
     "/etc/apt/sources.list.d",
     "/tmp",  # noqa: S108 - inside the root file system

@@ -166,7 +166,7 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             for answer in pool.map(one, targets):
                 answers.update(answer)
         except BaseException:
-            # Ctrl-C reaches the main thread only; the pool would wait for bakes nobody wants.
+            # Ctrl-C reaches the main thread only; the pool would wait for needless bakes.
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
             raise

@@ -170,7 +170,7 @@ class DockerEngine:
     def images(self, label: str) -> tuple[StoredImage, ...]:
         with self._translated():
             rows = self._listed(label)
-        # One that is being removed meanwhile is listed without what it said.
+        # One that is being removed meanwhile is listed without its labels.
         listed, name = map(_listed_image, rows), label.partition("=")[0]
         return tuple(image for image in listed if name in image.labels)
 

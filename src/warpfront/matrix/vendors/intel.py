@@ -23,7 +23,7 @@ class Intel(Vendor):
     """
 
     name = "intel"
-    # The wheels bring the runtime of oneAPI; which one, says the release, not a row.
+    # The wheels bring the runtime of oneAPI; the release decides which one, not a row.
     toolkit: Literal["cuda", "rocm", "synapseai"] | None = None
     torch_from: Literal["index"] = "index"
     device = "xpu"

@@ -44,11 +44,11 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse, known_intact, note_int
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
-# What the bytes of a layer follow from, beside its wheels. isal inflates, and inflated is inflated.
+# Version of the packing rules. isal inflates only, and inflated bytes are always the same.
 _RULES = "2"
 
 Progress = Callable[[str, int, int], None]
-_Stream = Callable[..., Streamed]  # `stream_wheels`, told what it is for
+_Stream = Callable[..., Streamed]  # `stream_wheels`, with its progress bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.wheels.store.unpacked import stays
 from warpfront_checks.guard.manifest import Measured
 
-# As `_shared/settle.j2` has it: byte code says how old its source is.
+# The same as in `_shared/settle.j2`: byte code records its source's time.
 AGE_SECONDS = 315_532_800
 ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
 _SITE = "lib/python3/site-packages"
@@ -367,7 +367,7 @@ class _Members(WheelFile):
 
 @dataclass(slots=True)
 class _Inflated:
-    """The inflated bytes of the next `left` of a file."""
+    """The inflated bytes of the next part of a file."""
 
     raw: BinaryIO
     left: int

@@ -66,7 +66,7 @@ def lock_inputs(
 ) -> LockInputs:
     """Return everything that `cell`'s lock depends on.
 
-    The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
+    The stack's pins may come from the cell's index only. The compiler's wheels, the cell's
     requirements and those of its file (`asked`) come from PyPI. `parent` is the lock of the parent
     image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
     that differ from the matrix.
@@ -429,8 +429,8 @@ def _patched_document(patched_wheel: PatchedWheel) -> dict[str, Any]:
 
 
 # What `dump_lock` writes of a lock whose wheels all come from an index, character by character:
-# strings without escapes, names and numbers in their normal form. What else a lock may hold
-# (sources, relaxed packages, builds) is left to `read_lock`.
+# strings without escapes, names and numbers in their normal form. All other forms
+# (sources, relaxed packages, builds) are read by `read_lock`.
 _STRING = r'[^"\\\x00-\x1f\x7f]+'
 _HEAD = re.compile(
     r'lock-version = "1\.0"\nrequires-python = "==(?P<python>[0-9]+\.[0-9]+)\.\*"\n'

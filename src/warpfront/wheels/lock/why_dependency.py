@@ -1,5 +1,5 @@
-"""Who asked for each wheel of a lock: the image's own requirements, and what the metadata of what
-they brought demands. Pure.
+"""The requirers of each wheel of a lock: the image's own requirements, and the metadata of the
+packages that they bring. Pure.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class DependencyGraph:
 
 
 def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
-    """(asker or "" for the image, wanted, the requirement as it stands), by what applies on the
-    cell's Python and machine; extras count from where somebody asked for them.
+    """Return the edges (requirer or "" for the image, required package, requirement text) that
+    apply on the cell's Python and machine. An extra counts only if a requirement names it.
     """
     environment = marker_environment(asking.python, asking.machine)
     edges: dict[tuple[str, str, str], None] = {}
@@ -64,7 +64,7 @@ def requirers_of(
 
 
 def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
-    """`numpy: asked for by torch (numpy>=1.22)`, by the shortest chains."""
+    """Return a line like `numpy: asked for by torch (numpy>=1.22)`, with the shortest chains."""
     requirers = [
         f"asked for by {' -> '.join(chain) or 'the image itself'}"
         + (f" ({text})" if text not in ("", name) else "")
@@ -96,7 +96,7 @@ def _followed(first: str, before: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _applies(requirement: Requirement, environment: Mapping[str, str], extra: str) -> bool:
-    """Whether its marker holds; for an extra, only what that adds."""
+    """Return true if the marker is true; for an extra, only if the extra makes it true."""
     if requirement.marker is None:
         return not extra
     plain = marker_holds(requirement.marker, {**environment, "extra": ""})
@@ -106,7 +106,9 @@ def _applies(requirement: Requirement, environment: Mapping[str, str], extra: st
 
 
 def _plain(requirement: Requirement) -> str:
-    """Without its marker, which holds, and without an address, which may be a secret's place."""
+    """Return the requirement without its marker, which is true, and without an address, which
+    may contain a secret.
+    """
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
 

@@ -14,7 +14,7 @@ _NO_WHEELS = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:\{[^}]*\})?(?:[=<>!~][^\s]*)? "
     r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
 )
-# Nothing else is wrong: what is asked for by itself has none, in no version that would do.
+# The only problem: the requirement itself has no wheel, in no version that fits.
 _ALONE = re.compile(
     rf"Because (?:all versions of )?{_NO_WHEELS.pattern} and \S+ depends on \S+, we can conclude "
     r"that your requirements are unsatisfiable"

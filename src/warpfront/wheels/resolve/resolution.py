@@ -16,11 +16,12 @@ from warpfront.wheels.lock.values import Distribution, LockedWheel, WheelBuild
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Terms of a resolution beyond the requirements: `overrides` replace every demand on their
-    names, `excludes` are names left out wherever they are demanded, `constraints` limit what is
-    demanded anyway. `unread` are source archives whose demands only a build would show. `answered`
-    are pins of names that a shim of the image answers for: no index is read for them, and they are
-    in no lock.
+    """Terms of a resolution beyond the requirements.
+
+    `overrides` replace every demand on their names. `excludes` are names without any effect,
+    wherever they are demanded. `constraints` limit versions of demanded names. `unread` are source
+    archives whose demands only a build would show. `answered` are pins of names that a shim of the
+    image replaces: no index is read for them, and they are in no lock.
     """
 
     overrides: tuple[str, ...] = ()

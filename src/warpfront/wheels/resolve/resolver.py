@@ -459,7 +459,8 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
         lacking = [extra for extra in demand.extras if f"amd-{demand.name}-{extra}" not in versions]
         if lacking:
             raise LockError(
-                f"{inputs.cell_id}: {demand.name} {version} has no extra {', '.join(sorted(lacking))}"
+                f"{inputs.cell_id}: {demand.name} {version} has no extra "
+                f"{', '.join(sorted(lacking))}"
                 " on its index: no device code for that target",
                 hint="leave the target out of the row, or name another `torch:` or `index:`",
             )

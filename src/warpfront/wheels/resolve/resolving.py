@@ -2,8 +2,8 @@
 demand another. Pure.
 
 uv reports that requirements contradict each other, not always which one began. So requirements that
-would move torch are resolved again with the stack fixed, and the metadata of the result shows whose
-demands do not hold.
+would move torch are resolved again with the stack fixed, and the metadata of the result shows which
+packages demand another version.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A resolution with the stack fixed, and demands that do not hold."""
+    """A resolution with the stack fixed, and its unmet demands."""
 
     resolution: Resolution
     distributions: tuple[Distribution, ...]
@@ -324,7 +324,7 @@ class _Resolving:
             versions = judged.resolution.versions
             constraints += tuple(f"{name}!={versions[name]}" for name in requirers)
             following = self._held(stack, constraints)
-            if isinstance(following, Contradiction):  # no other version is left
+            if isinstance(following, Contradiction):  # no version remains
                 break
             judged, unmet = following, _without(following.demands, reasons)
         raise self._refused(refused, stack, first.distributions)

@@ -1,4 +1,4 @@
-"""Wheel variants: several builds of one version, distinguished by a label that stands for
+"""Wheel variants: several builds of one version, distinguished by a label that represents
 properties (drafts PEP 825 and 817). A cell's target decides. Words.
 
 An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json. In

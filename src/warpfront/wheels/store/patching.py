@@ -26,7 +26,7 @@ _ABSOLUTE = re.compile(
 )
 _BINARY = re.compile(rb"\0|^GIT binary patch\r?$|^Binary files .* differ\r?$", re.MULTILINE)
 _HEADER = re.compile(rb"^(?:---|\+\+\+) .*$", re.MULTILINE)
-# What `git apply --summary` says of changes that are more than text.
+# Lines of `git apply --summary` for changes that are more than text.
 _REFUSED_CHANGES = {
     "mode 120000": "makes a link",
     "mode 160000": "makes a submodule",

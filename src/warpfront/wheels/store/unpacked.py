@@ -28,7 +28,7 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_checks.guard.manifest import Measured
 from warpfront_checks.guard.measuring import is_sealed
 
-# What is kept says nothing to a warpfront that unpacks by other rules.
+# Version of the unpacking rules: notes of other versions are not used.
 _RULES = "1"
 _CHUNK_BYTES = 1 << 18
 # Lists itself without a hash; the signatures are of it.

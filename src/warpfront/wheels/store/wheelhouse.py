@@ -4,8 +4,8 @@
                                                  its label, which installers do not read
     <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
 
-A wheel's bytes may come from anywhere the site has them: they are what their hash says or
-they are refused.
+A wheel's bytes may come from anywhere the site has them: bytes that do not match their
+hash are refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
-_LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+_LONGEST_FILE_BYTES = 1 << 33  # of files of unknown size
 LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
@@ -77,7 +77,7 @@ Build = Callable[[Path, Path], Path]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReport:
-    """What a fetch did: wheels that were here already, wheels that came, and the bytes
+    """The result of a fetch: wheels that were present, wheels that were fetched, and the bytes
     over the network.
     """
 
@@ -96,15 +96,15 @@ class Wheelhouse:
         self._stall_seconds = stall_seconds
 
     def path(self, wheel: LockedWheel) -> Path:
-        """Where the wheel's bytes are, or will be."""
+        """Return the path of the wheel's bytes, present or not."""
         return self._folder(wheel.sha256) / wheel.kept_as
 
     def archive(self, wheel: LockedWheel) -> Path:
-        """Where the sources of a wheel that is built are, or will be."""
+        """Return the path of the source archive of a wheel that is built, present or not."""
         return self._folder(wheel.sdist_sha256) / wheel.sdist
 
     def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
-        """Those of `wheels` whose bytes are not here."""
+        """Return the members of `wheels` that are not here."""
         return tuple(wheel for wheel in wheels if not self._holds(wheel))
 
     def fetch(
@@ -117,9 +117,9 @@ class Wheelhouse:
     ) -> FetchReport:
         """Bring every wheel here, verified; four at a time, resumed after a cut.
 
-        Raises `WheelError` when a wheel cannot be had intact and `StoreError` when it cannot be
-        kept. `build` makes the wheels that their lock names an sdist for. On Ctrl-C only `.part`
-        files are left.
+        Raise `WheelError` for a wheel that is nowhere intact and `StoreError` if it cannot be
+        stored. `build` makes the wheels that their lock names an sdist for. After Ctrl-C only
+        `.part` files remain.
         """
         every = tuple(dict.fromkeys(wheels))
         absent = self.missing(every)
@@ -151,10 +151,10 @@ class Wheelhouse:
         return target, sha256
 
     def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
-        """`folder` with exactly these wheels under their own names (hard links where
+        """Return `folder` with exactly these wheels under their own names (hard links where
         possible, else copies).
 
-        Left alone when it is right already; otherwise made aside and moved into place.
+        A correct folder is not changed; any other is made aside and moved into place.
         """
         wheels_by_name = {wheel.kept_as: wheel for wheel in wheels}
         if self._shows(folder, wheels_by_name):
@@ -175,8 +175,8 @@ class Wheelhouse:
         return self.root / "sha256" / sha256[:2] / sha256
 
     def _holds(self, wheel: LockedWheel) -> bool:
-        """Whether its bytes are here and are what their hash says. Read once, and again when the
-        file is another or was written to since.
+        """Return true if the wheel is here with the bytes of its hash. It is read once, and
+        again if the file is another or was written to since.
         """
         path = self.path(wheel)
         with storing(self.root):
@@ -193,8 +193,8 @@ class Wheelhouse:
             return True
 
     def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
-        """Those of `wheels` that are not what their hash says, here or in a view of them, whatever
-        was noted of them before. They are gone afterwards, so that they are fetched again.
+        """Remove and return the members of `wheels` whose bytes differ from their hash, here or
+        in a view of them, regardless of earlier notes. The next fetch brings them again.
         """
         damaged = []
         for wheel in wheels:
@@ -210,7 +210,7 @@ class Wheelhouse:
         return tuple(damaged)
 
     def present(self, wheel: LockedWheel) -> Path:
-        """Where its bytes are. Raises `WheelError` where they are not."""
+        """Return the path of the wheel's bytes. Raise `WheelError` if they are not here."""
         if not self._holds(wheel):
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
@@ -230,8 +230,8 @@ def default_root() -> Path:
 
 
 def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
-    """Return what a wheel's own METADATA says. Raise `WheelError` for a file that is no readable
-    wheel, and for one whose METADATA, WHEEL or dist-info folder is not what its file name says.
+    """Return a wheel's own METADATA. Raise `WheelError` for a file that is no readable wheel,
+    and for one whose METADATA, WHEEL or dist-info folder contradicts its file name.
     """
     name = filename or Path(str(wheel.name)).name
     try:
@@ -257,8 +257,8 @@ def _member_text(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def final_requires(metadata: str) -> tuple[str, ...] | None:
-    """`Requires-Dist` of a source archive's PKG-INFO where every wheel of it has the same (PEP
-    643); None where a build may say otherwise.
+    """Return `Requires-Dist` of a source archive's PKG-INFO if every wheel of it has the same
+    (PEP 643), and None if a build may change it.
     """
     from packaging.metadata import parse_email  # noqa: PLC0415 - see above
 
@@ -280,7 +280,7 @@ class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel faile
 
 
 class _Fetching:
-    """One run of `Wheelhouse.fetch`: brings one wheel at a time, in whichever thread."""
+    """A run of `Wheelhouse.fetch`: brings one wheel at a time, in any thread."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class _Fetching:
         self.downloaded_bytes = 0
 
     def fetch(self, wheel: LockedWheel) -> None:
-        """Bring `wheel` from the first source that has it; who watches is told how it ended."""
+        """Bring `wheel` from the first source that has it, and report its end to `on_progress`."""
         ended_bytes = 0
         try:
             if self._brought(wheel):
@@ -312,7 +312,7 @@ class _Fetching:
             self._on_progress(wheel.filename, ended_bytes, ended_bytes)
 
     def _brought(self, wheel: LockedWheel) -> bool:
-        """Whether this process had to do it; another may have done so meanwhile."""
+        """Return false if another process brought the wheel meanwhile."""
         with storing(self._wheelhouse.root):
             target = self._wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -333,7 +333,7 @@ class _Fetching:
         """Wake the threads that wait for bytes."""
         self._stop.set()
         for answer in tuple(self._answers):
-            # It ended by itself meanwhile; urllib3 says so in several ways.
+            # It ended by itself meanwhile; urllib3 has several errors for that.
             with contextlib.suppress(ValueError, OSError, RuntimeError):
                 answer.raw.shutdown()
 
@@ -423,7 +423,9 @@ class _Fetching:
         raise AssertionError
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """All bytes of `link` into `part`, verified; or why this link gave them not."""
+        """Write all bytes of `link` into `part`, verified. Return the reason if the link does
+        not give them.
+        """
         resumed = _size(part) > 0
         local = local_path(link.url)
         if _size(part) != wheel.size_bytes:
@@ -538,7 +540,7 @@ class _Fetching:
         if self._stop.is_set():
             raise _Interrupted
         unwritten = memoryview(chunk)
-        while unwritten:  # a disk that is nearly full takes some of it, and says so the next time
+        while unwritten:  # a disk that is nearly full takes some of it, and fails at the next write
             unwritten = unwritten[part.write(unwritten) :]
         size = _size(part)
         if size > wheel.size_bytes:
@@ -661,7 +663,7 @@ def _emptied(part: FileIO) -> None:
 
 
 def _continues(answer: requests.Response, have: int) -> bool:
-    """Whether the answer goes on where we are; else it starts from the first byte."""
+    """Return true if the answer continues at our size; else it starts from the first byte."""
     return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
 
 
@@ -689,7 +691,9 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Whether `target` could be made a hard link to a local file with the right bytes."""
+    """Make `target` a hard link to a local file with the right bytes; return false if it cannot
+    be.
+    """
     source = local_path(link.url)
     if source is None:
         return False
@@ -737,14 +741,14 @@ def _identity(path: Path) -> str:
 
 
 def known_intact(path: Path) -> bool:
-    """Whether this very file was hashed before, and not written to since."""
+    """Return true if this very file was hashed before, and not written to since."""
     with contextlib.suppress(OSError):
         return _mark(path).read_bytes() == _identity(path).encode()
     return False
 
 
 def note_intact(path: Path) -> None:
-    """Remember that this file has the bytes that its folder's name says."""
+    """Record that this file has the bytes of its folder's name."""
     with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
         _mark(path).write_text(_identity(path), "utf-8")
 
