@@ -237,12 +237,12 @@ def compare_sides(
 ) -> Comparison:
     """Compare two sides, each with its name. Raise `InputError`."""
     match a, b:
-        case (str(), Bench() as one), (str(), Bench() as other):
-            return compare_benches((a[0], one), (b[0], other), terms)
-        case (str(), list(one)), (str(), list(other)) if (
-            len({bool(run.serving) for run in (*one, *other)}) == 1
+        case (str(), Bench() as first), (str(), Bench() as other):
+            return compare_benches((a[0], first), (b[0], other), terms)
+        case (str(), list(first)), (str(), list(other)) if (
+            len({bool(run.serving) for run in (*first, *other)}) == 1
         ):
-            return compare_runs((a[0], one), (b[0], other), terms)
+            return compare_runs((a[0], first), (b[0], other), terms)
         case _:
             raise NotComparableError(f"{a[0]} and {b[0]}: measurements of two kinds")
 

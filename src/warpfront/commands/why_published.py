@@ -1,5 +1,5 @@
-"""why: explain a published image from its own bytes and its attached documents, check that they
-agree, and name the requirer of each wheel if this project has the image's lock.
+"""why: explain a published image from its own bytes and its attached documents, and check that
+they agree. If this project has the image's lock, name the requirer of each wheel.
 """
 
 from __future__ import annotations

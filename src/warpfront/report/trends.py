@@ -13,8 +13,8 @@ _LEAST_SPAN = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A series: `times` of nights `at`, relative to the usual time. `change` is the first night of
-    a lasting change or None, and `said` its description.
+    """A series: `times` of nights `at`, relative to the usual time. `change` is the first night
+    of a lasting change or None; `said` describes it.
     """
 
     cell_id: str

@@ -18,7 +18,7 @@ _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103,
 # (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
 _INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
 _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
-# Of CUDA's versions, those that wheel variants speak of; -1 stands for a major without a minor.
+# CUDA's versions in wheel variants; -1 stands for a major without a minor.
 _CUDAS, _MINORS = range(11, 16), range(20, -2, -1)
 
 
@@ -116,8 +116,8 @@ class Nvidia(Vendor):
         )
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) contain ptxas,
-        not nvcc.
+        """Return the reason: the nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86
+        listed) contain ptxas, not nvcc.
         """
         del suite
         return (
@@ -126,8 +126,9 @@ class Nvidia(Vendor):
         )
 
     def compiler_call(self, target: str) -> CompilerCall | None:
-        """https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/. ptxas names lines of its own
-        input only; that, kept with line information, names those of the source.
+        """Return the call of nvcc (https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/).
+        ptxas names lines of its own input only; that input, stored with line information, names
+        lines of the source.
         """
         return CompilerCall(
             argv=("nvcc", f"-arch={target}", "-Xcompiler=-fPIC", "-lineinfo"),
