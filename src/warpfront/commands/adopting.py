@@ -48,7 +48,7 @@ def is_locked_by(lock: WheelLock | None, image: StoredImage) -> bool:
 
 
 def read_digest(reference: str) -> Reference:
-    """A reference by digest. Raises `InputError` for any other."""
+    """Return a reference by digest. Raise `InputError` for any other."""
     named = read_reference(reference)
     if not named.digest:
         raise InputError(
@@ -59,8 +59,8 @@ def read_digest(reference: str) -> Reference:
 
 
 def part_here(reference: str, engine: Engine) -> Reference:
-    """The image of a digest, or of an index what it lists for the engine's machine. A registry that
-    does not answer here may answer the engine.
+    """Return the image of a digest, or of an index the entry for the engine's machine. A
+    registry that does not answer here may answer the engine.
     """
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
@@ -77,7 +77,7 @@ def part_here(reference: str, engine: Engine) -> Reference:
 def adopt_image(
     named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
 ) -> Cell:
-    """Pull an image of one of these cells, and leave it as built. Raises `InputError`
+    """Pull an image of one of these cells, and leave it as built. Raise `InputError`
     for any other.
     """
     started, image = time.monotonic(), pull(named, engine, watch)
@@ -94,7 +94,7 @@ def adopt_image(
 
 
 def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:
-    """The image of a digest, in the engine."""
+    """Pull the image of a digest into the engine and return it."""
     pulled = f"{named.name}@{named.digest}"
 
     def told(done: int, total: int) -> None:
@@ -116,7 +116,7 @@ def take_in(
 
 
 def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage:
-    """An image as its labels say that it was built."""
+    """Return the build record of an image, from its labels."""
     return BuiltImage(
         cell_id=cell.id,
         reference=cell.local_reference,

@@ -41,7 +41,7 @@ _WHEELS_ONLY = "Debian packages and the base: pip-audit knows wheels only"
 
 
 def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | Blocked | Failed]:
-    """Return what a scanner knows of each selected cell's image. Raises `MatrixError` for entries
+    """Return what a scanner knows of each selected cell's image. Raise `MatrixError` for entries
     of `maintenance.allow_vulnerabilities` whose day is over.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders

@@ -127,7 +127,7 @@ def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
 
 
 def _held_or_none(registry: Registry, path: str, tag: str) -> RegistryImage | None:
-    """The image of a tag; None also for what is no single image, as an index of several is."""
+    """Return the image of a tag; None also for an index of several images."""
     try:
         return held_image(registry, path, tag)
     except RegistryError as error:
@@ -155,8 +155,8 @@ def _sent(
 def send(
     built: BuiltImage, repository: str, engine: Engine, registry: Registry, watch: Watch
 ) -> Candidate:
-    """The image, under a tag of this moment, by which it is removed when it is old, and of its
-    content; and the digest that the registry has it by now.
+    """Push the image, under a tag of this moment, by which it is removed when it is old, and of
+    its content; and the digest that the registry has it by now.
     """
     image = built.reference.rpartition("/")[2].partition(":")[0]
     moment = run_name(now()).partition("-")[0]

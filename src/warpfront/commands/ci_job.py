@@ -124,7 +124,7 @@ def _tried(
     watch: Watch,
     pause: Callable[[float], None],
 ) -> tuple[Sequence[object], int]:
-    """The results of one cell, after as many tries as its infrastructure was worth."""
+    """Return the results of one cell, after retries of infrastructure failures."""
     tries = 0
     while True:
         tries += 1

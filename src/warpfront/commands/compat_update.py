@@ -104,7 +104,7 @@ def read_indexes(
 
 
 def update_text(update: Update) -> str:
-    """The update as lines for people."""
+    """Return the update as lines for people."""
     lines = [
         *update.changes,
         *(f"contradicts a row: {contradiction}" for contradiction in update.contradictions),
@@ -134,7 +134,7 @@ def refuse_stale(update: Update, root: Path) -> None:
 
 def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     """Open or update the pull request with the contents, where they are not what is committed.
-    Return what was done. Raises `InputError` outside of a job of GitHub's.
+    Return what was done. Raise `InputError` outside of a job of GitHub's.
     """
     path, text = contents_path(root), dump_contents(update.contents)
     if read_text(path, missing_ok=True) == text:

@@ -54,8 +54,8 @@ class Fingerprinted:
 def dispatch(
     workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
-    """The jobs for the selected cells: those that changed since the commit `since`, where the scope
-    asks for no more. Raises `MatrixError` for a release that no channel takes, and
+    """Return the jobs for the selected cells: those that changed since the commit `since`,
+    unless the scope includes more. Raise `MatrixError` for a release that no channel takes, and
     `NotPublishableError` where this run may not publish to the scope's channel.
     """
     matrix, folders = workspace.matrix, workspace.folders
@@ -109,7 +109,9 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
 
 
 def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
-    """A night without a channel proves its images, and sends them nowhere."""
+    """Return the publish jobs; a nightly run without a channel verifies its images and
+    publishes none.
+    """
     if scope.channel in {"", *(channel.name for channel in channels)}:
         return scope, ()
     if scope.name == "release":

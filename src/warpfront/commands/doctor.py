@@ -173,7 +173,9 @@ def examine_drivers(
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
-    """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
+    """Yield this machine's accelerators as their drivers report them, whatever the engine may
+    pass on.
+    """
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for accelerator in hardware.accelerators:
         kinds.setdefault((accelerator.vendor, accelerator.arch, accelerator.name), []).append(

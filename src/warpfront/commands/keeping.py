@@ -115,7 +115,7 @@ class House:
 def open_house(
     workspace: Workspace, selection: Selection, *, channel: str, to: str = ""
 ) -> Iterator[House]:
-    """The selected cells' repositories, as a channel names them."""
+    """Yield the selected cells' repositories, as a channel names them."""
     matrix, store = workspace.matrix, workspace.folders.store
     with house_of(matrix, store, select(matrix.cells, selection), channel=channel, to=to) as house:
         yield house
@@ -125,7 +125,7 @@ def open_house(
 def house_of(
     matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
 ) -> Iterator[House]:
-    """The repositories of these cells, as a channel names them."""
+    """Yield the repositories of these cells, as a channel names them."""
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)

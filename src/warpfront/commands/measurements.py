@@ -97,7 +97,7 @@ def read_any(
 
 
 def files_of(where: str) -> list[Path]:
-    """The files that a folder, a glob, or names with commas between them stand for."""
+    """Return the files of a folder, of a glob, or of names with commas between them."""
     files: list[Path] = []
     for name in where.split(","):
         path = Path(name)
@@ -166,7 +166,7 @@ def _document(path: Path) -> str | None:
 
 
 def _events_as_table(path: Path) -> str:
-    """The scalars of an event file as CSV: a row a step, a column a tag."""
+    """Return the scalars of an event file as CSV: a row a step, a column a tag."""
     try:
         from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
             EventAccumulator,
@@ -258,7 +258,7 @@ def read_benches(file: Path, watch: Watch) -> list[Bench]:
 
 
 def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:
-    """Append the benches that `where` names. Raises `InputError` where there is none."""
+    """Append the benches that `where` names. Raise `InputError` where there is none."""
     benches = [bench for bench in read_any(where, watch) if isinstance(bench, Bench)]
     if not benches:
         raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
@@ -267,7 +267,9 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
 
 
 def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
-    """The nights of a file; lines that are none are counted aloud. Raises `InputError`."""
+    """Return the nights of a file; the number of unreadable lines is printed. Raises
+    `InputError`.
+    """
     text = read_text(file, missing_ok=True)
     if text is None:
         raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
@@ -278,7 +280,7 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
 
 
 def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
-    """A comparison as one HTML page."""
+    """Return a comparison as one HTML page."""
     template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
     return comparison_html(comparison, charts, template, style)
 

@@ -53,9 +53,9 @@ def promote(
     trust: str = "",
     dry_run: bool = False,
 ) -> Mapping[str, Published | NothingToPromote]:
-    """The selected cells' images of the channel `source` to the tags of `channel`. Where `source`
-    is a folder, from the layouts in it: that is how a disk is unloaded. `trust` is the public key
-    of who proved them, if that is not the one that signs here.
+    """Publish the selected cells' images of the channel `source` under the tags of `channel`.
+    If `source` is a folder, the images come from the layouts in it: that is how a disk is unloaded.
+    `trust` is the public key of their verifier, if another key signs here.
     """
     matrix, store = workspace.matrix, workspace.folders.store
     project, chosen = matrix.project, demanded_channel(matrix.channels, channel, to)

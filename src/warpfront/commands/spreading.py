@@ -169,7 +169,7 @@ class _Spreading:
         return pool.end(load)
 
     def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
-        """The very job that a machine of CI would do, in a folder of its own."""
+        """Run the same job as a CI machine, in a separate folder."""
         self.watch.say(f"{load.name}: on {node.name}")
         folder = self._folder_for(load, node)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))

@@ -45,7 +45,7 @@ _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.
 
 
 def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
-    """Raises `InputError` where there is no such image. `trust` is a public key by which the image
+    """Raise `InputError` where there is no such image. `trust` is a public key by which the image
     should be signed, together with its verification.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
@@ -79,7 +79,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
 
 def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
     """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
-    the same repository. Raises `InputError` where one of them is not there.
+    the same repository. Raise `InputError` where one of them is not there.
     """
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 

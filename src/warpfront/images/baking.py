@@ -128,7 +128,7 @@ def _with_usable_base(
     bases: Mapping[str, ResolvedBase | Blocked | Failed],
     results: dict[str, Built],
 ) -> tuple[Cell, ...]:
-    """The cells to go on with; why the others cannot is added to `results`."""
+    """Return the cells with a usable base; the reasons for the others are added to `results`."""
     usable = []
     for cell in cells:
         if cell.id in results:
@@ -142,7 +142,9 @@ def _with_usable_base(
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
-    """An existing image under the cell's own reference, which may have moved on in between."""
+    """Return an existing image under the cell's own reference, which may have moved on in
+    between.
+    """
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
     before = _built_before(item.cell, image, store)
@@ -257,7 +259,7 @@ class _Building:
     def _each(
         self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
     ) -> list[Prepared]:
-        """The items that it can be done with; the others, and their children, go to `failed`."""
+        """Return the items that succeed; the others, and their children, go to `failed`."""
         for item in items:
             parent = failed.get(item.cell.parent or "")
             if isinstance(parent, Blocked | Failed):
@@ -284,7 +286,7 @@ class _Building:
         return self._store.cell_folder(cell.id) / "sealed"
 
     def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
-        """The contexts of images that stand on layers, where the engine keeps layers."""
+        """Return the contexts of images composed of layers, if the engine stores layers."""
         if not (self._layers and self._engine.features().containerd_store):
             return {}
         # Imported here: layers need the extra `layers`.
@@ -382,7 +384,7 @@ class _Building:
         return self._cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
-        """A folder with the one program that a build needs from outside."""
+        """Return a folder with the one program that a build needs from outside."""
         folder = self._cache / "tools" / f"uv-{uv_version()}"
         return place_program(uv_binary(), folder)
 
@@ -488,5 +490,7 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """The form under which BuildKit looks a `FROM` up among the named contexts: Docker's own."""
+    """Return the form under which BuildKit looks a `FROM` up among the named contexts: Docker's
+    own.
+    """
     return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -82,7 +82,7 @@ def _patched_words(lock: WheelLock) -> str:
 
 
 def _base_name(declared: Base, base: ResolvedBase) -> str:
-    """The image that was built on: the declared one, unless it was made here instead."""
+    """Return the base image: the declared one, unless it was made here instead."""
     return base.reference if base.source is BaseSource.BOOTSTRAP else declared.reference
 
 

@@ -42,7 +42,7 @@ class Prepared:
 def render_cells(
     cells: Iterable[Cell], locks: Mapping[str, WheelLock], material: Material
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build context of each cell (with its parents), in memory; errors become values."""
+    """Return the build context of each cell (with its parents), in memory; errors become values."""
     cells = tuple(cells)
     by_id = {cell.id: cell for cell in cells}
 

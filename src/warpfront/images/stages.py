@@ -82,7 +82,9 @@ class Stages:
 
 
 def stages_of(dockerfile: str) -> Stages | None:
-    """The stages of a rendered Dockerfile; None where layers cannot stand in for one of them."""
+    """Return the stages of a rendered Dockerfile; None where layers cannot stand in for one of
+    them.
+    """
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
     before, parts, _ = dockerfile.partition(_INSTALLS)

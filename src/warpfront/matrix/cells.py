@@ -374,7 +374,7 @@ class CellMaker:
             self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
-        """The row's index, at the address that `indexes:` gives it, if any."""
+        """Return the row's index, at the address that `indexes:` gives it, if any."""
         index = None if vendor.torch_from == "base" else self._known_index(point)
         if index is None:
             return None
@@ -473,7 +473,7 @@ class CellMaker:
                 self.problems.append(Problem(path=path, line=line, message=message, hint=hint))
 
     def _line_of_variable(self, point: Point, image: str, variable: str) -> int:
-        """The line that sets it: the image's, that of `defaults:`, or the row."""
+        """Return the line that sets it: the image's, that of `defaults:`, or the row."""
         ours = self.text.images[image].environment
         if variable in ours and variable not in point.environment:
             return self.document.line(("images", image, "environment", variable))

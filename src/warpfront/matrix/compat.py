@@ -87,14 +87,14 @@ class Compat:
         return tuple(self._releases)
 
     def read_on(self, index: str) -> str:
-        """The day of the last reading of an index, "" where it was never read."""
+        """Return the day of the last reading of an index, "" where it was never read."""
         wheel_index = self.table.indexes.get(index)
         contents = self.contents.indexes.get(wheel_index.url) if wheel_index else None
         return contents.read if contents else ""
 
     def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
-        """The lowest driver of a toolkit's major version, which serves each of its minor versions;
-        None where the table names none.
+        """Return the lowest driver of a toolkit's major version, which serves each of its minor
+        versions; None where the table names none.
         """
         major = toolkit.partition(".")[0]
         return next(
@@ -107,15 +107,15 @@ class Compat:
         )
 
     def end(self, kind: str, version: str) -> End | None:
-        """The end of support of a version, if the table has it."""
+        """Return the end of support of a version, if the table has it."""
         return next(
             (end for end in self.table.ends if end.what == kind and version in end.versions), None
         )
 
     def last_with(self, vendor: str, toolkit: str) -> str | None:
-        """The last release of torch with wheels for a toolkit; None where the newest may have some,
-        or none is known. A vendor's own index, which is in no release matrix of torch's, counts
-        once it was read.
+        """Return the last release of torch with wheels for a toolkit; None where the newest may
+        have some, or none is known. A vendor's own index, which is in no release matrix of torch's,
+        counts once it was read.
         """
         names = {
             name
@@ -195,7 +195,9 @@ class Compat:
         return tuple(pins)
 
     def _extras(self, combination: Combination, name: str) -> tuple[str, ...]:
-        """The extras by which a distribution brings the code of the row's targets, and no other."""
+        """Return the extras by which a distribution brings the code of the row's targets, and
+        no other.
+        """
         index = self.table.indexes.get(combination.index)
         if index is None or name not in index.device_extras:
             return ()
@@ -470,18 +472,18 @@ class Compat:
 
 @cache
 def packaged() -> Compat:
-    """The table that this version of warpfront was released with."""
+    """Return the table that this version of warpfront was released with."""
     return Compat(packaged_rows(), packaged_contents())
 
 
 @cache
 def packaged_rows() -> Table:
-    """The rows that people wrote, as released."""
+    """Return the rows that people wrote, as released."""
     return read_table(_packaged_text(ROWS), path=ROWS)
 
 
 def packaged_contents() -> Contents:
-    """The contents of indexes, as released."""
+    """Return the contents of indexes, as released."""
     return read_contents(_packaged_text(CONTENTS), path=CONTENTS)
 
 

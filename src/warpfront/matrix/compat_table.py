@@ -189,12 +189,12 @@ class TorchRelease:
         return self.torchvision if name == "torchvision" else self.torchaudio
 
     def companion_on(self, index: str, name: str) -> str:
-        """The public version of a companion for this release on an index."""
+        """Return the public version of a companion for this release on an index."""
         build = self.builds.get(index)
         return (build.companions.get(name) if build else "") or self.companion(name).version
 
     def pythons_on(self, index: str) -> tuple[str, ...]:
-        """The X.Y with a wheel of this release on an index."""
+        """Return the X.Y with a wheel of this release on an index."""
         build = self.builds.get(index)
         return build.python if build else self.python
 
@@ -203,7 +203,7 @@ class TorchRelease:
         return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
 
     def triton(self, toolkit: str | None, index: str = "") -> tuple[str, str]:
-        """The distribution that brings `triton` for a toolkit, and its version ("" where
+        """Return the distribution that brings `triton` for a toolkit, and its version ("" where
         none is evidenced).
         """
         if build := self.builds.get(index):

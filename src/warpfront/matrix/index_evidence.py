@@ -110,8 +110,8 @@ def _record(release: IndexedRelease) -> str:
 
 
 def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
-    """The distributions to read at each URL of the table: torch, then the other names of the torch
-    stacks of its vendors.
+    """Return the distributions to read at each URL of the table: torch, then the other names of
+    the torch stacks of its vendors.
     """
     names_of: dict[str, dict[str, None]] = {}
     for index in table.indexes.values():
@@ -126,8 +126,8 @@ def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
 
 
 def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> frozenset[Version]:
-    """The releases that belong into the contents: final ones, not older than the table's oldest; of
-    a package outside of the stacks the newest `PACKAGE_RELEASES`.
+    """Return the releases that belong into the contents: final ones, not older than the table's
+    oldest; of a package outside of the stacks the newest `PACKAGE_RELEASES`.
     """
     final = sorted(version for version in versions if not version.is_prerelease)
     if name in table.packages:
@@ -194,7 +194,7 @@ def _days(before: str, today: str) -> int:
 
 
 def changes(url: str, before: IndexContents | None, after: IndexContents) -> Iterator[str]:
-    """A line for each release that is new, gone, back, yanked or in another form."""
+    """Yield a line for each release that is new, gone, back, yanked or in another form."""
     old = before.wheels if before else {}
     for name, releases in after.wheels.items():
         for key, release in sorted(releases.items(), key=lambda pair: Version(pair[0])):
@@ -227,7 +227,7 @@ def _shown(value: object) -> str:
 
 
 def label_of(table: Table, index: str) -> str:
-    """The local version of torch from an index of the table, "" for none."""
+    """Return the local version of torch from an index of the table, "" for none."""
     wheel_index = table.indexes[index]
     return wheel_index.label or VENDORS[wheel_index.vendor].label(index)
 
@@ -357,7 +357,7 @@ def _release_of(
 
 
 def cuda_of(release: IndexedRelease, machine: str = _MAIN) -> str:
-    """The CUDA (X.Y) that a build of torch demands on a machine, "" for none."""
+    """Return the CUDA (X.Y) that a build of torch demands on a machine, "" for none."""
     for demand in map(Requirement, release.requires.get(machine, ())):
         if _CUDA_RUNTIME.match(canonicalize_name(demand.name)):
             for clause in demand.specifier:
@@ -374,8 +374,8 @@ def _newest_triton(release: IndexedRelease, pypi: Releases) -> str:
 
 
 def _companion_of(torch: str, name: str, pypi: Releases) -> str:
-    """The release of a companion that belongs to a torch: the one that demands exactly that torch,
-    else the newest that accepts it, or demands none.
+    """Return the release of a companion that belongs to a torch: the one that demands exactly
+    that torch, else the newest that accepts it, or demands none.
     """
     exact, accepting = list[Version](), list[Version]()
     for key, release_read in pypi.get(name, {}).items():
@@ -387,7 +387,9 @@ def _companion_of(torch: str, name: str, pypi: Releases) -> str:
 
 
 def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
-    """A sentence for each value of a row that an index contradicts. `table` is without evidence."""
+    """Return a sentence for each value of a row that an index contradicts. `table` is without
+    evidence.
+    """
     lines: list[str] = []
     for release in table.releases:
         for name, index in table.indexes.items():
@@ -425,7 +427,7 @@ def _contradicted(
 
 
 def _refusal(companion: IndexedRelease, torch: str) -> str:
-    """The demand of a companion that this torch does not meet, "" for none."""
+    """Return the demand of a companion that this torch does not meet, "" for none."""
     demands = map(Requirement, companion.requires.get(_MAIN, ()))
     of_torch = (demand for demand in demands if canonicalize_name(demand.name) == "torch")
     return next((str(demand) for demand in of_torch if not demand.specifier.contains(torch)), "")

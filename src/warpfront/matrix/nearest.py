@@ -9,7 +9,7 @@ _SHOWN = 12
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """`did you mean ...?`, else the names there are."""
+    """Return `did you mean ...?`, else the names there are."""
     names = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(name, names, n=1)
     if near:

@@ -19,7 +19,7 @@ _TEMPLATES = ("_shared", "torch", "devel", "hf")
 def make_project(folder: Path, *, dry_run: bool = False) -> tuple[Path, ...]:
     """Write a project that builds into `folder`; what was written (or would be).
 
-    Raises `StoreError` before writing anything if one of the files exists.
+    Raise `StoreError` before writing anything if one of the files exists.
     """
     files = {folder / name: text for name, text in _project_files().items()}
     existing = [path for path in files if path.exists()]

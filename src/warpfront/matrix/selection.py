@@ -11,9 +11,9 @@ from warpfront.matrix.nearest import nearest
 
 
 def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
-    """The cells that match every option given, in their order; parents are not added.
+    """Return the cells that match every option given, in their order; parents are not added.
 
-    Raises `NothingSelectedError` naming the option that matches nothing.
+    Raise `NothingSelectedError` naming the option that matches nothing.
     """
     matching = cells
     for option, choice in _given(selection):
@@ -65,7 +65,9 @@ def _nothing(
 
 
 def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """The selected cells and every cell they stand on, parents first, in the matrix's order."""
+    """Return the selected cells and every cell they stand on, parents first, in the matrix's
+    order.
+    """
     by_id = {cell.id: cell for cell in cells}
     cell_ids: set[str] = set()
     for cell in selected:

@@ -37,7 +37,7 @@ class Workspace:
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
-    """Read everything that decides what exists. Raises `MatrixError`, `LockError` or
+    """Read everything that decides what exists. Raise `MatrixError`, `LockError` or
     `StoreError`; writes nothing.
     """
     path = root / MATRIX_FILE
@@ -92,7 +92,7 @@ def compat_of(root: Path) -> Compat:
 
 
 def read_guard() -> Mapping[str, str]:
-    """The guard's own files, as they go into images: what is read here is what `load` runs."""
+    """Return the guard's own files, as they go into images: `load` runs these files."""
     folder = Path(guard.__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*.json")]
     return {path.name: read_text(path) or "" for path in sorted(files)}

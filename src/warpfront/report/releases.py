@@ -8,7 +8,7 @@ from warpfront.release.ledger import CANDIDATE_PREFIX, Removed, Stock, Yank
 
 
 def stock_text(stocks: Iterable[Stock]) -> str:
-    """A paragraph a digest: its tags, what it was proven for, and what was let pass."""
+    """Return a paragraph a digest: its tags, what it was proven for, and what was let pass."""
     lines = []
     for stock in stocks:
         lines.append(f"{stock.repository}@{stock.digest}")

@@ -36,9 +36,9 @@ _KINDS = (
 def read_regular(
     path: Path, limit_bytes: int = RESULT_LIMIT_BYTES, *, follow: bool = False
 ) -> bytes:
-    """The bytes of a regular file. Raises `FileNotFoundError`, and `StoreError` for anything else,
-    for what is larger than the limit, and for what may not be read. With `follow` a link to a
-    regular file is one.
+    """Return the bytes of a regular file. Raise `FileNotFoundError`, and `StoreError` for
+    anything else, for what is larger than the limit, and for what may not be read. With `follow` a
+    link to a regular file is one.
     """
     try:
         status = path.stat() if follow else path.lstat()
@@ -78,7 +78,7 @@ def kind_of(mode: int) -> str:
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
     """Return a JSON value of another program, cleaned by `clean_json`; None if there is no
-    file. Raises `StoreError`.
+    file. Raise `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
@@ -93,8 +93,8 @@ def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | Non
 
 
 def clean_json(value: object, depth: int = 0) -> object:
-    """The value, if everything that reads ours can take it: numbers that are finite, no deeper than
-    ours, text without control characters (U+FFFD in their place). Raises `ValueError`.
+    """Return the value, if everything that reads ours can take it: numbers that are finite, no
+    deeper than ours, text without control characters (U+FFFD in their place). Raise `ValueError`.
     """
     if depth > JSON_DEPTH_LIMIT:
         raise ValueError(f"deeper than {JSON_DEPTH_LIMIT} levels")
@@ -127,7 +127,7 @@ def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
 
 def remove_tree(path: Path) -> None:
     """Remove what is there, whatever it is: no link is followed, and our own folders are opened to
-    us first. Nothing there is what was wanted. Raises `StoreError` for what is not ours to remove.
+    us first. Nothing there is what was wanted. Raise `StoreError` for what is not ours to remove.
     """
     try:
         if not path.is_symlink() and path.is_dir():

@@ -40,7 +40,7 @@ class Reference:
 
 
 def read_reference(text: str) -> Reference:
-    """Raises `InputError` for what is none."""
+    """Raise `InputError` for what is none."""
     host, _, rest = text.partition("/")
     named, separator, digest = rest.partition("@")
     repository, colon, tag = named.partition(":")
@@ -78,13 +78,14 @@ def wrong_repository(text: str) -> str:
 
 
 def fallback_tag(digest: str) -> str:
-    """The tag under which what is attached to a digest is listed, where the registry has
-    no referrers API."""
+    """Return the tag that lists a digest's attached documents in a registry without referrers
+    API.
+    """
     return digest.replace(":", "-", 1)
 
 
 def address_of(host: str) -> str:
-    """The host and port that a registry answers under."""
+    """Return the host and port that a registry answers under."""
     return "registry-1.docker.io" if host in _DOCKER_IO else host
 
 

@@ -119,7 +119,7 @@ def _meaning(registry: str, status: int, body: bytes) -> tuple[RegistryFault, st
 
 
 def _said(body: bytes) -> str:
-    """The registry's own words: codes and messages, without what a terminal would obey."""
+    """Return the registry's own message: codes and texts, without terminal control sequences."""
     try:
         errors = json.loads(body)["errors"]
         words = "; ".join(f"{error.get('code', '')} {error.get('message', '')}" for error in errors)
@@ -129,7 +129,7 @@ def _said(body: bytes) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it came from, wherever urllib3 keeps it."""
+    """Yield the error and all its causes, in whichever attribute urllib3 stores them."""
     visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:

@@ -56,7 +56,7 @@ def _names(prefix: str, owners: Iterable[str]) -> list[str]:
 
 
 def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
-    """The bytes of the newest wheel of a device package, 0 where its index has none."""
+    """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
     assert inputs.index is not None
     offered = links(inputs.index.url, name, transport, flat=False)
     if isinstance(offered, NoAnswer):

@@ -63,8 +63,8 @@ class _File:
         return frozenset(int(match[1]) for match in matches if match)
 
     def pythons(self, newest: int) -> frozenset[str]:
-        """The CPythons (X.Y) that it serves with the GIL, up to 3.`newest`: a wheel of the stable
-        ABI (`cp312-abi3`) serves each later one in its Requires-Python.
+        """Return the CPythons (X.Y) that it serves with the GIL, up to 3.`newest`: a wheel of
+        the stable ABI (`cp312-abi3`) serves each later one in its Requires-Python.
         """
         required = dict(self.link.attributes).get("data-requires-python", "")
         abis = {tag.abi for tag in self.tags}
@@ -251,8 +251,8 @@ def _representative(files: list[_File], machine: str) -> _File | None:
 def _metadata(
     name: str, version: Version, file: _File, transport: Transport
 ) -> WheelMetadata | None:
-    """The METADATA of a wheel; None where its server gives neither the file nor ranges. Raises
-    `_UnusableIndexError` where it is another's, or has another hash than its page.
+    """Return the METADATA of a wheel; None where its server gives neither the file nor ranges.
+    Raise `_UnusableIndexError` where it is another's, or has another hash than its page.
     """
     text = _beside(file.link, transport)
     if text is None:

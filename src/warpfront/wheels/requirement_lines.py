@@ -42,7 +42,7 @@ class RequirementLine:
 
 
 def read_lines(text: str) -> Iterator[RequirementLine]:
-    """The lines of a requirements file that say something."""
+    """Yield the lines of a requirements file that are not blank or comments."""
     parts, start, source = list[str](), 0, ""
     bare = text.removeprefix("\ufeff")
     offset = first_at = len(text) - len(bare)
@@ -63,7 +63,7 @@ def read_lines(text: str) -> Iterator[RequirementLine]:
 
 
 def foreign_requirement(text: str) -> Requirement:
-    """Raises `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
+    """Raise `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
     try:
         return Requirement(text)
     except RecursionError:
@@ -95,12 +95,14 @@ def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
 
 
 def without_options(text: str) -> str:
-    """The text without the options that pip lets follow a requirement (`--hash`)."""
+    """Return the text without the options that pip lets follow a requirement (`--hash`)."""
     return _PER_LINE_OPTION.sub("", text).strip()
 
 
 def wheel_name(path: str) -> str:
-    """The distribution of a wheel, by the file name at the end of a path or URL; "" for others."""
+    """Return the distribution of a wheel, by the file name at the end of a path or URL; "" for
+    others.
+    """
     try:
         return str(parse_wheel_filename(path.rpartition("/")[2].replace("%2B", "+"))[0])
     except InvalidWheelFilename:

@@ -88,7 +88,7 @@ def _outside(where: str, subject: str) -> LockError:
 
 
 def _here(source: Source) -> str:
-    """The path of a source that lies on this machine; "" for others."""
+    """Return the path of a source that lies on this machine; "" for others."""
     if source.kind == "folder":
         return source.location
     parts = urlsplit(source.location)
@@ -98,7 +98,9 @@ def _here(source: Source) -> str:
 def _included(
     text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
 ) -> str:
-    """The path, below the project, of a file that the last of `within` includes as `text`."""
+    """Return the path, below the project, of a file that the last of `within` includes as
+    `text`.
+    """
     below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
     if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
         raise _outside(where, without_query(text))

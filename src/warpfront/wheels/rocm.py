@@ -37,10 +37,10 @@ _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 
 def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
-    """The wheel of the archive `sdist`, in `folder`, with the device code of `targets`. Same
-    archive and targets, same bytes.
+    """Return the wheel of the archive `sdist`, in `folder`, with the device code of `targets`.
+    Same archive and targets, same bytes.
 
-    Raises `LockError` for an archive that does not say what it demands, or has not those targets.
+    Raise `LockError` for an archive that does not say what it demands, or has not those targets.
     """
     root = unpack(sdist, folder / "unpacked")
     metadata = _metadata(root, sdist.name)

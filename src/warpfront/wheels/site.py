@@ -55,8 +55,8 @@ def _pip() -> tuple[str, ...]:
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:
-    """The output of `pip config list` as option -> value; the environment over
-    `install` over `global`.
+    """Return the output of `pip config list` as option -> value; the environment over `install`
+    over `global`.
     """
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def read_pip_configuration(text: str) -> Mapping[str, str]:
 
 
 def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
-    """`url` bare; its user and password, if any, go into `credentials`."""
+    """Return `url` bare; its user and password, if any, go into `credentials`."""
     _keep_secrets_of(url)
     parts = urlsplit(url)
     if parts.username is None:
@@ -97,7 +97,7 @@ def _root(url: str) -> str:
 
 
 def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
-    """The proxy variables in force; pip's own `proxy` option wins over the environment."""
+    """Return the proxy variables in force; pip's own `proxy` option wins over the environment."""
     proxies = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
     for proxy in (configured, *proxies.values()):
         _keep_secrets_of(proxy)

@@ -68,7 +68,7 @@ class Site:
         return () if self.no_index else (*self.extra_index_urls, self.index_url)
 
     def credentials_for(self, url: str) -> tuple[str, str] | None:
-        """The user and password for `url`: of the longest prefix that it is at or below."""
+        """Return the user and password for `url`: of the longest prefix that it is at or below."""
         fitting = [prefix for prefix in self.credentials if _is_below(url, prefix)]
         return self.credentials[max(fitting, key=len)] if fitting else None
 
@@ -129,7 +129,7 @@ def links(
 def read_links(
     url: str, content_type: str, text: str, *, keep: Keep = bool
 ) -> tuple[Link, ...] | NoAnswer:
-    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
+    """Return the files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
     any other page.
     """
     if "json" in content_type:
@@ -150,7 +150,7 @@ def read_links(
 
 
 def page_of(files: Iterable[Link]) -> str:
-    """A PEP 503 page that offers these files, each at its own address."""
+    """Return a PEP 503 page that offers these files, each at its own address."""
     lines = [_anchor(link) for link in files]
     return "\n".join(("<!DOCTYPE html><html><body>", *lines, "</body></html>\n"))
 
@@ -170,7 +170,9 @@ def project_url(index_url: str, name: str) -> str:
 
 
 def local_path(source: str) -> Path | None:
-    """The path of a `file://` URL or a plain path; None for what is reached over the network."""
+    """Return the path of a `file://` URL or a plain path; None for what is reached over the
+    network.
+    """
     parts = urlsplit(source)
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
@@ -231,7 +233,7 @@ def _read_json_links(url: str, text: str, keep: Keep) -> tuple[Link, ...] | NoAn
 
 
 def _json_link(url: str, file: Mapping[str, Any]) -> Link:
-    """Raises `ValueError` and what else comes of another shape."""
+    """Raise `ValueError` and what else comes of another shape."""
     filename, size = file["filename"], file.get("size")
     sha256 = file.get("hashes", {}).get("sha256", "")
     if not (isinstance(sha256, str) and isinstance(filename, str)) or "/" in filename:

@@ -24,7 +24,7 @@ _KEPT_SETTINGS = frozenset(
 
 
 def uv_binary() -> Path:
-    """The uv that came with this installation."""
+    """Return the uv that came with this installation."""
     return Path(uv.find_uv_bin())
 
 
@@ -91,7 +91,9 @@ def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
 def _sources(
     index_tables: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
 ) -> list[dict[str, object]]:
-    """The tables in uv's order, the shelf first. The last is its default, or PyPI would be."""
+    """Return the tables in uv's order, the shelf first. The last is its default, or PyPI would
+    be.
+    """
     if not index_tables:
         return []
     ours: list[dict[str, object]] = []
@@ -125,7 +127,7 @@ def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, s
 
 
 def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The option with a file of `lines`; nothing where there are none."""
+    """Return the option with a file of `lines`; nothing where there are none."""
     if not lines:
         return ()
     (folder / f"{option}.txt").write_text("\n".join(lines) + "\n", "utf-8")

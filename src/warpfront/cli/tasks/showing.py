@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
-    """The project in this folder; its warnings to `display`, where one is given."""
+    """Return the project in this folder; its warnings go to `display`, if any."""
     from warpfront.pipeline.workspace import open_workspace
 
     workspace = open_workspace(Path.cwd())

@@ -306,7 +306,7 @@ def compare_stacks(
 def _charts(
     comparison: Comparison, sides: list[list[Run] | Bench], display: Display
 ) -> Mapping[str, str] | None:
-    """The charts by file name; None, with a warning, where the extra is not installed."""
+    """Return the charts by file name; None, with a warning, where the extra is not installed."""
     from warpfront.bench.charts import charts_of
 
     try:

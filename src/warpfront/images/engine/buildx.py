@@ -285,7 +285,7 @@ def _read_digests(path: Path) -> Mapping[str, str]:
 
 
 def _read_error(tail: str) -> str:
-    """The last `ERROR:` line of buildx's closing words, without the word."""
+    """Return the last `ERROR:` line of buildx's closing words, without the word."""
     lines = [line for line in tail.splitlines() if line.startswith("ERROR: ")]
     return lines[-1].removeprefix("ERROR: ") if lines else ""
 

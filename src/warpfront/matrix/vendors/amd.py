@@ -66,7 +66,9 @@ class Amd(Vendor):
         return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """The target itself, then its generic family: there is no other forward compatibility."""
+        """Return the target itself, then its generic family: there is no other forward
+        compatibility.
+        """
         family = _FAMILY.get(target)
         return (target, family) if family else (target,)
 

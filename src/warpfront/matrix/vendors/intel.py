@@ -59,8 +59,8 @@ class Intel(Vendor):
         return _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """The target itself. Kernels for others are compiled at their first call, which is slow and
-        needs the driver's compiler: no device that a tag names should depend on it.
+        """Return the target itself. Kernels for others are compiled at their first call, which
+        is slow and needs the driver's compiler: no device that a tag names should depend on it.
         """
         return (target,)
 

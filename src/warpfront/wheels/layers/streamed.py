@@ -135,7 +135,7 @@ def sources(wheel: Path) -> dict[str, int]:
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
-    """The first file that two of `wheels` write with different content, in words; "" for none.
+    """Describe the first file that two of `wheels` write with different content; "" for none.
     Installers differ on whose stays.
     """
     places: dict[str, tuple[int, int, str]] = {}
@@ -163,8 +163,8 @@ def _shown(member: str, wheel: Path) -> str:
 
 
 def _through_links(place: str) -> str:
-    """A path below the environment as it is without the links of its `lib64` and `lib/python3.N`:
-    a folder in their place would hide all that is there.
+    """Return a path below the environment as it is without the links of its `lib64` and
+    `lib/python3.N`: a folder in their place would hide all that is there.
     """
     return _LINKED.sub("lib/", _VERSIONED.sub(r"\1/python3", place))
 
@@ -183,7 +183,7 @@ def _placed(member: str) -> str:
 
 
 def _inside(member: str) -> str:
-    """A member of a scheme, below that."""
+    """Return a member of a scheme, below that."""
     return member.partition("/")[2].partition("/")[2]
 
 
@@ -223,7 +223,9 @@ class _LayerTree:
         self._files: dict[str, str] = {}
 
     def add(self, path: str, content: _Content, *, executable: bool) -> str:
-        """A file; its sha256 (hex). Raises `ValueError` where another of that name was there."""
+        """Add a file; its sha256 (hex). Raise `ValueError` where another of that name was
+        there.
+        """
         before = self._files.get(path)
         if before is None:
             self._add_folder(posixpath.dirname(path))

@@ -117,7 +117,9 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 
 
 def dump_lock(lock: WheelLock) -> str:
-    """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every
+    machine.
+    """
     patched = {wheel.package for wheel in lock.patched}
     document = Pylock(
         lock_version=Version("1.0"),
@@ -140,10 +142,10 @@ def dump_lock(lock: WheelLock) -> str:
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
-    """The lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
+    """Return the lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
 
-    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder,
-    more than one wheel of a package.
+    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder, more
+    than one wheel of a package.
     """
     _refuse_name(path)
     try:
@@ -223,7 +225,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
 
 
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
-    """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
+    """Describe the first wheel that needs another machine than `machine`; "" for none."""
     for wheel in wheels:
         # The ending is one of the pieces too, and no platform.
         platforms = wheel.kept_as.rpartition("-")[2].split(".")
@@ -233,7 +235,7 @@ def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
 
 
 def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
-    """The first wheel that is a variant which the cell does not take, in words; "" for none."""
+    """Describe the first wheel that is a variant which the cell does not accept; "" for none."""
     rule = inputs.variants
     for wheel in wheels:
         if not wheel.variant.label:
@@ -256,7 +258,9 @@ def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
-    """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
+    """Return the wheels that `lock` adds to its parent's. A child never changes what its parent
+    has.
+    """
     wheels = {wheel.name: wheel for wheel in lock.wheels}
     for theirs in parent.wheels:
         ours = wheels.get(theirs.name)
@@ -374,7 +378,7 @@ def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
 
 
 def _own_document(lock: WheelLock) -> dict[str, Any]:
-    """`[tool.warpfront]`: what PEP 751 has no field for."""
+    """Return `[tool.warpfront]`: what PEP 751 has no field for."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "cell": lock.cell_id,
@@ -572,7 +576,9 @@ def _read_python(document: Pylock, path: str) -> str:
 
 
 def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the names that `packaging` knows: the labels of variants are read apart."""
+    """Return the document with the names that `packaging` knows: the labels of variants are
+    read apart.
+    """
     packages = raw.get("packages")
     if not isinstance(packages, list):
         return dict(raw)

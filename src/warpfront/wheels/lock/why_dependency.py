@@ -55,8 +55,8 @@ def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
 def requirers_of(
     name: str, edges: tuple[tuple[str, str, str], ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(the shortest chain from the image to who asks, the requirement) for each asker of `name`;
-    an empty chain is the image itself.
+    """Yield (the shortest chain from the image to the requirer, the requirement) for each
+    requirer of `name`; an empty chain is the image itself.
     """
     for asker, required, requirement in edges:
         if required == name:

@@ -181,7 +181,7 @@ def _unknown(name: str, specifier: SpecifierSet, offers: list[_Offer]) -> tuple[
 def _versions(
     offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
 ) -> tuple[Version, ...] | None:
-    """The versions whose wheels this cell could install; None for no file of that name."""
+    """Return the versions whose wheels this cell could install; None for no file of that name."""
     versions, readable = set[Version](), False
     for link in offered:
         if not link.filename.endswith(".whl"):

@@ -187,7 +187,7 @@ def relaxed_of(
     distributions: Iterable[Distribution],
     reasons: Mapping[str, str],
 ) -> tuple[RelaxedPackage, ...]:
-    """The packages that `reasons` lets go unmet, with what they demand in vain."""
+    """Return the packages that `reasons` waives, with their unmet demands."""
     versions = {distribution.name: distribution.version for distribution in distributions}
     unmet: dict[str, list[str]] = {}
     for demand in demands:

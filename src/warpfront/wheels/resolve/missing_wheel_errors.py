@@ -22,14 +22,16 @@ _ALONE = re.compile(
 
 
 def requirers_without_wheels(explanation: str, installable: Collection[str]) -> tuple[str, ...]:
-    """The packages that uv could not look into, because they have no wheel, beyond `known`."""
+    """Return the packages that uv could not inspect, because they have no wheel, other than
+    `installable`.
+    """
     text = " ".join(explanation.split())
     names = [canonicalize_name(match[1]) for match in _NO_WHEELS.finditer(text)]
     return tuple(dict.fromkeys(name for name in names if name not in installable))
 
 
 def wheelless(explanation: str) -> str:
-    """The package that has no wheel, where that alone is why nothing is to be had; else ""."""
+    """Return the package without a wheel, if that alone is why the resolution fails; else ""."""
     match = _ALONE.match(" ".join(explanation.split()))
     return canonicalize_name(match[1]) if match else ""
 

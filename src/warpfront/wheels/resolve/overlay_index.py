@@ -76,7 +76,7 @@ class OverlayIndex:
         return tuple(dict.fromkeys((*stack, *own_urls)))
 
     def versions(self, name: str) -> frozenset[Version]:
-        """The versions of a name whose wheels its index lists."""
+        """Return the versions of a name whose wheels its index lists."""
         versions = set()
         for link in self._files.get(name) or ():
             with contextlib.suppress(InvalidWheelFilename):
@@ -131,7 +131,9 @@ class OverlayIndex:
             return self.variants.read(resolution.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
-        """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
+        """Return the shelf as an index below `folder`, with an empty wheel for each of
+        `answered`.
+        """
         folder.mkdir()
         stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
         for name, files in {**self._files, **stubs}.items():
@@ -142,7 +144,7 @@ class OverlayIndex:
         return folder
 
     def _stood_in(self, link: Link, folder: Path) -> Link:
-        """The link, to a stand-in where it is to a variant."""
+        """Return the link, to a stand-in where it is to a variant."""
         taken_variant = self.variants.stood_for(link.filename)
         if taken_variant is None:
             return link
@@ -163,7 +165,7 @@ class OverlayIndex:
         return (*none, *unfit)
 
     def check(self, resolution: Resolution) -> None:
-        """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
+        """Raise `LockError` where a name did not come from its page: never, unless uv changes."""
         for package in resolution.pylock.packages:
             files = self._files.get(package.name)
             if files is None or package.directory or package.archive:
@@ -217,8 +219,8 @@ class OverlayIndex:
         )
 
     def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
-        """The file of the image below, where one of the site's sources has it; else its sources go
-        by their order, as ever.
+        """Return the file of the image below, where one of the site's sources has it; else its
+        sources go by their order, as ever.
         """
         for source, flat in chain.from_iterable(self._groups(None)):
             answer = links(source, wheel.name, transport, flat=flat)

@@ -103,18 +103,18 @@ class Resolver(Protocol):
         """Take this wheel wherever its name is demanded; the requirement that asks for it."""
 
     def given_for(self, requirement: str) -> str:
-        """The requirement, asking for the wheel that was given under its name if one was."""
+        """Return the requirement, asking for the wheel that was given under its name if one was."""
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
-        """The source archive of a distribution, verified, in the wheelhouse."""
+        """Return the source archive of a distribution, verified, in the wheelhouse."""
 
     def wheel_at(self, source: Source) -> LockedWheel:
-        """The wheel at a source's address, verified, in the wheelhouse."""
+        """Return the wheel at a source's address, verified, in the wheelhouse."""
 
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
     ) -> Resolution | Contradiction:
-        """The distributions that meet `requirements` on `terms`."""
+        """Return the distributions that meet `requirements` on `terms`."""
 
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
@@ -137,10 +137,10 @@ class WheelMaker(Protocol):
     """Makes wheels that no index has, for one cell."""
 
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
-        """The wheel of a folder or a commit, and how it was built if in a container."""
+        """Return the wheel of a folder or a commit, and how it was built if in a container."""
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
-        """The wheel of an index's source archive, built in a container."""
+        """Return the wheel of an index's source archive, built in a container."""
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
-        """The wheel with patches in it, which no index has."""
+        """Return the wheel with patches in it, which no index has."""

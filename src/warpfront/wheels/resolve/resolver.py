@@ -99,12 +99,12 @@ class UvResolver:
         return f"{wheel.name}{extras_text} @ {self._wheelhouse.path(wheel).as_uri()}"
 
     def given_for(self, requirement: str) -> str:
-        """The requirement, asking for the wheel that was given under its name if one was."""
+        """Return the requirement, asking for the wheel that was given under its name if one was."""
         wheel = self._given.get(canonicalize_name(Requirement(requirement).name))
         return requirement if wheel is None else self.give(wheel)
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
-        """The source archive of a distribution, verified, in the wheelhouse."""
+        """Return the source archive of a distribution, verified, in the wheelhouse."""
         package = next(package for package in resolution.pylock.packages if package.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
@@ -112,7 +112,7 @@ class UvResolver:
             return self._choice(transport).sdist(package, package.sdist)
 
     def wheel_at(self, source: Source) -> LockedWheel:
-        """The wheel at a source's address, verified, in the wheelhouse."""
+        """Return the wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
         with self._site.transport() as transport:
             link = Link(url=source.location, filename=filename)
@@ -126,7 +126,7 @@ class UvResolver:
     ) -> Resolution | Contradiction:
         """Return the distributions that meet `requirements` on `terms`.
 
-        Raises `BlockedError` if the index or PyPI is out of reach and no other source has them.
+        Raise `BlockedError` if the index or PyPI is out of reach and no other source has them.
         """
         inputs, reach = self._inputs, self._reach
         resolution = self._compiled(requirements, terms)
@@ -188,8 +188,8 @@ class UvResolver:
         return wheels
 
     def _newer_torch(self, wheels: Iterable[LockedWheel]) -> str:
-        """The newest final torch of the cell's index that is newer than the locked one and has its
-        local version; "" for none.
+        """Return the newest final torch of the cell's index that is newer than the locked one
+        and has its local version; "" for none.
         """
         locked = next((Version(wheel.version) for wheel in wheels if wheel.name == _TORCH), None)
         newest = max(
@@ -386,7 +386,7 @@ def rehearsed(
 
 
 def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
-    """A project that asks for `requirements`."""
+    """Return a project with `requirements`."""
     document = {
         "project": {
             "name": _PROJECT,
@@ -428,7 +428,7 @@ def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
 
 
 def _explanation(text: str) -> str:
-    """The reasons uv gives, without its headings and hints about its own options."""
+    """Return the reasons uv gives, without its headings and hints about its own options."""
     text = _OTHER_STRATEGY.sub("", text)
     lines = [
         re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)

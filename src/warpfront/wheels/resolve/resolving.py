@@ -74,7 +74,7 @@ def resolve(
     and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
     as a wheel.
 
-    Raises `LockError` if the requirements contradict each other or the torch stack, with
+    Raise `LockError` if the requirements contradict each other or the torch stack, with
     the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
     source has them.
     """
@@ -269,7 +269,7 @@ class _Resolving:
         return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
 
     def _stack(self) -> Stack:
-        """The stack as it is when nothing else asks: its parent's, or what its own pins bring."""
+        """Return the stack without other requirements: its parent's, or what its own pins bring."""
         inputs = self.inputs
         if inputs.parent:
             pins = [Requirement(text) for text in inputs.parent]
@@ -424,8 +424,9 @@ class _Resolving:
         return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
 
     def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
-        """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`
-        for `jax[cuda12]`) that would leave the stack as it is; "" where there is none.
+        """Return a requirement of the image with an extra for another release of a toolkit
+        (`jax[cuda13]` for `jax[cuda12]`) that would leave the stack as it is; "" where there is
+        none.
         """
         requires = {
             distribution.name: " ".join(distribution.requires) for distribution in distributions
@@ -469,7 +470,7 @@ class _Resolving:
 
 
 def _alike(extra: str, requires: str) -> list[str]:
-    """The extras that demands name and that differ from `extra` in their digits alone."""
+    """Return the extras that demands name and that differ from `extra` in their digits alone."""
     named = set(re.findall(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requires)) - {extra}
     if not any(candidate.isdigit() for candidate in extra):
         return []
@@ -487,7 +488,7 @@ _READ_NAME = re.compile(r"[\[ ]")
 
 
 def _opened(text: str, names: Collection[str]) -> str:
-    """The requirement without its versions, if it is one of `names`."""
+    """Return the requirement without its versions, if it is one of `names`."""
     requirement = Requirement(text)
     if canonicalize_name(requirement.name) in names:
         requirement.specifier = SpecifierSet()
@@ -495,7 +496,7 @@ def _opened(text: str, names: Collection[str]) -> str:
 
 
 def _version(specifier: SpecifierSet) -> str:
-    """The one version that a parent's pin allows."""
+    """Return the one version that a parent's pin allows."""
     (clause,) = specifier
     return clause.version
 

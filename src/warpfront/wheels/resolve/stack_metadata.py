@@ -85,7 +85,7 @@ class StackFiles:
     def _offered(
         self, name: str, version: str, index_url: str, transport: Transport
     ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """The version itself, then its release, each with what its wheels demand."""
+        """Yield the version itself, then its release, each with what its wheels demand."""
         offered = tuple(self._links(name, index_url, transport))
         release = Version(version)
         for candidate in dict.fromkeys((version, release.public, release.base_version)):
@@ -142,7 +142,7 @@ def _read(wheel: Path | None) -> tuple[str, ...] | None:
 
 
 def _name_of(link: Link) -> str:
-    """The distribution of a wheel; "" for other files."""
+    """Return the distribution of a wheel; "" for other files."""
     try:
         return canonicalize_name(parse_wheel_filename(link.filename)[0])
     except InvalidWheelFilename:

@@ -135,8 +135,8 @@ class VariantPages:
         return version
 
     def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
-        """The newest of those that the cell's own requirements do not rule out: an index decides
-        how many versions it lists, and each is a question more.
+        """Return the newest of those that the cell's own requirements do not rule out: an index
+        decides how many versions it lists, and each is a question more.
         """
         inputs = self._inputs
         requirements = map(
@@ -167,7 +167,9 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """The best by build number, then by label, then by platform, as PEP 825 orders them."""
+        """Return the best by build number, then by label, then by platform, as PEP 825 orders
+        them.
+        """
         rule = self._inputs.variants
         assert rule is not None
         try:
@@ -225,7 +227,7 @@ class VariantPages:
     def _members(
         self, name: str, taken_variant: TakenVariant, transport: Transport
     ) -> Mapping[str, str]:
-        """The texts of the wheel's dist-info: by ranges where its server gives some."""
+        """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
         member_names = ("METADATA", "variant.json")
         local = local_path(taken_variant.link.url)
         members = (
@@ -248,7 +250,7 @@ class VariantPages:
 
 
 def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
-    """A wheel of nothing but what it demands: what a variant does, as far as it was read."""
+    """Return a wheel of nothing but what it demands: what a variant does, as far as it was read."""
     name, version, _, tags = parse_wheel_filename(filename)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
@@ -263,7 +265,7 @@ def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ())
 
 
 def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:
-    """The links of each build number, the highest first."""
+    """Yield the links of each build number, the highest first."""
     groups: dict[tuple[()] | tuple[int, str], list[Link]] = {}
     for link in links:
         build = parse_wheel_filename(split_label(link.filename)[0])[2]
@@ -284,7 +286,7 @@ def _version_of(filename: str) -> Version | None:
 def _table_of(
     name: str, version: Version, files: Iterable[Link], transport: Transport
 ) -> VariantTable:
-    """Return the index's table of the variants of one version. Raises `LockError`."""
+    """Return the index's table of the variants of one version. Raise `LockError`."""
     for link in files:
         stem, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
         if not link.filename.endswith(_TABLE) or canonicalize_name(stem) != name:

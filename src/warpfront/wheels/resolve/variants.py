@@ -47,8 +47,8 @@ _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
 
 
 def split_label(filename: str) -> tuple[str, str]:
-    """A wheel's file name without the label of its variant, and the label; "" where it has none.
-    What is no wheel's name either way comes back as it was.
+    """Return a wheel's file name without the label of its variant, and the label; "" where it
+    has none. What is no wheel's name either way comes back as it was.
     """
     match = _LABELLED.fullmatch(filename)
     if match is None or _is_wheel(filename):
@@ -58,7 +58,7 @@ def split_label(filename: str) -> tuple[str, str]:
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
-    """The first requirement that depends on the variant; "" for none."""
+    """Return the first requirement that depends on the variant; "" for none."""
     return next((require for require in requires if _MARKED.search(require)), "")
 
 
@@ -85,8 +85,8 @@ class VariantTable:
 
 
 def read_variants(text: str, where: str) -> VariantTable:
-    """The table in the text of a variants.json or variant.json. Raises `LockError` for any other
-    than the drafts describe.
+    """Return the table in the text of a variants.json or variant.json. Raise `LockError` for
+    any other than the drafts describe.
     """
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
@@ -135,7 +135,7 @@ def supports(rule: VariantRule, variant: Variant) -> bool:
 
 
 def variant_document(variant: Variant) -> dict[str, Any]:
-    """`[packages.variants-json]` of PEP 825, with the one label that is locked."""
+    """Return `[packages.variants-json]` of PEP 825, with the one label that is locked."""
     properties = {
         namespace: {feature: list(values) for feature, values in features}
         for namespace, features in variant.properties

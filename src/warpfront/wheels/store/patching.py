@@ -51,7 +51,7 @@ class PatchTool:
     run: Run
 
     def apply(self) -> tuple[str, ...]:
-        """Change the tree; the files that were changed. Raises `LockError` for a patch that does
+        """Change the tree; the files that were changed. Raise `LockError` for a patch that does
         not apply to the letter, and leaves the tree as it was then.
         """
         touched = self.touched()
@@ -63,8 +63,8 @@ class PatchTool:
         return touched
 
     def touched(self) -> tuple[str, ...]:
-        """The files it would change. Raises `LockError` for one that does more than change text
-        below the tree.
+        """Return the files that the patch would change. Raise `LockError` for one that does
+        more than change text below the tree.
         """
         if refusal := refused_bytes(self.patch):
             raise self._refused(refusal)
@@ -232,5 +232,5 @@ def _first_line(text: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """A path as a pattern of git that means itself."""
+    """Return a path as a pattern of git that means itself."""
     return re.sub(r"([\\*?\[])", r"\\\1", path)

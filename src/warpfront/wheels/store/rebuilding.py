@@ -44,7 +44,7 @@ class Patching:
     run: Run = field(repr=False)
 
     def check_version(self, version: str) -> None:
-        """Raises `LockError` where they are for another version than is here."""
+        """Raise `LockError` where they are for another version than is here."""
         for patch in self.patches:
             if Version(patch.version) != Version(version):
                 raise stale(patch, version)
@@ -64,8 +64,8 @@ class Patching:
             ).apply()
 
     def version(self, version: str, origin: str) -> str:
-        """The version of what they make of `origin`, a sha256: the same with a local label. (Of
-        digits alone, PEP 440 would drop the zeros at its beginning.)
+        """Return the version of what they make of `origin`, a sha256: the same with a local
+        label. (Of digits alone, PEP 440 would drop the zeros at its beginning.)
         """
         label = digest_of([origin, [patch.sha256 for patch in self.patches]])[:8]
         return f"{version}{'.' if '+' in version else '+'}{LABEL}.p{label}"
@@ -92,7 +92,7 @@ def stale(patch: Patch, version: str) -> LockError:
 
 
 def patched_wheel(wheel: Path, patching: Patching, folder: Path) -> Path:
-    """Write the patched wheel to `folder`. Raises `LockError`, and `WheelError` for a wheel
+    """Write the patched wheel to `folder`. Raise `LockError`, and `WheelError` for a wheel
     that contradicts its RECORD.
     """
     return _rebuilt(wheel, patching, folder, origin=sha256_of(wheel), patched=False)

@@ -72,7 +72,7 @@ def install_tools(
 
 
 def installed_in(folder: Path) -> tuple[str, ...]:
-    """The distributions in a folder of tools, as exact pins."""
+    """Return the distributions in a folder of tools, as exact pins."""
     distributions = importlib.metadata.distributions(path=[str(folder)])
     return tuple(
         sorted(

@@ -45,7 +45,7 @@ def stays(globs: Iterable[str]) -> Callable[[str], bool]:
 
 def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
     """Return path below site-packages -> size and sha256, without files that installers write
-    anew. Read once for each wheel. Raises `WheelError` if RECORD contradicts the wheel.
+    anew. Read once for each wheel. Raise `WheelError` if RECORD contradicts the wheel.
     """
     path = wheelhouse.present(wheel)
     recorded = _kept(_note(path))
@@ -68,12 +68,12 @@ def _note(path: Path) -> Path:
 
 
 def read_unpacked(path: Path) -> dict[str, Measured]:
-    """The same from a wheel's file. Raises `WheelError`."""
+    """The same from a wheel's file. Raise `WheelError`."""
     return _placed(path, read_members(path))
 
 
 def read_members(path: Path) -> dict[str, Measured]:
-    """Return the size and digest of each member of a wheel. Raises `WheelError`."""
+    """Return the size and digest of each member of a wheel. Raise `WheelError`."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]

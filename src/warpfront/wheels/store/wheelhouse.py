@@ -224,7 +224,7 @@ class Wheelhouse:
 
 
 def default_root() -> Path:
-    """`~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
+    """Return `~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
     cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "warpfront" / "wheelhouse"
 
@@ -338,8 +338,8 @@ class _Fetching:
                 answer.raw.shutdown()
 
     def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
-        """The wheel's bytes into `part`; or, when they are on this filesystem already, `target`
-        linked to them: then True.
+        """Write the wheel's bytes into `part`. If they are on this filesystem already, link
+        `target` to them and return true.
         """
         refused: list[str] = []
         for source, link in self._all_offers(wheel, refused):
@@ -399,7 +399,9 @@ class _Fetching:
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
     ) -> Iterator[tuple[str, Link]]:
-        """(source, link) for each source that offers the file, nearest first; why others do not."""
+        """Yield (source, link) for each source that offers the file, nearest first. Collect why
+        others do not.
+        """
         flat = [(source, True) for source in self._site.find_links]
         indexes = [(source, False) for source in self._site.indexes]
         if index and not self._site.no_index and index not in self._site.indexes:
@@ -562,7 +564,9 @@ class _Fetching:
 
 
 def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
-    """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
+    """Save the bytes of `link` as the file `path`, unverified. Return the reason if it fails
+    after a few tries.
+    """
     local = local_path(link.url)
     if local is not None:
         shutil.copyfile(local, path)
@@ -636,7 +640,9 @@ def _one_at_a_time(on_progress: Progress) -> Progress:
 
 @contextlib.contextmanager
 def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
-    """`path` open for appending and ours alone; None when another process finished it meanwhile."""
+    """Yield `path` open for appending and ours alone; None when another process finished it
+    meanwhile.
+    """
     while True:
         with path.open("ab+", buffering=0) as stream:
             while not try_lock(stream.fileno()):
@@ -728,7 +734,7 @@ def _place(source: Path, target: Path) -> None:
 
 
 def _same(first: Path, other: Path) -> bool:
-    """The same file, or a copy of it as it was made."""
+    """Return true for the same file, or an unchanged copy of it."""
     if not first.is_file():
         return False
     mine, theirs = first.stat(), other.stat()
