@@ -109,8 +109,8 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
 
 
 def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
-    """Return the publish jobs; a nightly run without a channel verifies its images and
-    publishes none.
+    """Return the scope and a note: without its channel in matrix.yaml, a nightly run verifies
+    its images and publishes none.
     """
     if scope.channel in {"", *(channel.name for channel in channels)}:
         return scope, ()

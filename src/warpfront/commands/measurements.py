@@ -267,7 +267,7 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
 
 
 def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
-    """Return the nights of a file; the number of unreadable lines is printed. Raises
+    """Return the nights of a file; the number of unreadable lines is printed. Raise
     `InputError`.
     """
     text = read_text(file, missing_ok=True)

@@ -157,7 +157,9 @@ class _Spreading:
     def _after(
         self, end: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
     ) -> Pool:
-        """An engine that is gone gives back what it had; any other end is the load's own."""
+        """Process the end of a child. The load of a lost engine is returned; any other end is
+        the load's own result.
+        """
         load, node = end.load, end.node
         if node.name in pool.lost:
             return pool

@@ -156,7 +156,9 @@ def _tag_differences(
 def _target_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """The label promises the matrix's targets, and each has code in torch's own arch list."""
+    """Yield differences between the label's targets, the matrix's targets and torch's own arch
+    list.
+    """
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")

@@ -665,7 +665,9 @@ def _cell(
 
 
 def _installs_torch(point: Point) -> bool:
-    """A base that brings torch brings what goes with it; nothing of it is replaced."""
+    """Return true if torch comes from an index. A base with torch has its companions, too; none
+    is replaced.
+    """
     return VENDORS[point.vendor].torch_from == "index"
 
 

@@ -205,7 +205,7 @@ class Compat:
         return tuple(dict.fromkeys(filter(None, extras)))
 
     def judge(self, combination: Combination) -> Judgement:
-        """Judge `wanted` by the table: the first contradiction, else everything unknown."""
+        """Judge `combination` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
         for judgement in self._judgements(combination):
             if isinstance(judgement, Contradicted):
@@ -345,8 +345,9 @@ class Compat:
         )
 
     def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Judgement:
-        """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
-        on the indexes of its own time only."""
+        """Judge a companion. One that no longer follows torch's releases (torchaudio from
+        2.11.0 on) exists on the indexes of its own time only.
+        """
         version = release.companion_on(point.index, name)
         build = release.builds.get(point.index)
         if build is not None and name in build.companions:
@@ -459,7 +460,7 @@ class Compat:
         return None
 
     def _arch_set(self, name: str, machine: str) -> tuple[str, ...]:
-        """The archs of a set, which are compiled for each machine anew; empty where not known."""
+        """Return the archs of a set for a machine, as compiled for it; empty if not known."""
         return self.table.arch_sets[name].get(machine, ())
 
     @classmethod

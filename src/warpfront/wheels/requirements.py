@@ -138,7 +138,9 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
 
 
 def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
-    """A path of a requirements file is relative to that file, and stays within the project."""
+    """Return the source of a path, which is relative to its requirements file and inside the
+    project.
+    """
     below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
     if below.startswith(".."):
         raise _outside(where, text)

@@ -176,7 +176,9 @@ class DockerEngine:
         return tuple(image for image in listed if name in image.labels)
 
     def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
-        """The engine finds no list where an image is removed while it makes it: then once more."""
+        """Return the engine's list, with retries: listing fails if an image is removed
+        meanwhile.
+        """
         rows: Sequence[Mapping[str, Any]]
         for attempt in reversed(range(_LISTINGS)):
             try:

@@ -85,7 +85,7 @@ class LayerStore:
         say: Line,
     ) -> tuple[Layer, ...]:
         """Return the layer of each set of wheels, in their order; those that are not here are
-        made, as many at once as there are cores. `slim` are globs of what they are without. Raises
+        made, as many at once as there are cores. `slim` are globs of what they are without. Raise
         `WheelError` and `StoreError`.
         """
         keys = [self._key(wheels, python, slim) for wheels in sets]

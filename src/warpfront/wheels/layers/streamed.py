@@ -82,7 +82,7 @@ def stream_wheels(
     slim: Sequence[str] = (),
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raises
+    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raise
     `WheelError` for a damaged wheel, or one that writes another's file with other content.
     """
     packed = _Packed(file, on_bytes)

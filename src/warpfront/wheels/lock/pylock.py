@@ -67,9 +67,9 @@ def lock_inputs(
     """Return everything that `cell`'s lock depends on.
 
     The stack's pins may come from the cell's index only. The compiler's wheels, the cell's
-    requirements and those of its file (`asked`) come from PyPI. `parent` is the lock of the parent
-    image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
-    that differ from the matrix.
+    requirements and those of its file (`requirement_list`) come from PyPI. `parent` is the lock of
+    the parent image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the
+    patches that differ from the matrix.
     """
     requirement_list = requirement_list or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
@@ -347,7 +347,9 @@ def _applies(requirement: str) -> bool:
 
 
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
-    """A patched wheel is of another version than its sources, which PEP 751 has no word for."""
+    """Return the lock entry. A patched wheel has another version than its sources, which PEP
+    751 has no field for.
+    """
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
         if wheel.sdist and not wheel.source and not patched

@@ -79,7 +79,7 @@ def why_not(site: Site, url: str, name: str) -> str:
 
 
 def says_no_such(reason: str) -> bool:
-    """A mirror that lacks one distribution still serves others."""
+    """Return true if a mirror lacks one distribution: it still serves others."""
     return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
 
 

@@ -53,7 +53,7 @@ def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, M
 
 
 def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """Return the same from measured members of the wheel at `path`, and store it. Raises
+    """Return the same from measured members of the wheel at `path`, and store it. Raise
     `WheelError` if RECORD contradicts them.
     """
     entries = _placed(path, measured)
