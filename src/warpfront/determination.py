@@ -1,6 +1,6 @@
 """The four answers that a command can give, and how answers combine. *Words*.
 
-"Not determined" is never reported as "holds": it has its own answer, reasons and exit code.
+"Not determined" is never reported as success: it has its own answer, reasons and exit code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from warpfront.errors import UndeterminedError
 
 
 class Answer(StrEnum):
-    """Whether a claim holds. `NOTHING` means that there was nothing to determine."""
+    """The result for a claim. `NOTHING` means that there was nothing to determine."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -29,7 +29,7 @@ _WORST_FIRST = (Answer.FAILS, Answer.UNDETERMINED, Answer.HOLDS, Answer.NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class Determination:
-    """One answer. `reasons` give a sentence for each cause of `FAILS` or `UNDETERMINED`."""
+    """An answer. `reasons` give a sentence for each cause of `FAILS` or `UNDETERMINED`."""
 
     answer: Answer
     reasons: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ class Determination:
 def combine(determinations: Iterable[Determination]) -> Determination:
     """Return the worst answer with the reasons of all that share it.
 
-    The order is: does not hold, not determined, holds, nothing to determine. An empty iterable
-    gives "nothing to determine".
+    The order is: fails, not determined, true, nothing to determine. An empty iterable gives
+    "nothing to determine".
     """
     every = tuple(determinations)
     answer = next(

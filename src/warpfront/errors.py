@@ -296,4 +296,4 @@ def kind_of_exit(code: int) -> FailureKind:
 
 
 def _family(error: type[WarpfrontError]) -> list[type[WarpfrontError]]:
-    return [error, *(one for child in error.__subclasses__() for one in _family(child))]
+    return [error, *(member for child in error.__subclasses__() for member in _family(child))]

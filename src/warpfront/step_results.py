@@ -1,4 +1,4 @@
-"""What a step leaves for a cell that it has no value for. Words."""
+"""Results of a step for a cell without a value. Words."""
 
 from __future__ import annotations
 

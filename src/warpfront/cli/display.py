@@ -1,4 +1,4 @@
-"""Progress on a terminal as live lines, elsewhere as plain lines."""
+"""Progress as live lines on a terminal, and as plain lines in other streams."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def without_commands(text: str) -> str:
 
 
 class JobStream(VisibleStream):
-    """A stream whose text is `visible` and holds no command for the runner, in whatever pieces it
-    is written. A command of warpfront itself goes to its `terminal`.
+    """A stream that writes `visible` text, free of runner commands however the text is split.
+    Warpfront's own commands go to its `terminal`.
     """
 
     def __init__(self, terminal: TextIO) -> None:
@@ -50,7 +50,7 @@ def job_output() -> Iterator[None]:
     with visible_output():
         before = sys.stdout, sys.stderr
         if _is_job():
-            sys.stdout, sys.stderr = (JobStream(terminal_of(one)) for one in before)
+            sys.stdout, sys.stderr = (JobStream(terminal_of(stream)) for stream in before)
         try:
             yield
         finally:

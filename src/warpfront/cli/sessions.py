@@ -164,7 +164,7 @@ def _folder_here(
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """The options that select cells, as a task takes them."""
+    """Return the options that select cells, as a task takes them."""
     chosen = {name: getattr(options, name) for name in _SELECTING}
     return [f"--{name}={value}" for name, value in chosen.items() if value]
 
@@ -218,7 +218,7 @@ def _time(session: nox.Session, claims: Path, results: Path, effort: BenchEffort
         _stop(session, f"bench: {ending}")
 
 
-# Every session: what `nox --list` says of it, and what it runs. Those of the checks run inside
+# Every session: its line in `nox --list`, and its function. Those of the checks run inside
 # images, and have their rows in `CHECK_SESSIONS`; the others run on the host.
 SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
     **{
@@ -299,7 +299,7 @@ def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
 def claims_for_target(target: str) -> Claims:
     """Return what can be claimed of the current Python for a target without a lock.
 
-    Raises `ClaimsError` for a target of no vendor; `cpu` is x86_64's other name.
+    Raise `ClaimsError` for a target of no vendor; `cpu` is x86_64's other name.
     """
     # Imported here: it needs Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.matrix.vendors import VENDORS  # noqa: PLC0415
@@ -446,7 +446,7 @@ def _run_checks(
 
 
 def _detected_target(session: nox.Session) -> str:
-    """The arch of the first device that torch sees here, or `cpu`."""
+    """Return the arch of the first device that torch sees here, or `cpu`."""
     try:
         lines = _run(session, "-c", _DETECT, silent=True).splitlines()
     except nox.command.CommandFailed:

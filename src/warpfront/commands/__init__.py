@@ -1,3 +1,3 @@
-"""Journeys beside the path: doctor, preflight, scan, port, compile. They start from a project or a
-tree, and make no image.
+"""Commands apart from the pipeline: doctor, preflight, scan, port, compile. They start from a
+project or a tree, and make no image.
 """

@@ -1,5 +1,5 @@
-"""adopt an image: what somebody else built of a cell of this matrix, pulled by its digest, in the
-place of what `build` would leave here, so that it is verified as our own would be.
+"""adopt an image: pull an image of a cell of this matrix by its digest, from another builder,
+in place of a local `build`. It is then verified like a local image.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from warpfront.wheels.lock.values import WheelLock
 
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
-    """The cell that the image says it is of; None for one of no cell here, or of another lock:
-    another project may have a cell of the same name.
+    """Pull an image and return the cell that its labels name. Return None for a cell that the
+    matrix does not have, and for another lock: another project may have a cell of the same name.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     engine, started = connect(environment()), time.monotonic()
@@ -48,7 +48,7 @@ def is_locked_by(lock: WheelLock | None, image: StoredImage) -> bool:
 
 
 def read_digest(reference: str) -> Reference:
-    """A reference by digest. Raises `InputError` for any other."""
+    """Return a reference by digest. Raise `InputError` for any other."""
     named = read_reference(reference)
     if not named.digest:
         raise InputError(
@@ -59,8 +59,8 @@ def read_digest(reference: str) -> Reference:
 
 
 def part_here(reference: str, engine: Engine) -> Reference:
-    """The image of a digest, or of an index what it lists for the engine's machine. A registry that
-    does not answer here may answer the engine.
+    """Return the image of a digest, or of an index the entry for the engine's machine. A
+    registry that does not answer here may answer the engine.
     """
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
@@ -77,7 +77,7 @@ def part_here(reference: str, engine: Engine) -> Reference:
 def adopt_image(
     named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
 ) -> Cell:
-    """Pull an image of one of these cells, and leave it as built. Raises `InputError`
+    """Pull an image of one of these cells, and leave it as built. Raise `InputError`
     for any other.
     """
     started, image = time.monotonic(), pull(named, engine, watch)
@@ -94,7 +94,7 @@ def adopt_image(
 
 
 def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:
-    """The image of a digest, in the engine."""
+    """Pull the image of a digest into the engine and return it."""
     pulled = f"{named.name}@{named.digest}"
 
     def told(done: int, total: int) -> None:
@@ -116,7 +116,7 @@ def take_in(
 
 
 def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage:
-    """An image as its labels say that it was built."""
+    """Return the build record of an image, from its labels."""
     return BuiltImage(
         cell_id=cell.id,
         reference=cell.local_reference,
@@ -139,7 +139,9 @@ _SOURCE = "org.opencontainers.image.source"
 
 
 def _base(cell: Cell, source: str) -> ResolvedBase:
-    """The base as its labels claim it; whoever demands a pulled one reads the label, too."""
+    """Return the base that the image's labels claim. A check that requires a pulled base reads
+    the label, too.
+    """
     claimed = BaseSource.REGISTRY if source == BaseSource.REGISTRY else BaseSource.BOOTSTRAP
     return ResolvedBase(
         name=cell.base.name,

@@ -48,7 +48,9 @@ def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | No
 def hold_against_release(
     workspace: Workspace, cell_id: str, row: Runner, watch: Watch, *, target: str
 ) -> Sequence[object]:
-    """The timings of the cell's image, and how they stand; a failure where that is badly."""
+    """Return the timings of the cell's image and their comparison, or a failure if they are
+    worse.
+    """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, compat = workspace.folders, workspace.material.compat
     store, engine = folders.store, connect(environment())
@@ -79,7 +81,7 @@ def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
 
 
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:
-    """The newest image of a cell that was proven for a channel, and not taken back."""
+    """Return the newest image of a cell that was verified for a channel and not withdrawn."""
     fits = [
         stock
         for stock in stocks

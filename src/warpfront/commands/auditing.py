@@ -41,7 +41,7 @@ _WHEELS_ONLY = "Debian packages and the base: pip-audit knows wheels only"
 
 
 def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | Blocked | Failed]:
-    """Return what a scanner knows of each selected cell's image. Raises `MatrixError` for entries
+    """Return what a scanner knows of each selected cell's image. Raise `MatrixError` for entries
     of `maintenance.allow_vulnerabilities` whose day is over.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
@@ -75,11 +75,11 @@ def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) ->
         raise MatrixError(problems)
 
 
-def audit_bill(bill: Bill, run: Run, here: Mapping[str, str]) -> Audit:
+def audit_bill(bill: Bill, run: Run, variables: Mapping[str, str]) -> Audit:
     """Return what the scanner on this machine knows of an image. A scanner or database that is not
     to be had is a reason in `undetermined`.
     """
-    path = here.get("PATH", "")
+    path = variables.get("PATH", "")
     with tempfile.TemporaryDirectory(prefix="warpfront-audit-") as name:
         folder = Path(name)
         if which("grype", path=path):
@@ -94,10 +94,10 @@ def _by_grype(bill: Bill, folder: Path, run: Run) -> Audit:
     sbom.write_text(cyclonedx_text(bill), encoding="utf-8")
     completed = _scan(run, ("grype", f"sbom:{sbom}", "-o", "json", "--quiet"))
     try:
-        found, unmatched = read_grype(completed.stdout)
+        matches, unmatched = read_grype(completed.stdout)
     except StatementError:
         return _failed(bill, "grype", completed)
-    return Audit(cell_id=bill.cell_id, scanner="grype", found=found, undetermined=unmatched)
+    return Audit(cell_id=bill.cell_id, scanner="grype", found=matches, undetermined=unmatched)
 
 
 def _by_pip_audit(bill: Bill, folder: Path, run: Run) -> Audit:

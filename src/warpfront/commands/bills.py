@@ -66,7 +66,7 @@ def bill_of_cell(
     requirements: Mapping[str, RequirementList],
     store: Store,
 ) -> Bill:
-    """Return the SBOM of the last cell of a chain, from the results of `build` and `verify`. Raises
+    """Return the SBOM of the last cell of a chain, from the results of `build` and `verify`. Raise
     `BlockedError` if they are not enough.
     """
     cell = chain[-1]

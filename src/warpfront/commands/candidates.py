@@ -1,5 +1,5 @@
-"""candidates: built images on their way to the machines that verify and publish them: by digest, in
-the registry, under a name that nobody was told.
+"""candidates: built images on their way to the machines that verify and publish them: by
+digest, in the registry, under a name that is not announced.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ def published_already(
     registry: Registry,
     watch: Watch,
 ) -> BuiltImage | None:
-    """The image of this very content that a channel's tag is on, as the candidate: a second build
-    of it differs in its commit and date, and would be published under another digest. Whoever may
-    push can give any image this content's label: its layers and settings have to be those built.
+    """Return the published image with the same content as the candidate, if a channel's tag is
+    on one. A second build differs in its commit and date, and would get another digest. Every
+    account that may push can put this content's label on any image: its layers and settings have to
+    match the build.
     """
     cell = next((cell for cell in matrix.cells if cell.id == built.cell_id), None)
     for channel in matrix.channels if cell else ():
@@ -98,11 +99,11 @@ def published_already(
                 continue
             reference = f"{names.repository}@{registry_image.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
-            image, here = (
+            image, pulled_image = (
                 pull(read_reference(reference), engine, watch),
                 engine.image(built.image_id),
             )
-            if here is None or not _is_same_build(image, here):
+            if pulled_image is None or not _is_same_build(image, pulled_image):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
             identities = tuple(sorted(registry_image.identities))
@@ -126,7 +127,7 @@ def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
 
 
 def _held_or_none(registry: Registry, path: str, tag: str) -> RegistryImage | None:
-    """The image of a tag; None also for what is no single image, as an index of several is."""
+    """Return the image of a tag; None also for an index of several images."""
     try:
         return held_image(registry, path, tag)
     except RegistryError as error:
@@ -154,8 +155,8 @@ def _sent(
 def send(
     built: BuiltImage, repository: str, engine: Engine, registry: Registry, watch: Watch
 ) -> Candidate:
-    """The image, under a tag of this moment, by which it is removed when it is old, and of its
-    content; and the digest that the registry has it by now.
+    """Push the image, under a tag of this moment, by which it is removed when it is old, and of
+    its content; and the digest that the registry has it by now.
     """
     image = built.reference.rpartition("/")[2].partition(":")[0]
     moment = run_name(now()).partition("-")[0]
@@ -187,8 +188,8 @@ def send(
 def take_candidate(
     cell: Cell, cells: tuple[Cell, ...], store: Store, watch: Watch, engine: Engine | None = None
 ) -> BuiltImage | Failed | None:
-    """The very image that was built elsewhere, in this machine's engine; None where none was handed
-    over. What it says of itself has to be what was built.
+    """Pull the candidate of a cell into this machine's engine, or return None without a
+    candidate. Its labels have to match the build that was handed over.
     """
     candidate = kept_candidate(cell.id, store)
     if candidate is None:

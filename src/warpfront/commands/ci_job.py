@@ -29,7 +29,7 @@ STEPS_OF_JOBS = ("build", "verify", "bench", "publish")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a job is sent for. `after` are the hand-overs that it needs."""
+    """The step, cells and target of a CI job. `after` are the artifacts that it needs."""
 
     step: StepName
     name: str
@@ -44,14 +44,14 @@ class JobRequest:
 
     @property
     def files(self) -> str:
-        """How the names of the files begin that its step leaves."""
+        """The prefix of the names of the step's result files."""
         on_target = self.step in {"verify", "bench"}
         return f"{self.step}-{self.target}" if on_target else self.step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a job came to, and how often each of its cells was tried."""
+    """The results of a job, and the number of tries of each cell."""
 
     results: tuple[object, ...]
     tries: Mapping[str, int]
@@ -80,15 +80,15 @@ def work(
     try:
         hindrance = _hindrance(job_request, handovers, prepare)
         for cell in job_request.cells:
-            made: Sequence[object] = ()
+            cell_results: Sequence[object] = ()
             if hindrance is not None:
-                made, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
+                cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
-                made, tries[cell] = _tried(
+                cell_results, tries[cell] = _tried(
                     act, cell, job_request.step, retries=retries, watch=watch, pause=pause
                 )
-            _keep_reason(made, job_request, store)
-            results += [_judged_again(result, before[cell], store) for result in made]
+            _keep_reason(cell_results, job_request, store)
+            results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)
     finally:
         ids = dict.fromkeys((*job_request.cells, *(getattr(r, "cell_id", "") for r in results)))
@@ -124,7 +124,7 @@ def _tried(
     watch: Watch,
     pause: Callable[[float], None],
 ) -> tuple[Sequence[object], int]:
-    """The results of one cell, after as many tries as its infrastructure was worth."""
+    """Return the results of one cell, after retries of infrastructure failures."""
     tries = 0
     while True:
         tries += 1
@@ -146,8 +146,8 @@ def _attempted(act: Act, cell: str, step: StepName) -> Sequence[object]:
 
 
 def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Store) -> None:
-    """Keep why nothing was built or verified, for the report, where the step itself kept nothing.
-    An image that is there stays known.
+    """Store for the report why nothing was built or verified, unless the step stored a result.
+    The record of an image that exists is not replaced.
     """
     for result in results:
         if job_request.step == "verify":
@@ -164,12 +164,12 @@ def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Stor
 
 
 def not_run(target: str) -> str:
-    """The name of the value that says why a verification on `target` never ran."""
+    """Return the name of the stored reason why a verification on `target` never ran."""
     return f"verify-{target}-not-run"
 
 
 def _earlier(store: Store, cell: str, job_request: JobRequest) -> Verification | None:
-    """What an earlier try of this very job found, handed over by itself."""
+    """Return the verification of an earlier try of this job, from that try's artifact."""
     try:
         return (
             store.load(cell, job_request.files, (Verification,))

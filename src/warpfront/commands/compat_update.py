@@ -67,17 +67,19 @@ def read_indexes(
     unread: list[str] = []
 
     def survey(url: str, names: Sequence[str]) -> Releases | NoAnswer:
-        own = [
+        named = [
             name for name, index in table.indexes.items() if index.url == url and name in addresses
         ]
-        known = before.indexes[url].wheels if url in before.indexes else {}
+        recorded = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
-            """What is known stays in sight, however many newer releases there are."""
-            return wanted_releases(table, name, versions) | {*map(Version, known.get(name, {}))}
+            """Return the releases to read: the wanted ones, and all recorded ones however many
+            are newer.
+            """
+            return wanted_releases(table, name, versions) | {*map(Version, recorded.get(name, {}))}
 
-        address = addresses[own[0]] if own else url
-        return survey_index(address, names, known=known, wanted=wanted, site=site)
+        address = addresses[named[0]] if named else url
+        return survey_index(address, names, known=recorded, wanted=wanted, site=site)
 
     every = names_by_url(table)
     watch.step("compat", f"reading {len(every)} indexes")
@@ -87,9 +89,9 @@ def read_indexes(
         if isinstance(answer, NoAnswer):
             unread.append(without_secrets(str(answer)))
             continue
-        known = before.indexes.get(url)
-        indexes[url] = updated(known, answer, today=today)
-        lines += changes(url, known, indexes[url])
+        recorded = before.indexes.get(url)
+        indexes[url] = updated(recorded, answer, today=today)
+        lines += changes(url, recorded, indexes[url])
     watch.step("compat", "")
     contents = Contents(indexes=indexes)
     contradicted = contradictions(table, contents)
@@ -102,11 +104,11 @@ def read_indexes(
 
 
 def update_text(update: Update) -> str:
-    """The update as lines for people."""
+    """Return the update as lines for people."""
     lines = [
         *update.changes,
         *(f"contradicts a row: {contradiction}" for contradiction in update.contradictions),
-        *(f"not read: {one}" for one in update.unread),
+        *(f"not read: {line}" for line in update.unread),
     ]
     return "".join(f"{line}\n" for line in lines) or "the file is current\n"
 
@@ -132,7 +134,7 @@ def refuse_stale(update: Update, root: Path) -> None:
 
 def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     """Open or update the pull request with the contents, where they are not what is committed.
-    Return what was done. Raises `InputError` outside of a job of GitHub's.
+    Return what was done. Raise `InputError` outside of a job of GitHub's.
     """
     path, text = contents_path(root), dump_contents(update.contents)
     if read_text(path, missing_ok=True) == text:
@@ -143,13 +145,13 @@ def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
             hint="`invoke compat --update`, and commit the result",
         )
     lines = update_text(update).splitlines()
-    shown = "".join(f"- {line}\n" for line in lines[:_SHOWN_LINES])
+    listing = "".join(f"- {line}\n" for line in lines[:_SHOWN_LINES])
     rest = len(lines) - _SHOWN_LINES
     change = Proposal(
         branch=BRANCH,
         path=path.resolve().relative_to(root.resolve()).as_posix(),
         text=text,
         title="Update the contents of wheel indexes",
-        body=shown + (f"- and {rest} more lines\n" if rest > 0 else ""),
+        body=listing + (f"- and {rest} more lines\n" if rest > 0 else ""),
     )
     return f"proposed: {api.propose(change)}"

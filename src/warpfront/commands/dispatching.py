@@ -54,8 +54,8 @@ class Fingerprinted:
 def dispatch(
     workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
-    """The jobs for the selected cells: those that changed since the commit `since`, where the scope
-    asks for no more. Raises `MatrixError` for a release that no channel takes, and
+    """Return the jobs for the selected cells: those that changed since the commit `since`,
+    unless the scope includes more. Raise `MatrixError` for a release that no channel takes, and
     `NotPublishableError` where this run may not publish to the scope's channel.
     """
     matrix, folders = workspace.matrix, workspace.folders
@@ -109,7 +109,9 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
 
 
 def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope, tuple[str, ...]]:
-    """A night without a channel proves its images, and sends them nowhere."""
+    """Return the scope and a note: without its channel in matrix.yaml, a nightly run verifies
+    its images and publishes none.
+    """
     if scope.channel in {"", *(channel.name for channel in channels)}:
         return scope, ()
     if scope.name == "release":
@@ -128,7 +130,7 @@ def fingerprint(
     material: Material,
     folders: Folders,
 ) -> Fingerprinted:
-    """Every one of `cells`, which are with their parents."""
+    """Fingerprint every cell of `cells` and their parents."""
     chain = selected_with_parents(tuple(cells), Selection())
     states = read_locks(chain, requirements, folders)
     blocked: dict[str, str] = {}
@@ -175,8 +177,8 @@ def _checks_digest() -> str:
 
 
 def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:
-    """What the cells were at `commit`, told by the program of that commit; None where nobody can
-    say, and so everything is new.
+    """Return the cells' states at `commit`, computed by that commit's own program. Return None
+    if it cannot compute them, so that everything counts as new.
     """
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
         tree = Path(folder) / "tree"

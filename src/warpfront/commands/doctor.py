@@ -153,27 +153,29 @@ def _examine_devices(cells: tuple[Cell, ...], host: HostDevices) -> Iterator[Obs
 def examine_drivers(
     cells: Iterable[Cell], compat: Compat, hardware: Hardware
 ) -> Iterator[Observation]:
-    """This machine's driver beside the lowest that each toolkit of the cells runs with."""
+    """Compare this machine's driver with the minimum of each toolkit of the cells."""
     toolkits = {(cell.vendor, cell.toolkit) for cell in cells if cell.toolkit}
     for vendor, toolkit in sorted(toolkits, key=str):
         floor = compat.driver_floor(vendor, toolkit.version)
-        found = hardware.drivers.get(vendor, "")
-        if floor is None or not found:
+        version = hardware.drivers.get(vendor, "")
+        if floor is None or not version:
             continue
         subject, needs = f"driver for {toolkit}", f"{floor.minimum} or later ({floor.source})"
         try:
-            is_new = Version(found) >= Version(floor.minimum)
+            is_new = Version(version) >= Version(floor.minimum)
         except InvalidVersion:
-            text = f"not determined: {found!r} is no version; {needs}"
+            text = f"not determined: {version!r} is no version; {needs}"
             yield _observed(subject, Outcome.UNAVAILABLE, text)
             continue
         outcome = Outcome.PASSED if is_new else Outcome.UNAVAILABLE
         hint = "" if is_new else f"its images start here and find no device: {needs}"
-        yield _observed(subject, outcome, f"{found} is here, {needs}", hint)
+        yield _observed(subject, outcome, f"{version} is here, {needs}", hint)
 
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
-    """This machine's accelerators by their drivers' own words, whatever the engine may pass on."""
+    """Yield this machine's accelerators as their drivers report them, whatever the engine may
+    pass on.
+    """
     kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
     for accelerator in hardware.accelerators:
         kinds.setdefault((accelerator.vendor, accelerator.arch, accelerator.name), []).append(

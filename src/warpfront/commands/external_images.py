@@ -52,7 +52,7 @@ def verify_external_image(
     options: RunOptions | None = None,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """Check an external image on each target of its labels, or on the selected one; return results
-    and rows of a report. Raises `InputError` for an image without labels of ours.
+    and rows of a report. Raise `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
     store = Store(folders.store.folder / FOLDER)

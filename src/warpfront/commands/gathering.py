@@ -1,4 +1,4 @@
-"""gather: what the jobs of a run left, in one build folder, and the verdict on the run."""
+"""gather: merge the results of a run's jobs into one build folder, and judge the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAN = "plan"
 
 
 def keep_plan(planned: Schedule, root: Path) -> str:
-    """Write left/plan/plan.json for later jobs. Return its digest, which the forge keeps."""
+    """Write left/plan/plan.json for later jobs. Return its digest, which the CI service stores."""
     Store(root / LEFT).save(PLAN, PLAN, planned)
     return plan_digest(root)
 
@@ -45,7 +45,7 @@ def plan_digest(root: Path) -> str:
 
 
 def kept_plan(root: Path) -> Schedule | None:
-    """The plan of this run, as its job left it or as it was taken from there."""
+    """Return the plan of this run, from its own job's artifact or from a downloaded one."""
     for folder in (HANDOVER, LEFT):
         schedule: Schedule | None = Store(root / folder).load(PLAN, PLAN, (Schedule,))
         if schedule is not None:
@@ -54,7 +54,9 @@ def kept_plan(root: Path) -> Schedule | None:
 
 
 def taken(root: Path) -> dict[Path, str]:
-    """The hand-overs here, each with its name: what was downloaded, and what jobs left."""
+    """Return the artifacts in this folder, downloaded or written by local jobs, each with its
+    name.
+    """
     return handed_over(root / HANDOVER, root / LEFT)
 
 
@@ -86,8 +88,8 @@ def judge_run(
     forge: ForgeWords,
     now: str,
 ) -> Judgement:
-    """Whether everything that was planned has passed. `report` says what the build folder holds,
-    once the hand-overs are in it.
+    """Judge whether all planned work has passed. `report` reads the rows of the build folder
+    after the artifacts are merged into it.
     """
     if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
         raise HandoverError(
@@ -142,7 +144,7 @@ def _ended(planned: Schedule, forge: ForgeWords) -> tuple[str, ...]:
 def _evidence(
     cell: Cell, store: Store, forge: ForgeWords, relaxed: tuple[str, ...]
 ) -> Evidence | None:
-    """Return the evidence of a cell's image that its building and verifying jobs left."""
+    """Return the evidence of a cell's image from its build and verify jobs."""
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
         files = (kept_candidate(cell.id, store), kept_image_file(cell.id, store))

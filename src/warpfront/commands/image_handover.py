@@ -73,8 +73,8 @@ def leave_images(
 def take_image(
     cell: Cell, store: Store, folders: Iterable[Path], engine: Engine
 ) -> BuiltImage | Blocked | Failed | None:
-    """The image that was built, in this machine's engine: the one that is there already, or the one
-    that was handed over. None where no job handed over a build: `verify` then has its own words.
+    """Return the built image in this machine's engine: the present one, or the one of an
+    artifact. Return None without a build artifact: `verify` then reports that itself.
     """
     handed: BuiltImage | Blocked | Failed | None = store.load(
         cell.id, "build", (BuiltImage, Blocked, Failed)
@@ -115,7 +115,7 @@ def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
 
 
 def _archive(file: ImageFile, folders: Iterable[Path]) -> Path | None:
-    """The archive, whether the service put a folder of the artifact's name around it or not."""
+    """Return the archive, with or without a folder of the artifact's name around it."""
     place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
     places = (place, f"*/{place}")
     return next(

@@ -1,5 +1,5 @@
-"""Keeping house in the repositories of a channel: what is there, taking an image back, and removing
-what nobody needs.
+"""Maintenance of a channel's repositories: listing their images, withdrawing an image, and
+removing images that are no longer needed.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class House:
     now: str = field(default_factory=provenance.now)
 
     def stock(self) -> tuple[Stock, ...]:
-        """Every image that is there, those that were named last first."""
+        """Return all images of the channel's repositories, newest first."""
         paths = (stock for path in self.paths for stock in stock_of(self.registry, path))
         return newest_first(paths, created=CREATED)
 
     def yank(self, reference: str, reason: str, *, dry_run: bool) -> Yank:
-        """Take back the image of a tag or digest; the run's ledger says what was done."""
+        """Withdraw the image of a tag or digest, and record the changes in the run's ledger."""
         named = read_reference(reference)
         if named.host != self.registry.host:
             message = f"{reference} is in another registry than the channel, {self.registry.host}"
@@ -115,7 +115,7 @@ class House:
 def open_house(
     workspace: Workspace, selection: Selection, *, channel: str, to: str = ""
 ) -> Iterator[House]:
-    """The selected cells' repositories, as a channel names them."""
+    """Yield the selected cells' repositories, as a channel names them."""
     matrix, store = workspace.matrix, workspace.folders.store
     with house_of(matrix, store, select(matrix.cells, selection), channel=channel, to=to) as house:
         yield house
@@ -125,7 +125,7 @@ def open_house(
 def house_of(
     matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
 ) -> Iterator[House]:
-    """The repositories of these cells, as a channel names them."""
+    """Yield the repositories of these cells, as a channel names them."""
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)

@@ -52,8 +52,8 @@ LogFacts = Mapping[str, object]
 def read_all(
     where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run]:
-    """Every run of the files that `where` names. Raises `InputError` where there is none, or where
-    a run cannot be used.
+    """Return every run of the files that `where` names. Raise `InputError` if there is none, or
+    if a run cannot be used.
     """
     return _usable(where, read_any(where, watch, form=form, given=given))
 
@@ -76,8 +76,8 @@ def _usable(where: str, measured: Iterable[Run | Bench]) -> list[Run]:
 def read_any(
     where: str, watch: Watch, *, form: str = AUTO, given: LogFacts | None = None
 ) -> list[Run | Bench]:
-    """Runs and benches of a file, of several with commas between them, of a folder, of a glob, or
-    of `-`. Of several files, those that are no logs are named and left out.
+    """Return the runs and benches of a file, of several with commas between them, of a folder,
+    of a glob, or of `-`. Of several files, those that are no logs are named and skipped.
     """
     if form not in {AUTO, *FORMATS}:
         raise InputError(f"--format {form}: unknown", hint=f"one of {', '.join((AUTO, *FORMATS))}")
@@ -97,7 +97,7 @@ def read_any(
 
 
 def files_of(where: str) -> list[Path]:
-    """The files that a folder, a glob, or names with commas between them stand for."""
+    """Return the files of a folder, of a glob, or of names with commas between them."""
     files: list[Path] = []
     for name in where.split(","):
         path = Path(name)
@@ -149,9 +149,10 @@ def _source(name: str, identity: FileIdentity, chosen: Format, evidence: str) ->
 
 
 def _document(path: Path) -> str | None:
-    """All of a file that begins as JSON or a table does, unless it is too large to be one.
+    """Return the text of a file that begins as JSON or a table does, unless it is too large to
+    be one.
 
-    TensorBoard's event files become a table. Raises `InputError` without the extra that reads them.
+    TensorBoard's event files become a table. Raise `InputError` without the extra that reads them.
     """
     if _EVENTS in path.name:
         return _events_as_table(path)
@@ -165,7 +166,7 @@ def _document(path: Path) -> str | None:
 
 
 def _events_as_table(path: Path) -> str:
-    """The scalars of an event file as CSV: a row a step, a column a tag."""
+    """Return the scalars of an event file as CSV: a row a step, a column a tag."""
     try:
         from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
             EventAccumulator,
@@ -188,7 +189,7 @@ def _events_as_table(path: Path) -> str:
     return stream.getvalue()
 
 
-def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Format, str]:
+def _format(path: Path, label: str, document: str | None, name: str) -> tuple[Format, str]:
     if name != AUTO:
         return FORMATS[name], "--format"
     choice = Choice()
@@ -202,7 +203,7 @@ def _format(path: Path, shown: str, document: str | None, name: str) -> tuple[Fo
     if reader is None:
         near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
         hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
-        raise InputError(f"{shown}: no line of any known format", hint=hint)
+        raise InputError(f"{label}: no line of any known format", hint=hint)
     return reader
 
 
@@ -223,7 +224,9 @@ def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
 
 
 def read_side(where: str, watch: Watch) -> list[Run] | Bench:
-    """One side of a comparison: the last bench of a name, or else its runs. Raises `InputError`."""
+    """Return one side of a comparison: the last bench of a name, or else its runs. Raise
+    `InputError`.
+    """
     measured = read_any(where, watch)
     benches = [run for run in measured if isinstance(run, Bench)]
     return benches[-1] if benches else _usable(where, measured)
@@ -232,20 +235,20 @@ def read_side(where: str, watch: Watch) -> list[Run] | Bench:
 def compare_sides(
     a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: ComparisonTerms
 ) -> Comparison:
-    """What two sides, each with its name, come to. Raises `InputError`."""
+    """Compare two sides, each with its name. Raise `InputError`."""
     match a, b:
-        case (str(), Bench() as one), (str(), Bench() as other):
-            return compare_benches((a[0], one), (b[0], other), terms)
-        case (str(), list(one)), (str(), list(other)) if (
-            len({bool(run.serving) for run in (*one, *other)}) == 1
+        case (str(), Bench() as first), (str(), Bench() as other):
+            return compare_benches((a[0], first), (b[0], other), terms)
+        case (str(), list(first)), (str(), list(other)) if (
+            len({bool(run.serving) for run in (*first, *other)}) == 1
         ):
-            return compare_runs((a[0], one), (b[0], other), terms)
+            return compare_runs((a[0], first), (b[0], other), terms)
         case _:
             raise NotComparableError(f"{a[0]} and {b[0]}: measurements of two kinds")
 
 
 def read_benches(file: Path, watch: Watch) -> list[Bench]:
-    """What `bench` left in a file; none where there is none, or where it cannot be read."""
+    """Return the records of `bench` in a file; none if the file is missing or cannot be read."""
     try:
         text = read_text(file, missing_ok=True)
         return [record for record in read_records(text or "") if isinstance(record, Bench)]
@@ -255,7 +258,7 @@ def read_benches(file: Path, watch: Watch) -> list[Bench]:
 
 
 def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> None:
-    """Append the benches that `where` names. Raises `InputError` where there is none."""
+    """Append the benches that `where` names. Raise `InputError` where there is none."""
     benches = [bench for bench in read_any(where, watch) if isinstance(bench, Bench)]
     if not benches:
         raise InputError(f"{where}: no bench", hint="`invoke bench` leaves build/*/bench-*.json")
@@ -264,7 +267,9 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
 
 
 def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
-    """The nights of a file; lines that are none are counted aloud. Raises `InputError`."""
+    """Return the nights of a file; the number of unreadable lines is printed. Raise
+    `InputError`.
+    """
     text = read_text(file, missing_ok=True)
     if text is None:
         raise InputError(f"{file}: no nights yet", hint="--add build/*/bench-*.json makes it")
@@ -275,7 +280,7 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
 
 
 def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
-    """A comparison as one HTML page."""
+    """Return a comparison as one HTML page."""
     template, style = (read_text(_DATA / name) or "" for name in _PAGE_FILES)
     return comparison_html(comparison, charts, template, style)
 

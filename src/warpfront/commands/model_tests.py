@@ -20,7 +20,7 @@ def model_test_text(
     exceptions: Sequence[Mapping[str, Any]],
 ) -> str:
     """`parts` are the head, the sources of how models are shrunk and fed, and the tests; of
-    `exceptions` the entry of this architecture is written down. Raises `InputError`.
+    `exceptions` the entry of this architecture is written down. Raise `InputError`.
     """
     if not _NAME.fullmatch(architecture):
         raise InputError(
@@ -47,7 +47,7 @@ def model_test_text(
 
 
 def _body(source: str) -> str:
-    """A module without its docstring and imports, which are the head's."""
+    """Return a module without its docstring and imports, which are in the head."""
     lines = source.splitlines()
     first = next(
         node

@@ -48,12 +48,12 @@ def write_page(
         for cell in {row.cell_id for row in rows}
         if (log := store.log_path(cell).resolve()).is_file()
     }
-    at = f" of {provenance.revision[:12]}" if provenance.revision else ""
+    commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
         _files(),
         title=f"{next(iter(cells.values())).project}: every cell",
-        made=f"{len(rows)} results{at}, {provenance.created}",
+        made=f"{len(rows)} results{commit}, {provenance.created}",
         past=runs,
         logs=logs,
         trends=_trends(nights, rows, store, watch) if nights else (),
@@ -81,7 +81,7 @@ def _tag_pages(cells: Iterable[str], store: Store) -> Iterator[TagPage]:
 
 def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
     """Return trends of the nights in a file and of this one."""
-    known, unread = read_nights(read_text(file, missing_ok=True) or "")
+    earlier, unread = read_nights(read_text(file, missing_ok=True) or "")
     if unread:
         watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
     new_nights = [
@@ -91,11 +91,11 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
             store.cell_folder(row.cell_id) / f"bench-{row.target}.json", watch
         )
     ]
-    keys = {(night.place, night.at) for night in known}
+    keys = {(night.place, night.at) for night in earlier}
     added = [night for night in new_nights if (night.place, night.at) not in keys]
     if added:
         append_text(file, "".join(map(night_line, added)))
-    nights = (*known, *added)
+    nights = (*earlier, *added)
     return trends_of(nights, shifts_of(nights))
 
 

@@ -53,14 +53,14 @@ def promote(
     trust: str = "",
     dry_run: bool = False,
 ) -> Mapping[str, Published | NothingToPromote]:
-    """The selected cells' images of the channel `source` to the tags of `channel`. Where `source`
-    is a folder, from the layouts in it: that is how a disk is unloaded. `trust` is the public key
-    of who proved them, if that is not the one that signs here.
+    """Publish the selected cells' images of the channel `source` under the tags of `channel`.
+    If `source` is a folder, the images come from the layouts in it: that is how a disk is unloaded.
+    `trust` is the public key of their verifier, if another key signs here.
     """
     matrix, store = workspace.matrix, workspace.folders.store
     project, chosen = matrix.project, demanded_channel(matrix.channels, channel, to)
     from_disk = Path(source).is_dir()
-    known = chosen if from_disk else demanded_channel(matrix.channels, source, to)
+    origin = chosen if from_disk else demanded_channel(matrix.channels, source, to)
     cells = {cell.id: cell for cell in select(matrix.cells, selection)}
     with open_publish_context(
         chosen, project, store, watch, engine=None, key=key, dry_run=dry_run, trust=trust
@@ -71,10 +71,10 @@ def promote(
                 layout = LayoutRegistry(folder=Path(source, cell.image))
                 return Repository(registry=layout, repository=cell.image)
             return Repository(
-                registry=context.registry, repository=path_of(known, project.repository, cell)
+                registry=context.registry, repository=path_of(origin, project.repository, cell)
             )
 
-        carried = CarriedImages(place_of=place_of, channel=known)
+        carried = CarriedImages(place_of=place_of, channel=origin)
         carrying = dataclasses.replace(
             context,
             documents=carried.documents,

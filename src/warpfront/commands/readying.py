@@ -17,7 +17,7 @@ from warpfront_checks.hardware.machine_reader import Machine
 
 
 def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:
-    """The row of that name."""
+    """Return the row of that name."""
     matches = [runner for runner in runners if runner.name == name]
     if not matches:
         names = ", ".join(runner.name for runner in runners) or "none"
@@ -68,19 +68,19 @@ def engine_of(runner: Runner, watch: Watch) -> Engine:
 
 
 def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
-    """Start the engine of the row and remove remains of earlier jobs. Raises `UnavailableError`
+    """Start the engine of the row and remove remains of earlier jobs. Raise `UnavailableError`
     with every reason against a job here.
     """
     engine = engine or engine_of(runner, watch)
     tidy(runner, watch, engine)
-    found = unready(
+    obstacles = unready(
         runner,
         machine=engine.machine,
         accelerators=read_hardware(Machine()).accelerators,
         holders=device_holders(),
         free_bytes=engine.features().free_bytes,
     )
-    if reasons := tuple(found):
+    if reasons := tuple(obstacles):
         raise UnavailableError(
             f"this machine is not what `runners:` says of {runner.name}: {'; '.join(reasons)}",
             hint=f"invoke doctor --runner {runner.name}, on the machine",

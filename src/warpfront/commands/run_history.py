@@ -33,8 +33,8 @@ _WHO = {
 def branch_history(
     branch: str, root: Path, run: Run, environment: Mapping[str, str]
 ) -> Iterator[Path]:
-    """A folder with the files as they are on the branch of `origin`. What was added to them by the
-    end is pushed, below whatever another run has added meanwhile. Raises `UnavailableError`.
+    """Yield a folder with the files of the branch of `origin`. Added lines are pushed at the
+    end, below lines that another run has added meanwhile. Raise `UnavailableError`.
     """
     git = _Git(root, run, _login(environment))
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
@@ -70,7 +70,9 @@ class _Git:
         self._environment = {**_WHO, **login, "GIT_TERMINAL_PROMPT": "0"}
 
     def fetched(self, branch: str) -> tuple[str, Mapping[str, str]]:
-        """(commit, text by file) at the branch's end; "" where there is no such branch yet."""
+        """Return (commit, text by file) at the branch's end; "" where there is no such branch
+        yet.
+        """
         listed = self._git("ls-remote", "--heads", "origin", f"refs/heads/{branch}")
         commit = listed.split()[0] if listed.strip() else ""
         if not commit:
@@ -83,8 +85,8 @@ class _Git:
         reason = ""
         for _ in range(_TRIES):
             commit, texts = self.fetched(branch)
-            made = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
-            push = self._tried("push", "--quiet", "origin", f"{made}:refs/heads/{branch}")
+            new_commit = self._commit({name: texts[name] + added[name] for name in FILES}, commit)
+            push = self._tried("push", "--quiet", "origin", f"{new_commit}:refs/heads/{branch}")
             if push.returncode == 0:
                 return
             reason = push.stderr.strip()

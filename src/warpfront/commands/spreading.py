@@ -123,7 +123,7 @@ def _load(root: str, chain: Iterable[Cell], states: Mapping[str, CellState], sto
 
 @dataclass(kw_only=True)
 class _Spreading:
-    """One run of many children."""
+    """A single run of many children."""
 
     folders: Folders
     watch: Watch
@@ -157,7 +157,9 @@ class _Spreading:
     def _after(
         self, end: _ChildEnd, pool: Pool, results: dict[str, BuiltImage | Blocked | Failed]
     ) -> Pool:
-        """An engine that is gone gives back what it had; any other end is the load's own."""
+        """Process the end of a child. The load of a lost engine is returned; any other end is
+        the load's own result.
+        """
         load, node = end.load, end.node
         if node.name in pool.lost:
             return pool
@@ -169,7 +171,7 @@ class _Spreading:
         return pool.end(load)
 
     def _child(self, load: Load, node: BuildNode) -> _ChildEnd:
-        """The very job that a machine of CI would do, in a folder of its own."""
+        """Run the same job as a CI machine, in a separate folder."""
         self.watch.say(f"{load.name}: on {node.name}")
         folder = self._folder_for(load, node)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))

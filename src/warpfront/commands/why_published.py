@@ -1,5 +1,5 @@
-"""why: what a published image is, from what its own bytes and what is attached to it say; whether
-that holds together; and who asked for each wheel in it, where this project has its lock.
+"""why: explain a published image from its own bytes and its attached documents, and check that
+they agree. If this project has the image's lock, name the requirer of each wheel.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.
 
 
 def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
-    """Raises `InputError` where there is no such image. `trust` is a public key by which the image
+    """Raise `InputError` where there is no such image. `trust` is a public key by which the image
     should be signed, together with its verification.
     """
     matrix, requirements, folders = workspace.matrix, workspace.requirements, workspace.folders
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
-    named, here = read_reference(reference), environment()
-    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
-    with client.connect(named.host, here, run) as registry:
-        path, said = named.repository, named.digest or named.tag
-        part = part_for(registry, path, said, platform.machine()) if said else ""
-        found, requires = explained(registry, path, part, signer=signer)
-    cell = next((cell for cell in matrix.cells if cell.id == found.labels.get(CELL)), None)
+    named, variables = read_reference(reference), environment()
+    signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
+    with client.connect(named.host, variables, run) as registry:
+        path, version = named.repository, named.digest or named.tag
+        part = part_for(registry, path, version, platform.machine()) if version else ""
+        explanation, requires = explained(registry, path, part, signer=signer)
+    cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
     states = read_locks(chain, requirements, folders)
     lock = states[cell.id].lock if cell else None
-    # Only the very lock that it was built from says anything about it.
-    if cell is None or lock is None or lock.digest != found.labels.get(LOCK):
-        return found
+    # Another lock than the one of the build describes other wheels.
+    if cell is None or lock is None or lock.digest != explanation.labels.get(LOCK):
+        return explanation
     asking = DependencyGraph(
         requires=requires,
         roots=roots_of(chain, requirements, lock.wheels),
@@ -72,58 +72,61 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     )
     names = {wheel.name for wheel in lock.wheels}
     return dataclasses.replace(
-        found, asked=tuple(one for one in asked_for(asking) if one[1] in names)
+        explanation,
+        asked=tuple(requirement for requirement in asked_for(asking) if requirement[1] in names),
     )
 
 
 def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
     """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
-    the same repository. Raises `InputError` where one of them is not there.
+    the same repository. Raise `InputError` where one of them is not there.
     """
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
-    named, here = read_reference(reference), environment()
+    named, variables = read_reference(reference), environment()
     whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
-    found = []
-    signer = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
-    for one in (read_reference(whole), named):
-        with client.connect(one.host, here, run) as registry:
-            said = one.digest or one.tag
-            part = part_for(registry, one.repository, said, platform.machine()) if said else ""
-            found.append(read_tag_contents(registry, one.repository, part, signer=signer))
-    return difference(*found)
+    contents = []
+    signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
+    for image in (read_reference(whole), named):
+        with client.connect(image.host, variables, run) as registry:
+            version = image.digest or image.tag
+            part = (
+                part_for(registry, image.repository, version, platform.machine()) if version else ""
+            )
+            contents.append(read_tag_contents(registry, image.repository, part, signer=signer))
+    return difference(*contents)
 
 
 def explained(
     registry: Registry, path: str, reference: str, *, signer: Signer | None = None
 ) -> tuple[Why, Mapping[str, tuple[str, ...]]]:
     """The same without this project's locks; and what each distribution in the image demands."""
-    held = held_image(registry, path, reference) if reference else None
-    if held is None:
+    image = held_image(registry, path, reference) if reference else None
+    if image is None:
         raise InputError(
             f"{registry.host}/{path} has no {reference or 'tag that was named'}",
             hint="`invoke release` lists what there is",
         )
-    attached = registry.referrers(path, held.digest)
-    making, proof, unread = _statements(registry, path, held, attached)
+    attached = registry.referrers(path, image.digest)
+    making, proof, unread = _statements(registry, path, image, attached)
     verifications: list[Verification] = []
-    for one in attached:
-        if one.artifact_type == VERIFICATION_TYPE:
-            found = read_attached(registry, path, one.digest)
-            verifications += found
-            unread += [f"{one.digest}: it cannot be read"] if not found else []
-    unread += [text for verification in verifications for text in _wrong(verification, held)]
-    unread += ["it was yanked"] if is_yanked(registry, path, held.digest) else []
+    for document in attached:
+        if document.artifact_type == VERIFICATION_TYPE:
+            verifications_read = read_attached(registry, path, document.digest)
+            verifications += verifications_read
+            unread += [f"{document.digest}: it cannot be read"] if not verifications_read else []
+    unread += [text for verification in verifications for text in _wrong(verification, image)]
+    unread += ["it was yanked"] if is_yanked(registry, path, image.digest) else []
     why = Why(
         reference=f"{registry.host}/{path}:{reference}",
-        digest=held.digest,
-        labels=held.labels,
-        signature=_signature(registry, path, held, attached, signer),
-        attestations=_attestations(registry, path, held, attached, signer),
+        digest=image.digest,
+        labels=image.labels,
+        signature=_signature(registry, path, image, attached, signer),
+        attestations=_attestations(registry, path, image, attached, signer),
         making=making,
         proof=proof,
         unread=tuple(unread),
-        identities=held.identities,
+        identities=image.identities,
     )
     return why, _requires(verifications)
 
@@ -131,7 +134,7 @@ def explained(
 def _statements(
     registry: Registry, path: str, registry_image: RegistryImage, attached: Iterable[Descriptor]
 ) -> tuple[BuildRecord | None, Proof | None, list[str]]:
-    """The last statement of each kind that holds, and why others do not."""
+    """Return the last valid statement of each kind, and the reasons why others are invalid."""
     making, proof, unread = None, None, []
     for descriptor in attached:
         kind = descriptor.annotations.get("dev.warpfront.statement")
@@ -162,7 +165,9 @@ def _signature(
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
-    """What became of looking for one. That there is one says nothing of whose it is."""
+    """Return the result of the signature check as text. Without a trusted key, a signature
+    proves nothing about its owner.
+    """
     attached = tuple(attached)
     if signer is not None:
         reference = f"{registry.host}/{path}@{registry_image.digest}"
@@ -171,13 +176,13 @@ def _signature(
             for descriptor in attached
             if descriptor.artifact_type == VERIFICATION_TYPE
         ]
-        said = [{"dev.warpfront.verification": digest} for digest in proofs]
-        if any(signer.is_signed(reference, annotations) for annotations in said):
+        wanted_annotations = [{"dev.warpfront.verification": digest} for digest in proofs]
+        if any(signer.is_signed(reference, annotations) for annotations in wanted_annotations):
             return "holds, for the image with its verification"
         return "there is none of this key that the image and its verification are in"
     types = [descriptor.artifact_type or "" for descriptor in attached]
     tagged = registry.head(path, f"{fallback_tag(registry_image.digest)}.sig")
-    if tagged is not None or any(one.startswith(_SIGNATURE_TYPES) for one in types):
+    if tagged is not None or any(media_type.startswith(_SIGNATURE_TYPES) for media_type in types):
         return "there is one; --trust names a public key to check it by"
     return "none"
 
@@ -189,11 +194,13 @@ def _attestations(
     attached: Iterable[Descriptor],
     signer: Signer | None,
 ) -> str:
-    """Which attached documents are attested, by the key that `signer` trusts."""
+    """Return the names of the attached documents that the key of `signer` attests."""
     if signer is None:
         tag = f"{fallback_tag(registry_image.digest)}{ATTESTATIONS}"
-        there = registry.head(path, tag) is not None
-        return "there are some; --trust names a public key to check them by" if there else "none"
+        is_present = registry.head(path, tag) is not None
+        return (
+            "there are some; --trust names a public key to check them by" if is_present else "none"
+        )
     reference = f"{registry.host}/{path}@{registry_image.digest}"
     hold = []
     for descriptor in attached:
@@ -209,7 +216,9 @@ def _attestations(
 
 
 def _requires(verifications: Iterable[Verification]) -> Mapping[str, tuple[str, ...]]:
-    """What each distribution in the image demands, as `load` found it."""
+    """Return the requirements of each distribution in the image, as the session `load` read
+    them.
+    """
     for verification in verifications:
         try:
             contents = contents_from(verification.environment.get("contents"))

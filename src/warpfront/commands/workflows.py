@@ -82,19 +82,19 @@ def _unless_foreign(files: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def _workflow_texts(root: Path) -> tuple[str, ...]:
-    """The workflows that are committed, whose pins a robot may have moved."""
+    """Return the committed workflows, whose pins a robot may have moved."""
     paths = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
     return tuple(read_text(path) or "" for path in paths)
 
 
 def packaged_limits() -> Limits:
-    """The limits that `ci --write` and `ci --plan` keep to."""
+    """Return the limits for `ci --write` and `ci --plan`."""
     return read_limits(limits_text())
 
 
 def flow_of(matrix: Matrix, root: Path) -> Flow:
-    """The flow of a project. Raises `InputError` where it names no machines, or no source that they
-    get warpfront from.
+    """Return the flow of a project. Raise `InputError` where it names no machines, or no
+    source that they get warpfront from.
     """
     if not matrix.runners:
         raise InputError(
@@ -116,8 +116,8 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
 
 
 def install_of(matrix: Matrix, root: Path) -> Install:
-    """Where jobs get warpfront from: the checkout itself in warpfront's own repository, and nowhere
-    by its bare name.
+    """Return the source from which jobs install warpfront: the checkout itself in warpfront's
+    own repository. A bare name is never a source.
     """
     if matrix.install is not None:
         return matrix.install
@@ -132,8 +132,8 @@ def install_of(matrix: Matrix, root: Path) -> Install:
 
 
 def pip_calls(install: Install) -> tuple[str, ...]:
-    """The words for each call of pip: everything by hash, and then a commit or the checkout, which
-    bring nothing else with them.
+    """Return the arguments of each call of pip: everything by hash, and then a commit or the
+    checkout, which bring nothing else with them.
     """
     path = install.source if install.kind == "requirements" else REQUIREMENTS
     locked = f"--require-hashes --requirement {path}"
@@ -161,8 +161,8 @@ def require_hashes(path: str, text: str) -> None:
 
 
 def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
-    """The file that the jobs install from. What is committed stays while its inputs are the same: a
-    robot may have moved versions in it.
+    """Return the file that the jobs install from. A committed file stays while its inputs are
+    the same: a robot may have moved versions in it.
     """
     requirements = _requirements(install, root)
     head = _LOCK_HEAD.format(digest=digest_of([*requirements])[:16])
@@ -178,10 +178,10 @@ def locked_requirements(install: Install, root: Path, lock: Lock | None) -> str:
     return head + text
 
 
-def lock_here(wanted: tuple[str, ...]) -> str:
+def lock_here(requirements: tuple[str, ...]) -> str:
     """Resolve with this machine's indexes. What comes from a commit is installed from there."""
-    without = ("warpfront",) if any("git+" in line for line in wanted) else ()
-    return hash_requirements(wanted, site=read_site(run), run=run, without=without)
+    without = ("warpfront",) if any("git+" in line for line in requirements) else ()
+    return hash_requirements(requirements, site=read_site(run), run=run, without=without)
 
 
 def _requirements(install: Install, root: Path) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _requirements(install: Install, root: Path) -> tuple[str, ...]:
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:
-    """What would change, as a diff; "" where everything is as it should be."""
+    """Return the pending changes as a diff, "" if all files are current."""
     lines: list[str] = []
     for path, text in files.items():
         before = (read_text(root / path, missing_ok=True) or "").splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""One bake of every image that does not exist yet, and its results. Path."""
+"""A bake of every image that does not exist yet, and its results. Path."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _with_usable_base(
     bases: Mapping[str, ResolvedBase | Blocked | Failed],
     results: dict[str, Built],
 ) -> tuple[Cell, ...]:
-    """The cells to go on with; why the others cannot is added to `results`."""
+    """Return the cells with a usable base; the reasons for the others are added to `results`."""
     usable = []
     for cell in cells:
         if cell.id in results:
@@ -142,7 +142,9 @@ def _with_usable_base(
 
 
 def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) -> BuiltImage:
-    """An existing image under the cell's own reference, which may have moved on in between."""
+    """Return an existing image under the cell's own reference, which may have moved on in
+    between.
+    """
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
     before = _built_before(item.cell, image, store)
@@ -173,7 +175,7 @@ def _built_before(cell: Cell, image: StoredImage, store: Store) -> BuiltImage | 
 
 
 class _Building:
-    """One bake: its files, its run and its results."""
+    """A bake: its files, its run and its results."""
 
     def __init__(self, inputs: CellInputs, tools: Tools, watch: Watch, *, layers: bool) -> None:
         matrix, folders = inputs.matrix, tools.folders
@@ -225,8 +227,8 @@ class _Building:
         return results
 
     def _drop_damaged(self, items: list[Prepared]) -> bool:
-        """Return true if failed builds had damaged files: a disk may change bytes without size and
-        time, which identify files otherwise.
+        """Return true if failed builds had damaged files: a disk may change bytes without a
+        change of size and time, which identify files in other cases.
         """
         damaged: set[str] = set()
         for item in items:
@@ -257,7 +259,7 @@ class _Building:
     def _each(
         self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
     ) -> list[Prepared]:
-        """The items that it can be done with; the others, and their children, go to `failed`."""
+        """Return the items that succeed; the others, and their children, go to `failed`."""
         for item in items:
             parent = failed.get(item.cell.parent or "")
             if isinstance(parent, Blocked | Failed):
@@ -284,7 +286,7 @@ class _Building:
         return self._store.cell_folder(cell.id) / "sealed"
 
     def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
-        """The contexts of images that stand on layers, where the engine keeps layers."""
+        """Return the contexts of images composed of layers, if the engine stores layers."""
         if not (self._layers and self._engine.features().containerd_store):
             return {}
         # Imported here: layers need the extra `layers`.
@@ -382,7 +384,7 @@ class _Building:
         return self._cache / "views" / item.rendered.digest[:24]
 
     def _tools(self) -> Path:
-        """A folder with the one program that a build needs from outside."""
+        """Return a folder with the one program that a build needs from outside."""
         folder = self._cache / "tools" / f"uv-{uv_version()}"
         return place_program(uv_binary(), folder)
 
@@ -488,5 +490,7 @@ def build_secrets(site: Site) -> tuple[str, ...]:
 
 
 def _familiar(reference: str) -> str:
-    """The form under which BuildKit looks a `FROM` up among the named contexts: Docker's own."""
+    """Return the form under which BuildKit looks a `FROM` up among the named contexts: Docker's
+    own.
+    """
     return reference.removeprefix("docker.io/").removeprefix("library/")

@@ -33,7 +33,7 @@ def within_budget(
             store.save(cell.id, _NAME, now)
         return built
     before: SizeBreakdown | None = None
-    with contextlib.suppress(StoreError):  # of another version: then it says what is largest
+    with contextlib.suppress(StoreError):  # of another version: then the largest parts are listed
         before = store.load(cell.id, _NAME, (SizeBreakdown,))
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
     return Failed(

@@ -120,7 +120,7 @@ class _Packages:
 def _with_packages(
     name: str, added: _Packages, folders: Folders, *, engine: Engine, site: Site
 ) -> str:
-    """The id of the image of that name, from before or built now."""
+    """Return the id of the image of that name, built now unless it exists."""
     ground, apt = added.ground, added.apt
     digest = digest_of([ground.identity, list(apt)])[:24]
     reference = f"{name}:{digest}"

@@ -60,7 +60,7 @@ class Composer:
 
     def composed(self, items: Iterable[Prepared]) -> Mapping[str, dict[str, str]]:
         """Return by cell id the named context in place of an image's wheels. Images whose
-        Dockerfile has to run as it is, or whose wheels do not go into layers, are left out.
+        Dockerfile has to run as it is, or whose wheels do not go into layers, have none.
         """
         contexts = {}
         for item in items:
@@ -94,12 +94,14 @@ class Composer:
         return self._standing_on(self._joined(base, [*layers, *compiled]))
 
     def _standing_on(self, manifest: str) -> str:
-        """The named context of a manifest; the engine is sent its layers unless it adopts them."""
+        """Return the named context of a manifest; the engine is sent its layers unless it
+        adopts them.
+        """
         self.adopt(self.layers.proven(manifest))
         return self.layers.name(manifest)
 
     def _joined(self, base: str, layers: Sequence[Layer]) -> str:
-        """The manifest of a base with layers on it."""
+        """Return the manifest of a base with layers on it."""
         manifest = self.layers.read(base)
         config = config_on(
             self.layers.read(manifest["config"]["digest"]),
@@ -111,7 +113,9 @@ class Composer:
         return digest
 
     def _environment(self, item: Prepared, stages: Stages) -> str:
-        """The manifest of the stage below the wheels, built once for all that begin with it."""
+        """Return the manifest of the stage below the wheels, built once for all that begin with
+        it.
+        """
         assets = {name: file.identity for name, file in item.rendered.assets.items()}
         base = [item.base.identity, item.base.recipe, item.cell.machine]
         key = digest_of([stages.before, base, uv_version(), assets])
@@ -135,8 +139,8 @@ class Composer:
     def _byte_code(
         self, item: Prepared, base: str, layers: Sequence[Layer], sets: Sequence[Wheels]
     ) -> list[Layer]:
-        """The layers of the byte code of `sets`, by the Python of `base`: those that are not here
-        are compiled on the layers that were `made` of all wheels.
+        """Return the layers of the byte code of `sets`, by the Python of `base`: those that are
+        not here are compiled on the layers that were `made` of all wheels.
         """
         way = [byte_code_context([()]), base, *item.cell.slim]
         keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
@@ -172,8 +176,8 @@ class Composer:
         stage: str = "",
         lower: str = "",
     ) -> str:
-        """The manifest of what `files` build to, all of it in the store. `lower`: the manifest that
-        they are built on, if it is there already.
+        """Build `files` and return the manifest, all of it in the store. `lower`: the manifest
+        that they are built on, if it is there already.
         """
         cell, folder = item.cell, self.store.folder / ".bake"
         with storing(self.layers.root):

@@ -82,7 +82,7 @@ def _patched_words(lock: WheelLock) -> str:
 
 
 def _base_name(declared: Base, base: ResolvedBase) -> str:
-    """The image that was built on: the declared one, unless it was made here instead."""
+    """Return the base image: the declared one, unless it was made here instead."""
     return base.reference if base.source is BaseSource.BOOTSTRAP else declared.reference
 
 
@@ -156,7 +156,9 @@ def _tag_differences(
 def _target_differences(
     cell: Cell, labels: Mapping[str, str], facts: Mapping[str, object]
 ) -> Iterator[str]:
-    """The label promises the matrix's targets, and each has code in torch's own arch list."""
+    """Yield differences between the label's targets, the matrix's targets and torch's own arch
+    list.
+    """
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")

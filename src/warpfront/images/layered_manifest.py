@@ -13,8 +13,8 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 def config_on(
     base: Mapping[str, Any], layers: Sequence[tuple[str, Sequence[str]]], *, created: str
 ) -> dict[str, Any]:
-    """The configuration of `base` with more layers: each its diff_id and the wheels in it, which
-    `docker history` shows.
+    """Return the configuration of `base` with more layers: each its diff_id and the wheels in
+    it, which `docker history` shows.
     """
     history = [
         {"created": created, "created_by": f"warpfront layer: {' '.join(wheels)}"}
@@ -31,7 +31,7 @@ def config_on(
 def manifest_on(
     base: Mapping[str, Any], layers: Sequence[tuple[str, int]], config: tuple[str, int]
 ) -> dict[str, Any]:
-    """The manifest of `base` with more layers (digest, size) and another configuration."""
+    """Return the manifest of `base` with more layers (digest, size) and another configuration."""
     blobs = [{"mediaType": LAYER, "digest": digest, "size": size} for digest, size in layers]
     digest, size = config
     return {

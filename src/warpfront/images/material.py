@@ -1,4 +1,4 @@
-"""What every image of a project is made from. Pure."""
+"""The inputs of every image of a project. Pure."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Prepared:
 def render_cells(
     cells: Iterable[Cell], locks: Mapping[str, WheelLock], material: Material
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build context of each cell (with its parents), in memory; errors become values."""
+    """Return the build context of each cell (with its parents), in memory; errors become values."""
     cells = tuple(cells)
     by_id = {cell.id: cell for cell in cells}
 
@@ -119,8 +119,8 @@ def prepare_cells(
 def images_by_content(
     repositories: Collection[str], engine: Engine, *, created: str = ""
 ) -> Mapping[str, StoredImage]:
-    """Return every image of these repositories in the engine by content hash, with one call. With a
-    fixed moment, images of another moment are left out.
+    """Return every image of these repositories in the engine by content hash, with one call.
+    With a fixed moment, images of another moment are skipped.
 
     An image built `FROM` one of ours has its labels too, under another name.
     """

@@ -58,7 +58,7 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
 
 
 def stack_location(cell: Cell) -> Path:
-    """The site-packages of the environment that the image of `cell` makes."""
+    """Return the site-packages of the environment that the image of `cell` makes."""
     environment = Path(ENVIRONMENT_PYTHON).parents[1]
     return environment / "lib" / f"python{cell.python}" / "site-packages"
 
@@ -66,8 +66,8 @@ def stack_location(cell: Cell) -> Path:
 def claimed_policy(
     cell: Cell, cells: Mapping[str, Cell], locks: Mapping[str, WheelLock], compat: Compat
 ) -> Policy:
-    """The policy that the image of `cell` has in the end: that of the image at the bottom of its
-    chain, with everything that was relaxed since. `cells` and `locks` by cell id.
+    """Return the policy that the image of `cell` has in the end: that of the image at the
+    bottom of its chain, with everything that was relaxed since. `cells` and `locks` by cell id.
     """
     bottom = cell
     while bottom.parent:
@@ -100,8 +100,8 @@ def relaxed_files(lock: WheelLock, parent_lock: WheelLock) -> dict[str, str]:
 
 
 def _absent_companions(cell: Cell, protected: Mapping[str, str], compat: Compat) -> dict[str, str]:
-    """The companions that the image lacks, at the one version that fits its torch: pip would take
-    the build for another toolkit, which has the same public version.
+    """Return the companions that the image lacks, at the one version that fits its torch: pip
+    would take the build for another toolkit, which has the same public version.
     """
     release = compat.release(cell.torch)
     if release is None:

@@ -1,4 +1,4 @@
-"""Whether a registry answers at all. Edge."""
+"""A test that a registry answers at all. Edge."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _PROBE_SECONDS = 5.0
 
 
 def registry_reachable(reference: str) -> str | None:
-    """None if the registry of a fully qualified reference answers at all, else why it does not.
+    """Return None if the registry of a fully qualified reference answers at all, else the reason.
 
     Any HTTP answer counts: 401 is how most greet. Proxies and CA are those of requests:
     HTTP(S)_PROXY, NO_PROXY, REQUESTS_CA_BUNDLE. Asks for at most 5 seconds.
     """
-    import requests  # noqa: PLC0415 - planning may have nobody to ask
+    import requests  # noqa: PLC0415 - planning may have no registry to ask
 
     host = reference.split("/", 1)[0]
     address = address_of(host)

@@ -36,7 +36,7 @@ class Templates:
         }
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
-        """Return the template's other files, which go into the build context unchanged. Raises
+        """Return the template's other files, which go into the build context unchanged. Raise
         `BlockedError` for the first that cannot.
         """
         prefix, read = f"{folder}/", f"{folder}/{REQUIREMENTS}"

@@ -29,7 +29,7 @@ def is_sealed(cell: Cell, rendered: RenderedImage) -> bool:
 def write_manifest(
     rendered: RenderedImage, wheelhouse: Wheelhouse, folder: Path, *, cell: Cell
 ) -> None:
-    """The manifest of what the guard of `cell` protects, in `folder`. Raises `WheelError` for a
+    """The manifest of what the guard of `cell` protects, in `folder`. Raise `WheelError` for a
     wheel whose RECORD is not true.
     """
     protected = policy_from(json.loads(rendered.files[POLICY])).protected

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 EMPTY_STAGE = "environment"
 WHEELS_STAGE = "installed"
-# `_shared/wheels.j2` between the two stages, rendered; a test holds them together.
+# `_shared/wheels.j2` between the two stages, rendered; a test compares them.
 _INSTALLS = r"""
 FROM environment AS installed
 RUN --network=none \
@@ -82,7 +82,9 @@ class Stages:
 
 
 def stages_of(dockerfile: str) -> Stages | None:
-    """The stages of a rendered Dockerfile; None where layers cannot stand in for one of them."""
+    """Return the stages of a rendered Dockerfile; None where layers cannot stand in for one of
+    them.
+    """
     for line in _SLIMS:
         dockerfile = dockerfile.replace(line, "")
     before, parts, _ = dockerfile.partition(_INSTALLS)

@@ -113,8 +113,8 @@ class WheelBuilder:
         return build
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
-        """The wheel with patches in it: its archive is the original. Raises `LockError` where they
-        are for another version, or upstream has them.
+        """Return the wheel with patches in it: its archive is the original. Raise `LockError`
+        where they are for another version, or upstream has them.
         """
         for patch in patches:
             _refuse_ended(patch, original.version)
@@ -132,7 +132,7 @@ class WheelBuilder:
         return wheel_of(stored, sha256, sdist=archive)
 
     def restore_patched(self, wheel: LockedWheel, patched: PatchedWheel) -> None:
-        """Patch a wheel again by its lock. Raises `WheelError` for other bytes."""
+        """Patch a wheel again by its lock. Raise `WheelError` for other bytes."""
         assert patched.original is not None
         locked = self.from_wheel(patched.original, patched.patches)
         if locked.sha256 != wheel.sha256:
@@ -143,7 +143,7 @@ class WheelBuilder:
             )
 
     def restore(self, wheel: LockedWheel, source: Source | None, build: WheelBuild | None) -> None:
-        """Build a wheel again by its lock. Raises `WheelError` for other bytes."""
+        """Build a wheel again by its lock. Raise `WheelError` for other bytes."""
         if source is not None:
             self.archived(source)
         make = (
@@ -155,8 +155,8 @@ class WheelBuilder:
         self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
 
     def archived(self, source: Source) -> Sdist:
-        """The sources as an archive in the wheelhouse. A folder that changed since the lock's
-        inputs were read is refused.
+        """Return the sources as an archive in the wheelhouse. A folder that changed since the
+        lock's inputs were read is refused.
         """
         name = Path(source.location).name.removesuffix(".git") or self.root.name
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
@@ -226,7 +226,7 @@ class WheelBuilder:
         return patched
 
     def _known(self, record: Path, sdist: Sdist) -> LockedWheel | None:
-        """The wheel that was built of the same before, if the wheelhouse still has it."""
+        """Return the wheel that was built of the same before, if the wheelhouse still has it."""
         text = read_text(record, missing_ok=True)
         if text is None:
             return None
@@ -307,7 +307,7 @@ def _refuse_ended(patch: Patch, version: str) -> None:
 
 
 def _project_name(text: str) -> str:
-    """`project.name` of a pyproject.toml; "" where it does not say."""
+    """Return `project.name` of a pyproject.toml; "" where it does not say."""
     try:
         name = tomllib.loads(text).get("project", {}).get("name", "")
     except (ValueError, RecursionError):  # the build reports it with its line

@@ -29,13 +29,13 @@ def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     ages: dict[tuple[str, str], list[str]] = {}
     for name in sorted({cell.index.name for cell in cells if cell.index}):
         read = compat.read_on(name)
-        known = (
+        source = (
             (read, "is known by its reading") if read else (compat.table.as_of, "is known by rows")
         )
-        ages.setdefault(known, []).append(name)
+        ages.setdefault(source, []).append(name)
     return tuple(
-        f"index {', '.join(names)} {how} of {day}, {age} days ago: `invoke compat --update`"
-        for (day, how), names in sorted(ages.items())
+        f"index {', '.join(names)} {origin} of {day}, {age} days ago: `invoke compat --update`"
+        for (day, origin), names in sorted(ages.items())
         if (age := _days(day, today) or 0) > TABLE_MAX_AGE_DAYS
     )
 

@@ -167,12 +167,12 @@ class CellMaker:
             self._problem(where, f"image `{name}` has its wheels from its parent", hint)
         above = [image for image in self.text.images if name in self._chain(image)]
         users = [name for name in above if self._compiles(name)]
-        for one in image.slim:
-            if one not in (recipes := slim_recipes()):
-                self._problem(where, f"slim: `{one}` is not known", nearest(one, recipes))
-            elif users and recipes[one].needed == COMPILER:
+        for recipe in image.slim:
+            if recipe not in (recipes := slim_recipes()):
+                self._problem(where, f"slim: `{recipe}` is not known", nearest(recipe, recipes))
+            elif users and recipes[recipe].needed == COMPILER:
                 hint = "take it out of `slim:`, or give them another `parent:`"
-                self._problem(where, f"{one} is needed to compile in: {', '.join(users)}", hint)
+                self._problem(where, f"{recipe} is needed to compile in: {', '.join(users)}", hint)
 
     def _compiles(self, name: str) -> bool:
         return self.text.images[name].compiler or bool(self.text.images[name].builds)
@@ -374,7 +374,7 @@ class CellMaker:
             self._tell(point, f"a target is listed twice: {', '.join(point.targets)}")
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
-        """The row's index, at the address that `indexes:` gives it, if any."""
+        """Return the row's index, at the address that `indexes:` gives it, if any."""
         index = None if vendor.torch_from == "base" else self._known_index(point)
         if index is None:
             return None
@@ -473,7 +473,7 @@ class CellMaker:
                 self.problems.append(Problem(path=path, line=line, message=message, hint=hint))
 
     def _line_of_variable(self, point: Point, image: str, variable: str) -> int:
-        """The line that sets it: the image's, that of `defaults:`, or the row."""
+        """Return the line that sets it: the image's, that of `defaults:`, or the row."""
         ours = self.text.images[image].environment
         if variable in ours and variable not in point.environment:
             return self.document.line(("images", image, "environment", variable))
@@ -665,7 +665,9 @@ def _cell(
 
 
 def _installs_torch(point: Point) -> bool:
-    """A base that brings torch brings what goes with it; nothing of it is replaced."""
+    """Return true if torch comes from an index. A base with torch has its companions, too; none
+    is replaced.
+    """
     return VENDORS[point.vendor].torch_from == "index"
 
 

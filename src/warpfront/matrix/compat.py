@@ -1,8 +1,8 @@
-"""What is known about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
+"""Facts about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
 
-The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the
-contents of indexes (`data/index-contents.json`), which go before a row. What neither has is
-`Unknown`, never guessed; what they deny is `Contradicted`, with what would fit.
+The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the contents of
+indexes (`data/index-contents.json`), which go before a row. A fact that neither has is `Unknown`,
+never guessed; a fact that they deny is `Contradicted`, with alternatives that fit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
-    """It exists, by the table."""
+    """A combination that exists by the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradicted:
-    """It does not exist, by the table; `fits` names what would fit."""
+    """A combination that does not exist by the table; `fits` names alternatives that fit."""
 
     reason: str
     fits: str
@@ -87,14 +87,14 @@ class Compat:
         return tuple(self._releases)
 
     def read_on(self, index: str) -> str:
-        """The day of the last reading of an index, "" where it was never read."""
-        known = self.table.indexes.get(index)
-        contents = self.contents.indexes.get(known.url) if known else None
+        """Return the day of the last reading of an index, "" where it was never read."""
+        wheel_index = self.table.indexes.get(index)
+        contents = self.contents.indexes.get(wheel_index.url) if wheel_index else None
         return contents.read if contents else ""
 
     def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
-        """The lowest driver of a toolkit's major version, which serves each of its minor versions;
-        None where the table names none.
+        """Return the lowest driver of a toolkit's major version, which serves each of its minor
+        versions; None where the table names none.
         """
         major = toolkit.partition(".")[0]
         return next(
@@ -107,15 +107,15 @@ class Compat:
         )
 
     def end(self, kind: str, version: str) -> End | None:
-        """The end of support of a version, if the table has it."""
+        """Return the end of support of a version, if the table has it."""
         return next(
             (end for end in self.table.ends if end.what == kind and version in end.versions), None
         )
 
     def last_with(self, vendor: str, toolkit: str) -> str | None:
-        """The last release of torch with wheels for a toolkit; None where the newest may have some,
-        or none is known. A vendor's own index, which is in no release matrix of torch's, counts
-        once it was read.
+        """Return the last release of torch with wheels for a toolkit; None where the newest may
+        have some, or none is known. A vendor's own index, which is in no release matrix of torch's,
+        counts once it was read.
         """
         names = {
             name
@@ -158,7 +158,7 @@ class Compat:
         return None
 
     def contradiction_of_no_index(self, vendor: str, toolkit: str, torch: str) -> Contradicted:
-        """What to say where `index_for` gives None."""
+        """Return the contradiction for a row for which `index_for` gives None."""
         toolkit_name = f"{VENDORS[vendor].toolkit or vendor} {toolkit}".strip()
         return Contradicted(
             reason=f"torch {torch} has no wheels for {toolkit_name}",
@@ -195,7 +195,9 @@ class Compat:
         return tuple(pins)
 
     def _extras(self, combination: Combination, name: str) -> tuple[str, ...]:
-        """The extras by which a distribution brings the code of the row's targets, and no other."""
+        """Return the extras by which a distribution brings the code of the row's targets, and
+        no other.
+        """
         index = self.table.indexes.get(combination.index)
         if index is None or name not in index.device_extras:
             return ()
@@ -203,7 +205,7 @@ class Compat:
         return tuple(dict.fromkeys(filter(None, extras)))
 
     def judge(self, combination: Combination) -> Judgement:
-        """Judge `wanted` by the table: the first contradiction, else everything unknown."""
+        """Judge `combination` by the table: the first contradiction, else everything unknown."""
         unknown: list[str] = []
         for judgement in self._judgements(combination):
             if isinstance(judgement, Contradicted):
@@ -299,7 +301,7 @@ class Compat:
         return _unknown(f"torch {release.torch} on index {combination.index} is not evidenced")
 
     def _fits(self, vendor: str, toolkit: str, torch: str) -> str:
-        """Which releases have this toolkit, and which indexes this release has."""
+        """Return the releases that have this toolkit, and the indexes that have this release."""
         parts = []
         names = {
             name
@@ -316,9 +318,11 @@ class Compat:
             parts.append(f"torch {', '.join(releases)} for {vendor} {toolkit}".rstrip())
         release = self._releases.get(torch)
         if release is not None:
-            own = [n for n in release.indexes.names if self.table.indexes[n].vendor == vendor]
-            if own:
-                parts.append(f"index {', '.join(own)} for torch {torch}")
+            vendor_indexes = [
+                n for n in release.indexes.names if self.table.indexes[n].vendor == vendor
+            ]
+            if vendor_indexes:
+                parts.append(f"index {', '.join(vendor_indexes)} for torch {torch}")
             if vendor == self.table.indexes[PYPI].vendor:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
@@ -341,8 +345,9 @@ class Compat:
         )
 
     def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Judgement:
-        """A companion that no longer follows torch's releases (torchaudio from 2.11.0 on) exists
-        on the indexes of its own time only."""
+        """Judge a companion. One that no longer follows torch's releases (torchaudio from
+        2.11.0 on) exists on the indexes of its own time only.
+        """
         version = release.companion_on(point.index, name)
         build = release.builds.get(point.index)
         if build is not None and name in build.companions:
@@ -370,14 +375,14 @@ class Compat:
         if not wanting:
             return
         yield from filter(None, (self._judge_usable(point, target) for target in wanting))
-        found = self._arch_entries(point, release)
-        if found is None:
+        arch_entries = self._arch_entries(point, release)
+        if arch_entries is None:
             yield _unknown(
                 f"the arch list of torch {release.torch} on index {point.index} is not evidenced"
                 + (f" for {point.machine}" if point.machine != self.table.machine else "")
             )
             return
-        entries, confidence = found
+        entries, confidence = arch_entries
         shipped = vendor.shipped_archs(entries)
         for target in wanting:
             yield self._judge_target(point, target, shipped, entries, confidence)
@@ -390,11 +395,11 @@ class Compat:
                 torch=combination.torch,
                 index=combination.index,
             ):
-                what = f"torch {combination.torch}: " if row.torch else ""
+                prefix = f"torch {combination.torch}: " if row.torch else ""
                 after = f", or {row.toolkit_before} and later" if row.toolkit_before else ""
                 other = "another release of torch, or " if row.torch else ""
                 return Contradicted(
-                    reason=f"{target}: {what}{row.reason} ({row.source})",
+                    reason=f"{target}: {prefix}{row.reason} ({row.source})",
                     fits=f"{other}a toolkit before {row.toolkit_from}{after}",
                 )
         return None
@@ -455,7 +460,7 @@ class Compat:
         return None
 
     def _arch_set(self, name: str, machine: str) -> tuple[str, ...]:
-        """The archs of a set, which are compiled for each machine anew; empty where not known."""
+        """Return the archs of a set for a machine, as compiled for it; empty if not known."""
         return self.table.arch_sets[name].get(machine, ())
 
     @classmethod
@@ -468,18 +473,18 @@ class Compat:
 
 @cache
 def packaged() -> Compat:
-    """The table that this version of warpfront was released with."""
+    """Return the table that this version of warpfront was released with."""
     return Compat(packaged_rows(), packaged_contents())
 
 
 @cache
 def packaged_rows() -> Table:
-    """The rows that people wrote, as released."""
+    """Return the rows that people wrote, as released."""
     return read_table(_packaged_text(ROWS), path=ROWS)
 
 
 def packaged_contents() -> Contents:
-    """The contents of indexes, as released."""
+    """Return the contents of indexes, as released."""
     return read_contents(_packaged_text(CONTENTS), path=CONTENTS)
 
 

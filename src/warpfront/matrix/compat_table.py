@@ -65,7 +65,7 @@ class Unusable:
     indexes: tuple[str, ...] = ()
 
     def covers(self, *, target: str, toolkit: str, torch: str, index: str) -> bool:
-        """Whether it is about `target` in this torch."""
+        """Return true if the row is about `target` in this torch."""
         version = Version(toolkit or "0")
         return (
             target == self.arch
@@ -168,8 +168,8 @@ class Build:
 
 @strict_dataclass
 class TorchRelease:
-    """One release of torch. `python` are the X.Y of its wheels; `builds` what is known of it on one
-    index, which goes before what is known of it in general.
+    """A release of torch. `python` are the X.Y of its wheels; `builds` the facts about it on
+    one index, which go before the facts about it in general.
     """
 
     torch: str
@@ -189,12 +189,12 @@ class TorchRelease:
         return self.torchvision if name == "torchvision" else self.torchaudio
 
     def companion_on(self, index: str, name: str) -> str:
-        """The public version of a companion for this release on an index."""
+        """Return the public version of a companion for this release on an index."""
         build = self.builds.get(index)
         return (build.companions.get(name) if build else "") or self.companion(name).version
 
     def pythons_on(self, index: str) -> tuple[str, ...]:
-        """The X.Y with a wheel of this release on an index."""
+        """Return the X.Y with a wheel of this release on an index."""
         build = self.builds.get(index)
         return build.python if build else self.python
 
@@ -203,7 +203,7 @@ class TorchRelease:
         return {"cuda": self.cuda_archs, "rocm": self.rocm_archs}.get(toolkit or "")
 
     def triton(self, toolkit: str | None, index: str = "") -> tuple[str, str]:
-        """The distribution that brings `triton` for a toolkit, and its version ("" where
+        """Return the distribution that brings `triton` for a toolkit, and its version ("" where
         none is evidenced).
         """
         if build := self.builds.get(index):
@@ -262,12 +262,12 @@ def _dangling(table: Table) -> Iterator[tuple[Where, str]]:
 
 
 def _foreign_vendors(table: Table) -> Iterator[tuple[Where, str]]:
-    known: Callable[[str], bool] = VENDORS.__contains__
+    is_vendor: Callable[[str], bool] = VENDORS.__contains__
     if PYPI not in table.indexes:
         yield ("indexes",), f"index {PYPI} is missing"
     for name, index in table.indexes.items():
-        if not known(index.vendor):
+        if not is_vendor(index.vendor):
             yield ("indexes", name), f"vendor {index.vendor} is not known"
     for place, row in enumerate(table.base_torch):
-        if not known(row.vendor):
+        if not is_vendor(row.vendor):
             yield ("base_torch", place), f"vendor {row.vendor} is not known"

@@ -85,14 +85,14 @@ def _expand_row(
 ) -> list[Point]:
     axes = _given(row, _AXIS_NAMES)
     products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
-    found = list(_clashes(axes, products, zips, where, document))
+    clashes = list(_clashes(axes, products, zips, where, document))
     fixed = {**defaults, **axes, "environment": _environment(defaults, axes)}
     for name in _REQUIRED:
         if name not in fixed and name not in products and name not in zips:
             message = f"the row has no `{name}`"
-            found.append(document.problem(where, message, "give it in the row or in defaults:"))
-    if found:
-        problems += found
+            clashes.append(document.problem(where, message, "give it in the row or in defaults:"))
+    if clashes:
+        problems += clashes
         return []
     line = document.line(where)
     return [Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)]
@@ -116,9 +116,9 @@ def _clashes(
             yield document.problem(where, message, "keep one of them")
     lengths = {name: len(values) for name, values in zips.items()}
     if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        lengths_text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         hint = "the lists of zip: are walked together"
-        yield document.problem((*where, "zip"), f"lists of different length: {shown}", hint)
+        yield document.problem((*where, "zip"), f"lists of different length: {lengths_text}", hint)
     count = next(iter(lengths.values()), 1)
     for values in products.values():
         count *= len(values)

@@ -46,7 +46,7 @@ def read_contents(text: str, *, path: str) -> Contents:
     """Return the contents that `dump_contents` wrote. Raise `MatrixError` for another text."""
     try:
         document = _of_schema(json.loads(text))
-        indexes = {str(url): _index(one) for url, one in document["indexes"].items()}
+        indexes = {str(url): _index(section) for url, section in document["indexes"].items()}
         return Contents(indexes=indexes, contradictions=_texts(document["contradictions"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"not the contents of indexes: {type(error).__name__}: {error}"
@@ -73,12 +73,12 @@ def _release(document: Mapping[str, Any]) -> IndexedRelease:
     values: dict[str, Any] = {
         key: _texts(value) if isinstance(value, list) else value for key, value in document.items()
     }
-    requires = {str(key): _texts(one) for key, one in document.get("requires", {}).items()}
+    requires = {str(key): _texts(demands) for key, demands in document.get("requires", {}).items()}
     return IndexedRelease(**{**values, "requires": requires})
 
 
 def _texts(document: object) -> tuple[str, ...]:
-    if not isinstance(document, list) or not all(isinstance(one, str) for one in document):
+    if not isinstance(document, list) or not all(isinstance(text, str) for text in document):
         raise TypeError(f"{document!r} is no list of texts")
     return tuple(document)
 
@@ -91,8 +91,10 @@ def dump_contents(contents: Contents) -> str:
         lines += ['   "wheels": {']
         for name, releases in sorted(index.wheels.items()):
             lines.append(f"    {json.dumps(name)}: {{")
-            ordered = sorted(releases.items(), key=lambda one: (Version(one[0]), one[0]))
-            lines += [f"     {json.dumps(key)}: {_record(one)}," for key, one in ordered]
+            ordered = sorted(
+                releases.items(), key=lambda release: (Version(release[0]), release[0])
+            )
+            lines += [f"     {json.dumps(key)}: {_record(release)}," for key, release in ordered]
             lines += ["    },"]
         lines += ["   }", "  },"]
     lines += [" },", ' "contradictions": [']
@@ -108,24 +110,24 @@ def _record(release: IndexedRelease) -> str:
 
 
 def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
-    """The distributions to read at each URL of the table: torch, then the other names of the torch
-    stacks of its vendors.
+    """Return the distributions to read at each URL of the table: torch, then the other names of
+    the torch stacks of its vendors.
     """
-    found: dict[str, dict[str, None]] = {}
+    names_of: dict[str, dict[str, None]] = {}
     for index in table.indexes.values():
         if index.nightly:
             continue
         exact = [name for name in VENDORS[index.vendor].protected if "*" not in name]
         names = ("torch", *COMPANIONS, *exact)
-        found.setdefault(index.url, {}).update(dict.fromkeys(names))
+        names_of.setdefault(index.url, {}).update(dict.fromkeys(names))
     if PYPI in table.indexes:
-        found[table.indexes[PYPI].url].update(dict.fromkeys(table.packages))
-    return {url: tuple(names) for url, names in found.items()}
+        names_of[table.indexes[PYPI].url].update(dict.fromkeys(table.packages))
+    return {url: tuple(names) for url, names in names_of.items()}
 
 
 def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> frozenset[Version]:
-    """The releases that belong into the contents: final ones, not older than the table's oldest; of
-    a package outside of the stacks the newest `PACKAGE_RELEASES`.
+    """Return the releases that belong into the contents: final ones, not older than the table's
+    oldest; of a package outside of the stacks the newest `PACKAGE_RELEASES`.
     """
     final = sorted(version for version in versions if not version.is_prerelease)
     if name in table.packages:
@@ -136,7 +138,7 @@ def wanted_releases(table: Table, name: str, versions: Collection[Version]) -> f
         **{companion: oldest.companion(companion).version for companion in COMPANIONS},
         "triton": oldest.pypi.triton,
     }
-    return frozenset(one for one in final if one >= Version(lowest.get(name, "0")))
+    return frozenset(version for version in final if version >= Version(lowest.get(name, "0")))
 
 
 def fitting_packages(table: Table, contents: Contents, torch: str) -> Mapping[str, str]:
@@ -147,10 +149,10 @@ def fitting_packages(table: Table, contents: Contents, torch: str) -> Mapping[st
     section = _section(table, contents, PYPI)
     packages = {}
     for name in table.packages:
-        releases = sorted(section.get(name, {}).items(), key=lambda one: Version(one[0]))
-        known = [(key, one) for key, one in releases if one.requires]
-        accepted = [key for key, one in known if not _refusal(one, torch)]
-        packages[name] = accepted[-1] if accepted else ("" if known else "not read")
+        releases = sorted(section.get(name, {}).items(), key=lambda release: Version(release[0]))
+        readable = [(key, release) for key, release in releases if release.requires]
+        accepted = [key for key, release in readable if not _refusal(release, torch)]
+        packages[name] = accepted[-1] if accepted else ("" if readable else "not read")
     return packages
 
 
@@ -161,11 +163,15 @@ def updated(before: IndexContents | None, read: Releases, *, today: str) -> Inde
     old = before.wheels if before else {}
     wheels: dict[str, dict[str, IndexedRelease]] = {}
     for name in sorted({*old, *read}):
-        known, found = old.get(name, {}), read.get(name, {})
-        merged = {key: _dated(known.get(key), one, today) for key, one in found.items()}
-        for key, one in known.items():
-            if key not in found:
-                merged[key] = one if one.until else dataclasses.replace(one, until=today)
+        recorded, present = old.get(name, {}), read.get(name, {})
+        merged = {
+            key: _dated(recorded.get(key), release, today) for key, release in present.items()
+        }
+        for key, release in recorded.items():
+            if key not in present:
+                merged[key] = (
+                    release if release.until else dataclasses.replace(release, until=today)
+                )
         wheels[name] = merged
     if before and wheels == before.wheels and _days(before.read, today) < QUIET_DAYS:
         return before
@@ -173,14 +179,14 @@ def updated(before: IndexContents | None, read: Releases, *, today: str) -> Inde
 
 
 def _dated(
-    indexed_release: IndexedRelease | None, found: IndexedRelease, today: str
+    indexed_release: IndexedRelease | None, current: IndexedRelease, today: str
 ) -> IndexedRelease:
     if (
         indexed_release is not None
-        and dataclasses.replace(indexed_release, since="", until="") == found
+        and dataclasses.replace(indexed_release, since="", until="") == current
     ):
         return dataclasses.replace(indexed_release, until="")
-    return dataclasses.replace(found, since=today)
+    return dataclasses.replace(current, since=today)
 
 
 def _days(before: str, today: str) -> int:
@@ -188,32 +194,32 @@ def _days(before: str, today: str) -> int:
 
 
 def changes(url: str, before: IndexContents | None, after: IndexContents) -> Iterator[str]:
-    """A line for each release that is new, gone, back, yanked or in another form."""
+    """Yield a line for each release that is new, gone, back, yanked or in another form."""
     old = before.wheels if before else {}
     for name, releases in after.wheels.items():
-        for key, one in sorted(releases.items(), key=lambda pair: Version(pair[0])):
-            known = old.get(name, {}).get(key)
-            if known != one and (what := _change(known, one)):
-                yield f"{url}: {name} {key}: {what}"
+        for key, release in sorted(releases.items(), key=lambda pair: Version(pair[0])):
+            previous = old.get(name, {}).get(key)
+            if previous != release and (change := _change(previous, release)):
+                yield f"{url}: {name} {key}: {change}"
 
 
-def _change(indexed_release: IndexedRelease | None, one: IndexedRelease) -> str:
+def _change(indexed_release: IndexedRelease | None, release: IndexedRelease) -> str:
     if indexed_release is None:
-        pythons = f"python {one.python[0]} to {one.python[-1]}, " if one.python else ""
-        return f"new ({pythons}{' and '.join(one.machines) or 'any machine'})"
-    if one.until and not indexed_release.until:
-        return f"gone (was there from {one.since})"
-    if indexed_release.until and not one.until:
+        pythons = f"python {release.python[0]} to {release.python[-1]}, " if release.python else ""
+        return f"new ({pythons}{' and '.join(release.machines) or 'any machine'})"
+    if release.until and not indexed_release.until:
+        return f"gone (was there from {release.since})"
+    if indexed_release.until and not release.until:
         return f"back (was gone from {indexed_release.until})"
-    if one.yanked is not None and indexed_release.yanked is None:
-        return f"yanked{f': {one.yanked}' if one.yanked else ''}"
+    if release.yanked is not None and indexed_release.yanked is None:
+        return f"yanked{f': {release.yanked}' if release.yanked else ''}"
     fields = ("python", "machines", "platform", "files", "hashes", "requires", "devices", "yanked")
-    found = [
-        f"{field} {_shown(getattr(indexed_release, field))} -> {_shown(getattr(one, field))}"
+    differences = [
+        f"{field} {_shown(getattr(indexed_release, field))} -> {_shown(getattr(release, field))}"
         for field in fields
-        if getattr(indexed_release, field) != getattr(one, field)
+        if getattr(indexed_release, field) != getattr(release, field)
     ]
-    return "; ".join(found)
+    return "; ".join(differences)
 
 
 def _shown(value: object) -> str:
@@ -221,9 +227,9 @@ def _shown(value: object) -> str:
 
 
 def label_of(table: Table, index: str) -> str:
-    """The local version of torch from an index of the table, "" for none."""
-    known = table.indexes[index]
-    return known.label or VENDORS[known.vendor].label(index)
+    """Return the local version of torch from an index of the table, "" for none."""
+    wheel_index = table.indexes[index]
+    return wheel_index.label or VENDORS[wheel_index.vendor].label(index)
 
 
 def with_contents(table: Table, contents: Contents) -> Table:
@@ -245,18 +251,18 @@ def with_contents(table: Table, contents: Contents) -> Table:
 
 
 def _section(table: Table, contents: Contents, index: str) -> Releases:
-    """What an index has now, without what is gone."""
-    found = contents.indexes.get(table.indexes[index].url)
+    """Return the current contents of an index, without releases that are gone."""
+    index_section = contents.indexes.get(table.indexes[index].url)
     return {
         name: {key: release for key, release in releases.items() if not release.until}
-        for name, releases in (found.wheels if found else {}).items()
+        for name, releases in (index_section.wheels if index_section else {}).items()
     }
 
 
 def _evidenced(release: TorchRelease, table: Table, contents: Contents) -> TorchRelease:
     builds = dict(release.builds)
     names, absent = set(release.indexes.names), set(release.indexes.absent)
-    seen = set(release.indexes.seen)
+    index_names = set(release.indexes.seen)
     for name, index in table.indexes.items():
         if index.url not in contents.indexes:
             continue
@@ -268,12 +274,12 @@ def _evidenced(release: TorchRelease, table: Table, contents: Contents) -> Torch
         else:
             names.discard(name)
             absent.add(name)
-        seen.discard(name)
+        index_names.discard(name)
     order = list(table.indexes)
     indexes = dataclasses.replace(
         release.indexes,
         names=tuple(sorted(names - {PYPI}, key=order.index)),
-        seen=tuple(sorted(seen, key=order.index)),
+        seen=tuple(sorted(index_names, key=order.index)),
         absent=tuple(sorted(absent - {PYPI}, key=order.index)),
     )
     return dataclasses.replace(release, indexes=indexes, builds=builds)
@@ -282,8 +288,8 @@ def _evidenced(release: TorchRelease, table: Table, contents: Contents) -> Torch
 def _build(release: TorchRelease, name: str, table: Table, contents: Contents) -> Build | None:
     index, label = table.indexes[name], label_of(table, name)
     releases = _section(table, contents, name)
-    found = releases.get("torch", {}).get(_full(release.torch, label))
-    if found is None:
+    release_read = releases.get("torch", {}).get(_full(release.torch, label))
+    if release_read is None:
         return None
     companions = {}
     for companion in COMPANIONS:
@@ -294,18 +300,18 @@ def _build(release: TorchRelease, name: str, table: Table, contents: Contents) -
             companions[companion] = version
     triton, version = release.triton(VENDORS[index.vendor].toolkit)
     return Build(
-        python=found.python,
+        python=release_read.python,
         machines=tuple(
             machine
-            for machine in found.machines
-            if name != PYPI or cuda_of(found, machine) == cuda_of(found)
+            for machine in release_read.machines
+            if name != PYPI or cuda_of(release_read, machine) == cuda_of(release_read)
         ),
-        manylinux=found.platform,
+        manylinux=release_read.platform,
         companions=companions,
-        triton=_triton(found) or (f"{triton}=={version}" if version else ""),
-        devices=found.devices,
+        triton=_triton(release_read) or (f"{triton}=={version}" if version else ""),
+        devices=release_read.devices,
         source=index.url,
-        day=found.since,
+        day=release_read.since,
         is_read=True,
     )
 
@@ -317,7 +323,7 @@ def _full(version: str, label: str) -> str:
 def _triton(release: IndexedRelease) -> str:
     """Its requirement of a triton, where that names one version."""
     for demand in map(Requirement, release.requires.get(_MAIN, ())):
-        pins = [one for one in demand.specifier if one.operator in {"==", "==="}]
+        pins = [clause for clause in demand.specifier if clause.operator in {"==", "==="}]
         if "triton" in demand.name and pins and "*" not in pins[0].version:
             return f"{canonicalize_name(demand.name)}=={pins[0].version}"
     return ""
@@ -327,21 +333,21 @@ def _release_of(
     version: str, pypi: Releases, table: Table, contents: Contents
 ) -> TorchRelease | None:
     """Return a row made of PyPI's contents, where METADATA names the toolkit and the triton."""
-    found = pypi["torch"][version]
-    toolkit, triton = cuda_of(found), _newest_triton(found, pypi)
+    torch_release = pypi["torch"][version]
+    toolkit, triton = cuda_of(torch_release), _newest_triton(torch_release, pypi)
     paired = {name: _companion_of(version, name, pypi) for name in COMPANIONS}
-    if not (toolkit and triton and all(paired.values())) or found.yanked is not None:
+    if not (toolkit and triton and all(paired.values())) or torch_release.yanked is not None:
         return None
     source = f"{table.indexes[PYPI].url}, read {contents.indexes[table.indexes[PYPI].url].read}"
     pairs = {
-        name: Paired(version=one, confidence="verified", source=source)
-        for name, one in paired.items()
+        name: Paired(version=version_text, confidence="verified", source=source)
+        for name, version_text in paired.items()
     }
     newest = max(table.releases, key=lambda release: Version(release.torch))
     return TorchRelease(
         torch=version,
-        python=found.python,
-        manylinux=found.platform,
+        python=torch_release.python,
+        manylinux=torch_release.platform,
         pypi=PypiBuild(toolkit=toolkit, triton=triton, confidence="verified", source=source),
         indexes=Indexes(names=(), confidence="low", source=source),
         torchvision=pairs["torchvision"],
@@ -351,11 +357,11 @@ def _release_of(
 
 
 def cuda_of(release: IndexedRelease, machine: str = _MAIN) -> str:
-    """The CUDA (X.Y) that a build of torch demands on a machine, "" for none."""
+    """Return the CUDA (X.Y) that a build of torch demands on a machine, "" for none."""
     for demand in map(Requirement, release.requires.get(machine, ())):
         if _CUDA_RUNTIME.match(canonicalize_name(demand.name)):
-            for one in demand.specifier:
-                return ".".join(one.version.split(".")[:2])
+            for clause in demand.specifier:
+                return ".".join(clause.version.split(".")[:2])
     return ""
 
 
@@ -368,35 +374,37 @@ def _newest_triton(release: IndexedRelease, pypi: Releases) -> str:
 
 
 def _companion_of(torch: str, name: str, pypi: Releases) -> str:
-    """The release of a companion that belongs to a torch: the one that demands exactly that torch,
-    else the newest that accepts it, or demands none.
+    """Return the release of a companion that belongs to a torch: the one that demands exactly
+    that torch, else the newest that accepts it, or demands none.
     """
     exact, accepting = list[Version](), list[Version]()
-    for key, one in pypi.get(name, {}).items():
-        if not _refusal(one, torch):
-            demands = map(Requirement, one.requires.get(_MAIN, ()))
+    for key, release_read in pypi.get(name, {}).items():
+        if not _refusal(release_read, torch):
+            demands = map(Requirement, release_read.requires.get(_MAIN, ()))
             is_exact = any(f"{demand.specifier}".startswith("==") for demand in demands)
             (exact if is_exact else accepting).append(Version(key))
     return str(max(exact or accepting, default=""))
 
 
 def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
-    """A sentence for each value of a row that an index contradicts. `table` is without evidence."""
-    found: list[str] = []
+    """Return a sentence for each value of a row that an index contradicts. `table` is without
+    evidence.
+    """
+    lines: list[str] = []
     for release in table.releases:
         for name, index in table.indexes.items():
             if index.url in contents.indexes:
                 section = _section(table, contents, name)
-                found += _contradicted(release, name, index, label_of(table, name), section)
-    return tuple(found)
+                lines += _contradicted(release, name, index, label_of(table, name), section)
+    return tuple(lines)
 
 
 def _contradicted(
     release: TorchRelease, name: str, index: Index, label: str, contents: Releases
 ) -> Iterator[str]:
     where = f"torch {release.torch} on {name}"
-    one = contents.get("torch", {}).get(_full(release.torch, label))
-    if one is None:
+    torch_release = contents.get("torch", {}).get(_full(release.torch, label))
+    if torch_release is None:
         if name == PYPI or name in release.indexes.names:
             yield f"{where}: the row lists it, {index.url} has none"
         return
@@ -404,13 +412,13 @@ def _contradicted(
         yield f"{where}: the row denies it, {index.url} has it"
     triton = release.triton(VENDORS[index.vendor].toolkit)
     pairs = [
-        ("python", " ".join(release.pythons_on(name)), " ".join(one.python)),
-        ("CUDA", release.pypi.toolkit if name == PYPI else "", cuda_of(one)),
-        ("triton", "==".join(triton) if triton[1] else "", _triton(one)),
+        ("python", " ".join(release.pythons_on(name)), " ".join(torch_release.python)),
+        ("CUDA", release.pypi.toolkit if name == PYPI else "", cuda_of(torch_release)),
+        ("triton", "==".join(triton) if triton[1] else "", _triton(torch_release)),
     ]
-    for what, row, read in pairs:
+    for field, row, read in pairs:
         if row and read and row != read:
-            yield f"{where}: the row has {what} {row}, the index {read}"
+            yield f"{where}: the row has {field} {row}, the index {read}"
     for companion in COMPANIONS:
         version = release.companion_on(name, companion)
         paired = contents.get(companion, {}).get(_full(version, label), IndexedRelease())
@@ -419,7 +427,7 @@ def _contradicted(
 
 
 def _refusal(companion: IndexedRelease, torch: str) -> str:
-    """The demand of a companion that this torch does not meet, "" for none."""
+    """Return the demand of a companion that this torch does not meet, "" for none."""
     demands = map(Requirement, companion.requires.get(_MAIN, ()))
     of_torch = (demand for demand in demands if canonicalize_name(demand.name) == "torch")
-    return next((str(one) for one in of_torch if not one.specifier.contains(torch)), "")
+    return next((str(demand) for demand in of_torch if not demand.specifier.contains(torch)), "")

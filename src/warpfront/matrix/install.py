@@ -29,7 +29,7 @@ CHECKOUT = Install(kind="checkout", source=".")
 def make_install(
     text: InstallText | None, document: Document
 ) -> tuple[Install | None, list[Problem]]:
-    """`install:`, and what is wrong with it."""
+    """Return `install:`, and what is wrong with it."""
     if text is None:
         return None, []
     problems = [

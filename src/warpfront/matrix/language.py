@@ -52,7 +52,7 @@ def _checker(pattern: str, kind: str, longest: int) -> Callable[[str], str]:
 
 
 def _form(pattern: str, kind: str, *, longest: int = 200) -> Any:
-    """The metadata of a text field: its check, and its pattern for editors."""
+    """Return the metadata of a text field: its check, and its pattern for editors."""
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}
     return AfterValidator(_checker(pattern, kind, longest)), Field(json_schema_extra=schema)
 

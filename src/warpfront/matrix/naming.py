@@ -67,5 +67,5 @@ def joined_targets(targets: tuple[str, ...]) -> str:
 
 
 def verifying_job(cell_id: str, target: str) -> str:
-    """The name of the job that verifies a cell on a target."""
+    """Return the name of the job that verifies a cell on a target."""
     return f"verify-{cell_id}-{target}"

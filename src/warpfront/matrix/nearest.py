@@ -8,9 +8,9 @@ from collections.abc import Iterable
 _SHOWN = 12
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, else the names there are."""
-    names = list(dict.fromkeys(known))
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Return `did you mean ...?`, else the names there are."""
+    names = list(dict.fromkeys(candidates))
     near = difflib.get_close_matches(name, names, n=1)
     if near:
         return f"did you mean `{near[0]}`?"

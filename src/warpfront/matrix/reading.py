@@ -50,7 +50,9 @@ class Matrix:
 
 
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
-    """`text` as a matrix. Raises `MatrixError` with every problem of the file and its line."""
+    """Return `text` as a matrix. Raise `MatrixError` with every problem of the file and its
+    line.
+    """
     document, written = read_checked(text, path=path, into=MatrixText)
     points, problems = expand_points(written, document)
     maker = CellMaker(text=written, document=document, compat=compat)
@@ -112,7 +114,7 @@ def _maintenance(written: MatrixText, document: Document) -> Maintenance:
 
 
 def json_schema() -> dict[str, object]:
-    """The language of matrix.yaml as JSON Schema 2020-12, for editors."""
+    """Return the language of matrix.yaml as JSON Schema 2020-12, for editors."""
     schema = TypeAdapter(MatrixText).json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

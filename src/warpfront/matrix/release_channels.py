@@ -29,7 +29,7 @@ _WORD = re.compile(r"\{([a-z_]+)\}")
 
 
 def words_of(template: str) -> tuple[str, ...]:
-    """The words that a template of a tag names, in their order."""
+    """Return the words that a template of a tag names, in their order."""
     return tuple(_WORD.findall(template))
 
 

@@ -23,7 +23,7 @@ def packaged_policies() -> tuple[RuntimePolicy, ...]:
 
 
 def read_policies(text: str) -> tuple[RuntimePolicy, ...]:
-    """Raises `ValueError` for what is no policy."""
+    """Raise `ValueError` for what is no policy."""
     return TypeAdapter(tuple[RuntimePolicy, ...]).validate_python(tomllib.loads(text)["policy"])
 
 

@@ -10,7 +10,7 @@ from warpfront.errors import StoreError
 from warpfront.system.store import read_text, write_text
 
 _DATA = Path(__file__).parents[1] / "data"
-# Installed, the templates lie beside the other data; in a checkout they are the repository's own.
+# Installed, the templates are with the other data; in a checkout they are the repository's own.
 _IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
 _SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel", "hf")
@@ -19,7 +19,7 @@ _TEMPLATES = ("_shared", "torch", "devel", "hf")
 def make_project(folder: Path, *, dry_run: bool = False) -> tuple[Path, ...]:
     """Write a project that builds into `folder`; what was written (or would be).
 
-    Raises `StoreError` before writing anything if one of the files exists.
+    Raise `StoreError` before writing anything if one of the files exists.
     """
     files = {folder / name: text for name, text in _project_files().items()}
     existing = [path for path in files if path.exists()]

@@ -11,9 +11,9 @@ from warpfront.matrix.nearest import nearest
 
 
 def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
-    """The cells that match every option given, in their order; parents are not added.
+    """Return the cells that match every option given, in their order; parents are not added.
 
-    Raises `NothingSelectedError` naming the option that matches nothing.
+    Raise `NothingSelectedError` naming the option that matches nothing.
     """
     matching = cells
     for option, choice in _given(selection):
@@ -65,15 +65,17 @@ def _nothing(
 
 
 def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """The selected cells and every cell they stand on, parents first, in the matrix's order."""
+    """Return the selected cells and every cell they stand on, parents first, in the matrix's
+    order.
+    """
     by_id = {cell.id: cell for cell in cells}
-    wanted: set[str] = set()
+    cell_ids: set[str] = set()
     for cell in selected:
         current: Cell | None = cell
-        while current is not None and current.id not in wanted:
-            wanted.add(current.id)
+        while current is not None and current.id not in cell_ids:
+            cell_ids.add(current.id)
             current = by_id[current.parent] if current.parent else None
-    return _parents_first([cell for cell in by_id.values() if cell.id in wanted], by_id)
+    return _parents_first([cell for cell in by_id.values() if cell.id in cell_ids], by_id)
 
 
 def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:

@@ -114,7 +114,7 @@ def _say_gone_back(cell: Cell, before: WheelLock | None, after: Locked, watch: W
 def split_locks(
     results: Mapping[str, Locked],
 ) -> tuple[dict[str, WheelLock], dict[str, Blocked | Failed]]:
-    """The locks there are, and why there are no others."""
+    """Return the locks of cells that have one, and the reasons for the others."""
     locks = {key: value for key, value in results.items() if isinstance(value, WheelLock)}
     bad = {key: value for key, value in results.items() if not isinstance(value, WheelLock)}
     return locks, bad
@@ -130,7 +130,7 @@ def resolve_by_uv(
     parent: WheelLock | None = None,
     crafting: WheelMaker | None = None,
 ) -> WheelLock:
-    """The lock that answers `inputs`, found by uv from what the site can reach."""
+    """Return the lock for `inputs`, resolved by uv from the sources that the site can reach."""
     refuse_every_device(inputs, site)
     parent_wheels = parent.wheels if parent else ()
     resolver = UvResolver(
@@ -148,7 +148,7 @@ class _ParentOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CellLocking:
-    """One run over cells: results so far, and resolved locks by digest of their inputs."""
+    """A run over cells: results so far, and resolved locks by digest of their inputs."""
 
     tools: LockTools
     watch: Watch
@@ -163,7 +163,9 @@ class _CellLocking:
         return result
 
     def restored(self, cell: Cell, inputs: LockInputs, lock: WheelLock) -> Locked:
-        """The lock, after what no index has was built again where this machine lacks it."""
+        """Return the lock, after building its wheels that no index has and that are missing
+        here.
+        """
         built = {build.package: build for build in lock.builds}
         local = [
             wheel for wheel in lock.wheels if wheel.sdist and (wheel.source or wheel.name in built)

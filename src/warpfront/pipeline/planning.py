@@ -81,14 +81,14 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _say_ages_of_bases(
     cells: Iterable[Cell],
-    found: Mapping[str, ResolvedBase | Blocked | None],
+    bases_by_name: Mapping[str, ResolvedBase | Blocked | None],
     engine: Engine,
     maintenance: Maintenance,
     watch: Watch,
 ) -> None:
     bases = {}
     for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-        resolved = found.get(base.name)
+        resolved = bases_by_name.get(base.name)
         image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
@@ -112,7 +112,7 @@ def _prepared(
     images: Mapping[str, StoredImage],
     material: Material,
 ) -> tuple[dict[str, Blocked], _Items]:
-    """The cells whose base cannot be had, and the others, ready to build or to reuse."""
+    """Return the cells whose base is not available, and the others, ready to build or to reuse."""
     cells = tuple(cells)
     blocked = {
         cell.id: base for cell in cells if isinstance(base := bases.get(cell.base.name), Blocked)
@@ -125,7 +125,7 @@ def _prepared(
 def _unlockable(
     cells: Iterable[Cell], states: Mapping[str, LockState], watch: Watch
 ) -> dict[str, Blocked]:
-    """The cells that have no fresh lock and cannot get one from here."""
+    """Return the cells that have no fresh lock and cannot get one from here."""
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell in cells:
@@ -159,13 +159,13 @@ def _rendered(
     prepared: _Items,
     material: Material,
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build context of every cell, whether its base is here or not."""
+    """Return the build context of every cell, whether its base is here or not."""
     rendered = render_cells([cell for cell in cells if cell.id not in prepared], locks, material)
-    known = {
+    rendered_cells = {
         cell_id: item.rendered if isinstance(item, Prepared) else item
         for cell_id, item in prepared.items()
     }
-    return {**rendered, **known}
+    return {**rendered, **rendered_cells}
 
 
 def _unrenderable(
@@ -183,7 +183,9 @@ def _is_built(item: Prepared | Blocked | Failed | None) -> bool:
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:
-    """The cells to build whose wheels are neither in the wheelhouse nor to be had from here."""
+    """Return the cells to build whose wheels are neither in the wheelhouse nor reachable from
+    here.
+    """
     site = site_when_needed()
     blocked: dict[str, Blocked] = {}
     for cell_id, item in prepared.items():

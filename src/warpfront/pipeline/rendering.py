@@ -19,7 +19,9 @@ from warpfront.wheels.site import site_when_needed
 def render(
     workspace: Workspace, selection: Selection, watch: Watch, *, locked: bool = False
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
-    """The build contexts of the selected cells and their parents; writes build/<cell>/context/."""
+    """Render the build contexts of the selected cells and their parents into
+    build/<cell>/context/.
+    """
     matrix, requirements = workspace.matrix, workspace.requirements
     folders, material = workspace.folders, workspace.material
     site, cells = site_when_needed(), selected_with_parents(matrix.cells, selection)

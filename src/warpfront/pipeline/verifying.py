@@ -95,7 +95,7 @@ class RunOptions:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for what no container can be run with."""
+        """Raise `InputError` for what no container can be run with."""
         for name, value in (("again", self.again), ("limit-seconds", self.limit_seconds)):
             if value < 1:
                 raise InputError(f"--{name} {value} is not a number from 1 on", hint=f"--{name} 3")
@@ -128,7 +128,8 @@ def verify(
     options: RunOptions | None = None,
     library: Library | None = None,
 ) -> tuple[Verified, ...]:
-    """The checks, inside each selected cell's image, on each of its targets (or the selected one).
+    """Run the checks, inside each selected cell's image, on each of its targets (or the
+    selected one).
 
     `selftest` also seeds faults into every check there, each of which has to be caught. With a
     `library`, its architectures and nothing else, which is no verification of the image.

@@ -37,7 +37,7 @@ class Workspace:
 
 
 def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
-    """Read everything that decides what exists. Raises `MatrixError`, `LockError` or
+    """Read everything that decides what exists. Raise `MatrixError`, `LockError` or
     `StoreError`; writes nothing.
     """
     path = root / MATRIX_FILE
@@ -72,8 +72,8 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
 
 
 def contents_path(root: Path) -> Path:
-    """The file of a project that holds what wheel indexes held: the package's own data in a
-    checkout of this package, else one beside matrix.yaml.
+    """Return the file with a project's recorded contents of wheel indexes: the package's own
+    data in a checkout of this package, else a file next to matrix.yaml.
     """
     package = Path(compat.__file__).resolve().parents[1]
     is_checkout = package.is_relative_to(root.resolve()) and "site-packages" not in package.parts
@@ -81,7 +81,9 @@ def contents_path(root: Path) -> Path:
 
 
 def compat_of(root: Path) -> Compat:
-    """The compat table with what indexes held by the project's own file, else the package's."""
+    """Return the compat table with index contents of the project's own file, else of the
+    package's.
+    """
     path = contents_path(root)
     text = read_text(path, missing_ok=True)
     if text is None or path.parent.name == "data":
@@ -90,7 +92,7 @@ def compat_of(root: Path) -> Compat:
 
 
 def read_guard() -> Mapping[str, str]:
-    """The guard's own files, as they go into images: what is read here is what `load` runs."""
+    """Return the guard's own files, as they go into images: `load` runs these files."""
     folder = Path(guard.__file__).parent
     files = [*folder.glob("*.py"), *folder.glob("*.json")]
     return {path.name: read_text(path) or "" for path in sorted(files)}

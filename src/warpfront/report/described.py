@@ -1,4 +1,4 @@
-"""One line on the result of a step for a cell. Pure."""
+"""A line about the result of a step for a cell. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _published(public: Publication) -> str:
 
 
 def _index(tag_move: IndexTagMove) -> str:
-    """An index is put only when it is whole."""
+    """Return the line of an index, which is published only when it is complete."""
     if tag_move.waits:
         return f"    index {tag_move.tag} waits for {'; '.join(tag_move.waits)}"
     return f"    index {tag_move.tag} of {', '.join(tag_move.machines)}: {tag_move.digest}"

@@ -72,8 +72,8 @@ def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
 
 
 def read_history(text: str) -> tuple[tuple[PastRun, ...], int]:
-    """The newest runs, oldest first, and how many lines were none: a file that was appended to
-    when a disk was full is read as far as it goes.
+    """Return the newest runs, oldest first, and how many lines were none: a file that was
+    appended to when a disk was full is read as far as it goes.
     """
     runs: list[PastRun] = []
     unread = 0

@@ -30,7 +30,7 @@ def _counted(answers: object) -> dict[str, int]:
 
 
 def profiles_text(verification: Verification) -> str:
-    """A table in plain text; nothing where nothing was compared."""
+    """Return a table in plain text; nothing where nothing was compared."""
     counts = profile_counts(verification)
     if not sum(answers.total() for answers in counts.values()):
         return ""

@@ -8,12 +8,12 @@ from warpfront.release.ledger import CANDIDATE_PREFIX, Removed, Stock, Yank
 
 
 def stock_text(stocks: Iterable[Stock]) -> str:
-    """A paragraph a digest: its tags, what it was proven for, and what was let pass."""
+    """Return a paragraph a digest: its tags, what it was proven for, and what was let pass."""
     lines = []
     for stock in stocks:
         lines.append(f"{stock.repository}@{stock.digest}")
-        told = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
-        tags = [f"{tag} (alias)" if tag in stock.aliases else tag for tag in told]
+        shown_tags = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
+        tags = [f"{tag} (alias)" if tag in stock.aliases else tag for tag in shown_tags]
         lines.append(f"    tags: {', '.join(tags) or 'none, it is a candidate'}")
         lines += [f"    part of: {', '.join(stock.listed_in)}"] if stock.listed_in else []
         lines.append(f"    proven for: {', '.join(stock.channels) or 'nothing'}")

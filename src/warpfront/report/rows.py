@@ -75,7 +75,9 @@ class CellFacts:
 
 
 def report_rows(facts: Iterable[CellFacts], *, target: str = "") -> tuple[ReportRow, ...]:
-    """A row for every cell and every target it serves, or `target` only where a cell serves it."""
+    """Return a row for every cell and every target it serves, or `target` only where a cell
+    serves it.
+    """
     return tuple(
         _row(fact, served)
         for fact in facts
@@ -117,7 +119,9 @@ def _current(fact: CellFacts, target: str, build: BuiltImage | None) -> Verifica
 
 
 def _published(publication: Publication | Blocked | Failed | None, build: BuiltImage | None) -> str:
-    """The tags of this image and no older one, with the bytes that went and those there already."""
+    """Return the tags of this image and no older one, with the bytes that went and those there
+    already.
+    """
     if (
         not isinstance(publication, Publication)
         or not build

@@ -88,10 +88,10 @@ def sarif_text(
     tool_uri: str = "",
     unknown: Iterable[str] = (),
 ) -> str:
-    """The document as UTF-8 JSON text: same findings, same text.
+    """Return the document as UTF-8 JSON text: same findings, same text.
 
     `unknown` are sentences about what could not be judged; they become notifications of the run,
-    because silence about a file reads as its being clean. Raises `ValueError` for a finding whose
+    because silence about a file reads as its being clean. Raise `ValueError` for a finding whose
     rule is not among `rules`.
     """
     document = sarif_document(

@@ -128,7 +128,7 @@ def _explained(cell_id: str, reason: str) -> RenderableType:
 
 
 def _why(row: ReportRow) -> str:
-    """The reason, and below it the line that repeats it."""
+    """Return the reason, and below it the line that repeats it."""
     return "\n".join(part for part in (row.reason, row.repeat and f"repeat: {row.repeat}") if part)
 
 

@@ -13,8 +13,8 @@ _LEAST_SPAN = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A series: `times` of nights `at`, relative to the usual time. `change` is the first night of
-    a lasting change or None, and `said` its description.
+    """A series: `times` of nights `at`, relative to the usual time. `change` is the first night
+    of a lasting change or None; `said` describes it.
     """
 
     cell_id: str
@@ -29,7 +29,9 @@ class Trend:
     @property
     def line(self) -> str:
         """Return `points` of an SVG line: the slower, the higher."""
-        pairs = (f"{self._x(one):.1f},{self._y(time):.1f}" for one, time in enumerate(self.times))
+        pairs = (
+            f"{self._x(index):.1f},{self._y(time):.1f}" for index, time in enumerate(self.times)
+        )
         return " ".join(pairs)
 
     @property

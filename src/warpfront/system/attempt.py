@@ -47,7 +47,7 @@ def attempt(
 
 
 def failed_by(error: WarpfrontError, cell_id: str, step: StepName) -> Failed:
-    """The failure of one cell that an error is."""
+    """Return an error as the failure of one cell."""
     return Failed(
         cell_id=cell_id,
         step=step,

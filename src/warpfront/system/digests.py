@@ -17,5 +17,5 @@ def digest_of(value: object) -> str:
 
 
 def frozen(mapping: Mapping[str, str]) -> Mapping[str, str]:
-    """A read-only copy, so that a frozen value stays frozen."""
+    """Return a read-only copy, so that a frozen value stays frozen."""
     return MappingProxyType(dict(mapping))

@@ -62,7 +62,7 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def line(self, where: Where) -> int:
-        """The line of the value at `where`, or of the nearest value around it."""
+        """Return the line of the value at `where`, or of the nearest value around it."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
@@ -72,8 +72,9 @@ class Document:
 
 
 def read_document(text: str, *, path: str) -> Document:
-    """`text` as a `Document`. Raises `MatrixError` when there is nothing to go on with: too big,
-    too deep, not YAML, empty."""
+    """Return `text` as a `Document`. Raise `MatrixError` when there is nothing to go on with:
+    too big, too deep, not YAML, empty.
+    """
     _refuse_unreadable(text, path)
     try:
         _refuse_bombs(text, path)
@@ -222,8 +223,9 @@ def strict_dataclass(kind: type[T]) -> type[T]:
 
 
 def read_checked(text: str, *, path: str, into: type[T]) -> tuple[Document, T]:
-    """`text` as an `into`, with the document that knows the lines. Raises `MatrixError` with
-    every problem of the file, in the order of its lines."""
+    """Return `text` as an `into`, with the document that knows the lines. Raise `MatrixError`
+    with every problem of the file, in the order of its lines.
+    """
     document = read_document(text, path=path)
     try:
         value: T = _reader(into).validate_python(document.value)  # type: ignore[arg-type]
@@ -301,7 +303,7 @@ def _inside(where: Where) -> str:
 
 
 def _fields_at(into: object, where: Where) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of the dataclass at `where` below `into`."""
+    """Return the fields of the dataclass at `where` below `into`."""
     if dataclasses.is_dataclass(into) and isinstance(into, type):
         if not where:
             return dataclasses.fields(into)

@@ -26,6 +26,6 @@ def how_to_install(error: ModuleNotFoundError) -> str:
 
 
 def registered(group: str) -> Iterator[Any]:
-    """Yield the objects of an entry-point group. Raises `ModuleNotFoundError`."""
+    """Yield the objects of an entry-point group. Raise `ModuleNotFoundError`."""
     for point in entry_points(group=group):
         yield point.load()

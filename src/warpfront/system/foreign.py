@@ -36,14 +36,14 @@ _KINDS = (
 def read_regular(
     path: Path, limit_bytes: int = RESULT_LIMIT_BYTES, *, follow: bool = False
 ) -> bytes:
-    """The bytes of a regular file. Raises `FileNotFoundError`, and `StoreError` for anything else,
-    for what is larger than the limit, and for what may not be read. With `follow` a link to a
-    regular file is one.
+    """Return the bytes of a regular file. Raise `FileNotFoundError`, and `StoreError` for
+    anything else, for what is larger than the limit, and for what may not be read. With `follow` a
+    link to a regular file is one.
     """
     try:
         status = path.stat() if follow else path.lstat()
         kind = kind_of(status.st_mode)
-        # What says that it is too large is not read up to the limit first; what grows is.
+        # A file whose size exceeds the limit is not read; one that grows is read up to the limit.
         if not kind and status.st_size > limit_bytes:
             raise _too_large(path, limit_bytes)
         content = None if kind else first_bytes(path, limit_bytes + 1, follow=follow)
@@ -78,7 +78,7 @@ def kind_of(mode: int) -> str:
 
 def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
     """Return a JSON value of another program, cleaned by `clean_json`; None if there is no
-    file. Raises `StoreError`.
+    file. Raise `StoreError`.
     """
     try:
         content = read_regular(path, limit_bytes)
@@ -93,8 +93,8 @@ def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | Non
 
 
 def clean_json(value: object, depth: int = 0) -> object:
-    """The value, if everything that reads ours can take it: numbers that are finite, no deeper than
-    ours, text without control characters (U+FFFD in their place). Raises `ValueError`.
+    """Return the value, if everything that reads ours can take it: numbers that are finite, no
+    deeper than ours, text without control characters (U+FFFD in their place). Raise `ValueError`.
     """
     if depth > JSON_DEPTH_LIMIT:
         raise ValueError(f"deeper than {JSON_DEPTH_LIMIT} levels")
@@ -127,7 +127,7 @@ def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
 
 def remove_tree(path: Path) -> None:
     """Remove what is there, whatever it is: no link is followed, and our own folders are opened to
-    us first. Nothing there is what was wanted. Raises `StoreError` for what is not ours to remove.
+    us first. Nothing there is what was wanted. Raise `StoreError` for what is not ours to remove.
     """
     try:
         if not path.is_symlink() and path.is_dir():
@@ -146,11 +146,11 @@ def _open_folders(folder: Path) -> None:
     """Make folders of ours writable again, so that they can be emptied."""
     pending = [folder]
     while pending:
-        one = pending.pop()
-        status = one.lstat()
+        entry_path = pending.pop()
+        status = entry_path.lstat()
         if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
-            one.chmod(0o700)
-        with os.scandir(one) as entries:
+            entry_path.chmod(0o700)
+        with os.scandir(entry_path) as entries:
             pending += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 

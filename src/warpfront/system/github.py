@@ -1,4 +1,6 @@
-"""What GitHub says to a job, and a job to GitHub: the one reader of its environment. Edge."""
+"""GitHub's data for a job, and a job's outputs for GitHub: the one reader of its environment.
+Edge.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from warpfront.system.store import read_text, storing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """The job that this is. `scope` is what started its run, `since` the commit that it is compared
-    with. `planned` and `ended` are how the jobs before this one ended, `plan_digest` is that of the
-    plan as its job left it, `url` the run's page, `head` the newest commit of a pull request. All
-    empty on a laptop.
+    """The current job. `scope` is the event that started its run, `since` the commit to compare
+    with. `planned` and `ended` are the ends of the jobs before this one. `plan_digest` is that of
+    the plan as its job wrote it, `url` the run's page, `head` the newest commit of a pull request.
+    All are empty on a laptop.
     """
 
     scope: str = ""
@@ -31,12 +33,12 @@ class Forge:
     outputs: Path | None = None
 
     def say_outputs(self, outputs: Mapping[str, str]) -> None:
-        """Each on one line: none holds a line's end."""
+        """Write each output on one line: none contains a line's end."""
         if self.outputs is not None:
             _append(self.outputs, "".join(f"{name}={text}\n" for name, text in outputs.items()))
 
     def say_summary(self, markdown: str) -> None:
-        """Below what the steps before have said on the run's page."""
+        """Append to the summaries of earlier steps on the run's page."""
         if self.summary is not None:
             _append(self.summary, markdown)
 
@@ -76,7 +78,7 @@ def _run_page(environment: Mapping[str, str]) -> str:
 
 
 def read_event(path: str) -> Any:
-    """What started the run, as GitHub wrote it. Raises `InputError`."""
+    """Return the event that started the run, as GitHub wrote it. Raise `InputError`."""
     text = read_text(Path(path), missing_ok=True) if path else None
     try:
         return json.loads(text or "{}")
@@ -87,11 +89,11 @@ def read_event(path: str) -> Any:
 def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, str]:
     """(scope, since). A pull request of a fork stays one, whatever its labels say."""
     if name == "pull_request":
-        asked = event.get("pull_request", {})
-        own = (asked.get("head", {}).get("repo") or {}).get("full_name") == repository
-        labels = {one.get("name") for one in asked.get("labels", ())}
-        scope = "labelled" if own and label in labels else "pull_request"
-        return scope, asked.get("base", {}).get("sha", "")
+        pull_request = event.get("pull_request", {})
+        is_own = (pull_request.get("head", {}).get("repo") or {}).get("full_name") == repository
+        labels = {label_entry.get("name") for label_entry in pull_request.get("labels", ())}
+        scope = "labelled" if is_own and label in labels else "pull_request"
+        return scope, pull_request.get("base", {}).get("sha", "")
     if name == "merge_group":
         return "merge_queue", event.get("merge_group", {}).get("base_sha", "")
     if name == "push":

@@ -74,7 +74,7 @@ def standard_input() -> Iterator[Path]:
 
 
 def read_start(path: Path, most_bytes: int) -> bytes:
-    """The first bytes, unpacked, and one more than `most_bytes` where there are more."""
+    """Return the first bytes, unpacked, and one more than `most_bytes` where there are more."""
     head = bytearray()
     for chunk in _chunks(path):
         head += chunk
@@ -84,21 +84,22 @@ def read_start(path: Path, most_bytes: int) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a file, unpacked where it is gzip's. `\\r` ends one, too, and counts none; bytes
-    that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An archive
-    that is cut short ends in a line that is not whole. Raises `InputError` and `StoreError`.
+    """Yield the lines of a file, unpacked where it is gzip's. `\r` ends one, too, and counts
+    none; bytes that are not UTF-8 become U+FFFD; a longer line than `LONGEST_LINE_BYTES` is cut. An
+    archive that is cut short ends in a line that is not whole. Raise `InputError` and
+    `StoreError`.
     """
     number, state, is_cut, end = 1, b"", False, b""
     for chunk in _chunks(path):
-        for piece, ended in _pieces(chunk):
+        for piece, line_end in _pieces(chunk):
             is_cut = is_cut or len(state) + len(piece) > LONGEST_LINE_BYTES
             state += piece[: LONGEST_LINE_BYTES - len(state)]
-            if not ended:
+            if not line_end:
                 continue
-            if state or end + ended != b"\r\n":
+            if state or end + line_end != b"\r\n":
                 yield Line(number, state.decode("utf-8", "replace"), not is_cut)
-            number += ended == b"\n"
-            state, is_cut, end = b"", False, ended
+            number += line_end == b"\n"
+            state, is_cut, end = b"", False, line_end
     if state:
         yield Line(number, state.decode("utf-8", "replace"), whole=False)
 
@@ -115,7 +116,7 @@ def _pieces(chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes, unpacked, without a mark of UTF-8."""
+    """Yield the bytes, unpacked, without a mark of UTF-8."""
     with _opened(path) as file:
         start = file.read(3)
         file.seek(0)
@@ -142,7 +143,7 @@ def _next_chunk(source: IO[bytes] | gzip.GzipFile) -> bytes:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """A regular file, without waiting for one that is none."""
+    """Yield a regular file, without waiting for one that is none."""
     with storing(path):
         if not path.exists():
             raise InputError(f"{path}: no such file")

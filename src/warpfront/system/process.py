@@ -74,7 +74,7 @@ Run = Callable[[Command], Completed]
 def run(command: Command) -> Completed:
     """Run to its end and capture what it prints.
 
-    Raises `CommandFailedError` when the program is missing or outlives its time; a non-zero exit
+    Raise `CommandFailedError` when the program is missing or outlives its time; a non-zero exit
     is a result.
     """
     with _child(command, merge=False) as child:
@@ -148,7 +148,7 @@ def start_daemon(command: Command, log: Path) -> None:
 
 
 def environment() -> dict[str, str]:
-    """A copy of this process's environment, for the edge rooms to read from."""
+    """Return a copy of this process's environment, for the edge modules to read from."""
     return dict(os.environ)
 
 

@@ -30,7 +30,7 @@ def fixed_moment() -> str:
 
 
 def now() -> str:
-    """This moment, as RFC 3339 in UTC."""
+    """Return the current time as RFC 3339 in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -20,8 +20,8 @@ _DOCKER_IO = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """`host[:port]/repository[:tag][@digest]`. The host is always said: a bare name would be
-    whatever the default registry has under it.
+    """`host[:port]/repository[:tag][@digest]`. The host is always explicit: a bare name would
+    mean an image of the default registry.
     """
 
     host: str
@@ -40,15 +40,19 @@ class Reference:
 
 
 def read_reference(text: str) -> Reference:
-    """Raises `InputError` for what is none."""
+    """Raise `InputError` for what is none."""
     host, _, rest = text.partition("/")
-    named, at, digest = rest.partition("@")
+    named, separator, digest = rest.partition("@")
     repository, colon, tag = named.partition(":")
     wrong = (
         _wrong_host(host)
         or wrong_repository(repository)
         or (colon and not is_tag(tag) and f"{tag!r} is no tag")
-        or (at and not is_digest(digest) and f"{digest!r} is no digest (sha256: and 64 hex digits)")
+        or (
+            separator
+            and not is_digest(digest)
+            and f"{digest!r} is no digest (sha256: and 64 hex digits)"
+        )
     )
     if wrong:
         raise InputError(
@@ -74,13 +78,14 @@ def wrong_repository(text: str) -> str:
 
 
 def fallback_tag(digest: str) -> str:
-    """The tag under which what is attached to a digest is listed, where the registry has
-    no referrers API."""
+    """Return the tag that lists a digest's attached documents in a registry without referrers
+    API.
+    """
     return digest.replace(":", "-", 1)
 
 
 def address_of(host: str) -> str:
-    """The host and port that a registry answers under."""
+    """Return the host and port that a registry answers under."""
     return "registry-1.docker.io" if host in _DOCKER_IO else host
 
 
@@ -89,7 +94,7 @@ def is_docker_io(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host (with or without port) is this machine, by its name alone."""
+    """Return true if a host (with or without port) is this machine, by its name alone."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     return name in {"localhost", "[::1]"} or re.fullmatch(r"127(?:\.\d{1,3}){3}", name) is not None
 

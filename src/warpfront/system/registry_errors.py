@@ -1,4 +1,4 @@
-"""What went wrong between us and a registry, in the words of a person who has to mend it. Edge."""
+"""Registry errors in the words of the engineer who has to fix them. Edge."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FREE = f"free space where the registry keeps its blobs, then {_LATER}"
 
 
 class TransientError(Exception):
-    """A failure that another try may not meet; `after_seconds` is what the registry asked for,
-    `cost` the number of tries that this one counts for.
+    """A failure that another try may not meet. `after_seconds` is the pause that the registry
+    requests, `cost` the number of tries that this one counts for.
     """
 
     def __init__(self, error: RegistryError, after_seconds: float = 0.0, cost: int = 1) -> None:
@@ -35,7 +35,7 @@ class TransientError(Exception):
 
 
 def wrong(registry: str, step: str, reason: str) -> RegistryError:
-    """For an answer that cannot be true."""
+    """Return the error for an answer that cannot be true."""
     return RegistryError(
         reason,
         registry=registry,
@@ -46,7 +46,7 @@ def wrong(registry: str, step: str, reason: str) -> RegistryError:
 
 
 def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:
-    """For what stays so until somebody changes something."""
+    """Return the error for a failure that lasts until the configuration changes."""
     return RegistryError(
         reason, registry=registry, step=step, fault=RegistryFault.REFUSED, hint=hint
     )
@@ -55,9 +55,9 @@ def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:
 def by_status(
     registry: str, step: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> RegistryError | TransientError:
-    """What an answer that was not hoped for means."""
-    said = _said(body)
-    reason = f"HTTP {status}" + (f" ({said})" if said else "")
+    """Return the error for an unexpected HTTP status."""
+    message = _said(body)
+    reason = f"HTTP {status}" + (f" ({message})" if message else "")
     fault, hint = _meaning(registry, status, body)
     error = RegistryError(reason, registry=registry, step=step, fault=fault, hint=hint)
     if status in RETRIED_STATUSES and fault is not RegistryFault.FULL:
@@ -68,12 +68,12 @@ def by_status(
 def by_exception(
     registry: str, step: str, error: requests.RequestException | OSError
 ) -> RegistryError | TransientError:
-    """What a request that got no whole answer means."""
+    """Return the error for a request without a complete answer."""
     causes = tuple(_causes(error))
     system = next((c.strerror for c in causes if isinstance(c, OSError) and c.strerror), "")
     for kind, fault, usual, hint in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
-            # "No route to host" says more than that an answer broke off.
+            # "No route to host" is more precise than an answer that broke off.
             words = system or usual if kind is requests.RequestException else usual
             registry_error = RegistryError(
                 words, registry=registry, step=step, fault=fault, hint=hint
@@ -87,13 +87,13 @@ def words_of(error: requests.RequestException) -> str:
     """Return why there was no whole answer, in a few words: requests nests the cause in a sentence
     of several hundred characters.
     """
-    found = by_exception("", "", error)
-    failure = found.error if isinstance(found, TransientError) else found
+    registry_error = by_exception("", "", error)
+    failure = registry_error.error if isinstance(registry_error, TransientError) else registry_error
     return failure.message.rpartition(": ")[2]
 
 
 def after_seconds(headers: Mapping[str, str]) -> float:
-    """Retry-After as seconds: a number, or a date, which is held against the answer's own."""
+    """Return Retry-After as seconds: a number, or a date minus the answer's own date."""
     value = headers.get("Retry-After", "")
     if (count := read_count(value)) is not None:
         return float(count)
@@ -119,7 +119,7 @@ def _meaning(registry: str, status: int, body: bytes) -> tuple[RegistryFault, st
 
 
 def _said(body: bytes) -> str:
-    """The registry's own words: codes and messages, without what a terminal would obey."""
+    """Return the registry's own message: codes and texts, without terminal control sequences."""
     try:
         errors = json.loads(body)["errors"]
         words = "; ".join(f"{error.get('code', '')} {error.get('message', '')}" for error in errors)
@@ -129,15 +129,20 @@ def _said(body: bytes) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it came from, wherever urllib3 keeps it."""
-    seen: set[int] = set()
+    """Yield the error and all its causes, in whichever attribute urllib3 stores them."""
+    visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, BaseException) and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        cause = waiting.pop()
+        if isinstance(cause, BaseException) and id(cause) not in visited:
+            visited.add(id(cause))
+            yield cause
+            waiting += [
+                cause.__cause__,
+                cause.__context__,
+                getattr(cause, "reason", None),
+                *cause.args,
+            ]
 
 
 _UNREACHABLE, _SLOW, _WRONG = RegistryFault.UNREACHABLE, RegistryFault.SLOW, RegistryFault.WRONG

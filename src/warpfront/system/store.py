@@ -61,7 +61,7 @@ class Store:
         return path
 
     def load(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
-        """Return the value that a step wrote, one of `kinds`, or None. Raises `StoreError` for a
+        """Return the value that a step wrote, one of `kinds`, or None. Raise `StoreError` for a
         file of another form.
         """
         path = self.cell_folder(cell_id) / f"{name}.json"
@@ -166,8 +166,8 @@ def write_json(path: Path, value: object) -> None:
 
 
 def place_program(program: Path, folder: Path) -> Path:
-    """A folder holding just this executable, moved into place whole; made again where it is not as
-    it was copied.
+    """Return a folder holding just this executable, moved into place whole; made again where it
+    is not as it was copied.
     """
     target = folder / program.name
     if not target.exists() or not _is_copy(target, program):
@@ -197,8 +197,8 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 
 def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
-    """A file's text; None if it is missing and may be. Raises `StoreError` when it cannot be
-    read as UTF-8.
+    """Return a file's text; None if it is missing and may be. Raise `StoreError` when it
+    cannot be read as UTF-8.
     """
     with storing(path):
         try:
@@ -246,7 +246,7 @@ def _read_link(path: Path, root: Path) -> ImageFile | RefusedFile:
 
 
 def _shown(path: Path) -> str:
-    """A path as text; what is not UTF-8 in it becomes U+FFFD."""
+    """Return a path as text; what is not UTF-8 in it becomes U+FFFD."""
     return os.fsencode(path.as_posix()).decode("utf-8", "replace")
 
 
@@ -268,7 +268,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def as_json(value: object) -> Any:
-    """A value of the model, or any nest of them, as plain JSON values."""
+    """Return a value of the model, or any nest of them, as plain JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)

@@ -72,7 +72,7 @@ class Tree:
 def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> Tree:
     """Return the regular files below `root`. `exclude` are globs of relative paths. `vendored` also
     walks all submodules and third-party folders, not only those whose device code the root's build
-    compiles. Raises `StoreError` if `root` is no folder.
+    compiles. Raise `StoreError` if `root` is no folder.
     """
     if not root.is_dir():
         raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
@@ -191,7 +191,8 @@ def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFi
 
 
 def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
-    """The text of a file of the tree, or why there is none: too large, binary, minified, refused.
+    """Return the text of a file of the tree, or why there is none: too large, binary, minified,
+    refused.
 
     UTF-8 with or without a mark, what a Python file's coding line names, else Latin-1: the rules
     look for ASCII words.

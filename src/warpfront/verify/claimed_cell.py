@@ -28,8 +28,8 @@ _TOOLKITS = get_args(get_type_hints(Toolkit)["name"])
 def claimed_cell(
     labels: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], *, machine: str
 ) -> Cell:
-    """Return the cell of an image. `asked` are the fields of its provenance, empty without one;
-    `machine` is the engine's answer. Raises `InputError` for labels of another form.
+    """Return the cell of an image. `fields` are those of its provenance, empty without one;
+    `machine` is the engine's answer. Raise `InputError` for labels of another form.
     """
     if wrong := _wrong_labels(labels):
         raise InputError(

@@ -55,8 +55,8 @@ _BY_EXIT_CODE: dict[int, Callable[[str], WarpfrontError]] = {
 
 
 def failure_of(results: Iterable[object]) -> WarpfrontError | None:
-    """The worst of a step's results as an error, or None if every one is a success. What is no
-    `Blocked`, `Failed` or `Verification` is one, and counts among the results.
+    """Return the worst of a step's results as an error, or None if every one is a success. What
+    is no `Blocked`, `Failed` or `Verification` is one, and counts among the results.
 
     A cell that failed comes before a check that did, then a blocked cell, a missing device, an
     emulated one, and one that could not be determined. Anything but `passed` is a failure: a skip

@@ -15,7 +15,7 @@ Named = tuple[str, str]
 
 
 def together(runs: Sequence[Verification]) -> Verification:
-    """The last run, with its flips as failures; what failed each time has failed. Raises
+    """Return the last run, with its flips as failures; what failed each time has failed. Raise
     `ValueError` for runs of more than one digest, which say nothing about each other.
     """
     about = {(run.cell_id, run.target, run.where, run.content_hash, run.image_id) for run in runs}

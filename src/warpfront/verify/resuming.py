@@ -108,7 +108,7 @@ def _left_by(session: str, folder: Path) -> list[Path]:
 
 def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
     """Move the results of each session that ended and passed every check that it had planned."""
-    kept = {}
+    passed = {}
     proven = folder / _PROVEN
     with storing(proven):
         proven.mkdir(exist_ok=True)
@@ -125,8 +125,8 @@ def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
         except (OSError, StoreError):
             continue
         if worst_of(check.outcome for check in checks) is Outcome.PASSED:
-            kept[session] = (end, hashlib.sha256(content).hexdigest())
-    return kept
+            passed[session] = (end, hashlib.sha256(content).hexdigest())
+    return passed
 
 
 def _read(folder: Path) -> Attempt | None:

@@ -14,7 +14,7 @@ from warpfront.verify.verdict import verification_document
 
 
 def sealed(verification: Verification, *, ended: str) -> Verification:
-    """The verification, ended at that time, with its seal."""
+    """Return the verification, ended at that time, with its seal."""
     dated = dataclasses.replace(verification, ended=ended, seal="")
     return dataclasses.replace(dated, seal=_seal(dated))
 

@@ -1,4 +1,4 @@
-"""One `Verification` and one `Outcome`, from the result files of the sessions. Pure.
+"""Verdicts: a `Verification` and an `Outcome` from the result files of the sessions. Pure.
 
 The files are foreign text when they come back. A missing, unfinished or foreign one, and one that
 contradicts nox, is an `error`: never a pass.
@@ -22,7 +22,7 @@ from warpfront_checks.results import (
 VERIFICATION_SCHEMA = 1
 # By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
 # emulated one computed right elsewhere, an undetermined one may have been the hardware, and a
-# skipped check says nothing of the others.
+# skipped check is no evidence for the others.
 _WORST_FIRST = (
     Outcome.ERROR,
     Outcome.FAILED,
@@ -50,7 +50,7 @@ def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def outcome_of(verification: Verification) -> Outcome:
-    """The whole verification's outcome. A planned session without any check is an error."""
+    """Return the whole verification's outcome. A planned session without any check is an error."""
     checked = {check.session for check in verification.checks}
     if not verification.sessions or not checked >= set(verification.sessions):
         return Outcome.ERROR
@@ -126,7 +126,9 @@ def unread_verification(
 def read_session(
     document: object | None, *, session: str, target: str, ended: str = ""
 ) -> tuple[CheckResult, ...]:
-    """The checks of one results file, and an error for each that was planned and is not there."""
+    """Return the checks of one results file, and an error for each that was planned and is not
+    there.
+    """
     suffix = f": {ended}" if ended else ""
     if document is None:
         return (_error(session, "results", f"the session left no results file{suffix}"),)
@@ -196,7 +198,9 @@ def _nox_results(report: object) -> dict[str, str]:
 
 
 def verification_document(verification: Verification) -> dict[str, object]:
-    """The verification as JSON values, with its outcome, for those who read nothing else."""
+    """Return the verification as JSON values, with its outcome for programs that read nothing
+    else.
+    """
     return {
         "schema": VERIFICATION_SCHEMA,
         "outcome": outcome_of(verification).value,

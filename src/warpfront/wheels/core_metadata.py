@@ -151,7 +151,7 @@ def _same_build(named: Tag, built: Tag) -> bool:
 
 
 def _machine(tag: Tag) -> str:
-    """The platform without the level of its C library."""
+    """Return the platform without the level of its C library."""
     system, _, rest = tag.platform.partition("_")
     if not system.startswith(("linux", "manylinux", "musllinux")):
         return tag.platform

@@ -56,12 +56,12 @@ def _names(prefix: str, owners: Iterable[str]) -> list[str]:
 
 
 def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
-    """The bytes of the newest wheel of a device package, 0 where its index has none."""
+    """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
     assert inputs.index is not None
     offered = links(inputs.index.url, name, transport, flat=False)
     if isinstance(offered, NoAnswer):
         return 0
-    wheels = {version: one for one in offered if (version := _version(one.filename))}
+    wheels = {version: link for link in offered if (version := _version(link.filename))}
     if not wheels:
         return 0
     newest = wheels[max(wheels)]

@@ -59,12 +59,12 @@ class _File:
     @property
     def minors(self) -> frozenset[int]:
         """The minor versions of CPython that its tags name, free-threaded ones too."""
-        found = (_CPYTHON.match(tag.interpreter) for tag in self.tags)
-        return frozenset(int(match[1]) for match in found if match)
+        matches = (_CPYTHON.match(tag.interpreter) for tag in self.tags)
+        return frozenset(int(match[1]) for match in matches if match)
 
     def pythons(self, newest: int) -> frozenset[str]:
-        """The CPythons (X.Y) that it serves with the GIL, up to 3.`newest`: a wheel of the stable
-        ABI (`cp312-abi3`) serves each later one in its Requires-Python.
+        """Return the CPythons (X.Y) that it serves with the GIL, up to 3.`newest`: a wheel of
+        the stable ABI (`cp312-abi3`) serves each later one in its Requires-Python.
         """
         required = dict(self.link.attributes).get("data-requires-python", "")
         abis = {tag.abi for tag in self.tags}
@@ -78,8 +78,8 @@ class _File:
 
     @property
     def machines(self) -> frozenset[str]:
-        found = (_PLATFORM.match(tag.platform) for tag in self.tags)
-        return frozenset(match[2] for match in found if match)
+        matches = (_PLATFORM.match(tag.platform) for tag in self.tags)
+        return frozenset(match[2] for match in matches if match)
 
     @property
     def is_for_linux(self) -> bool:
@@ -108,7 +108,7 @@ def survey_index(
     with Transport(
         site, connect_seconds=8.0, stall_seconds=site.patience_seconds, page_seconds=page_seconds
     ) as transport:
-        found: dict[str, Mapping[str, IndexedRelease]] = {}
+        surveyed: dict[str, Mapping[str, IndexedRelease]] = {}
         try:
             for name in names:
                 files = _files(url, name, transport, is_needed=name == names[0] or name in known)
@@ -116,10 +116,10 @@ def survey_index(
                     return files
                 versions = wanted(name, {file.version for file in files})
                 chosen = [file for file in files if file.version in versions]
-                found[name] = _releases(name, chosen, known.get(name, {}), transport)
+                surveyed[name] = _releases(name, chosen, known.get(name, {}), transport)
         except _UnusableIndexError as error:
             return NoAnswer(url=url, reason=without_secrets(str(error)), lasting=True)
-    return {name: releases for name, releases in found.items() if releases}
+    return {name: releases for name, releases in surveyed.items() if releases}
 
 
 def _files(
@@ -130,10 +130,10 @@ def _files(
         is_absent = offered.status in ABSENT and not is_needed
         return () if is_absent else offered
     parsed = [_parsed(link) for link in offered]
-    files = tuple(one for of, one in filter(None, parsed) if of == name)
-    others = sorted({of for of, _ in filter(None, parsed) if of != name})
-    if others:
-        raise _UnusableIndexError(f"its page for {name} lists {others[0]}")
+    files = tuple(file for of, file in filter(None, parsed) if of == name)
+    other_names = sorted({of for of, _ in filter(None, parsed) if of != name})
+    if other_names:
+        raise _UnusableIndexError(f"its page for {name} lists {other_names[0]}")
     if not files and is_needed:
         raise _UnusableIndexError(f"its page for {name} lists no file of {name} (an error page?)")
     return tuple(file for file in files if file.is_for_linux)
@@ -153,14 +153,14 @@ def _parsed(link: Link) -> tuple[str, _File] | None:
 def _releases(
     name: str,
     files: Iterable[_File],
-    known: Mapping[str, IndexedRelease],
+    earlier: Mapping[str, IndexedRelease],
     transport: Transport,
 ) -> dict[str, IndexedRelease]:
     by_version: dict[Version, list[_File]] = {}
     for file in files:
         by_version.setdefault(file.version, []).append(file)
     newest = max(
-        (minor for some in by_version.values() for one in some for minor in one.minors), default=0
+        (minor for some in by_version.values() for file in some for minor in file.minors), default=0
     )
     with ThreadPoolExecutor(8) as pool:
         tasks = {
@@ -170,7 +170,7 @@ def _releases(
                 version,
                 by_version[version],
                 newest=newest,
-                indexed_release=known.get(str(version)),
+                indexed_release=earlier.get(str(version)),
                 transport=transport,
             )
             for version in sorted(by_version)
@@ -187,7 +187,9 @@ def _release(
     indexed_release: IndexedRelease | None,
     transport: Transport,
 ) -> IndexedRelease:
-    """One release; its METADATA only where it is `known` in no such form."""
+    """Return a release. Its METADATA is read only if `indexed_release` has none of the same
+    form.
+    """
     plain = _without_metadata(files, newest)
     if (
         indexed_release is not None
@@ -251,8 +253,8 @@ def _representative(files: list[_File], machine: str) -> _File | None:
 def _metadata(
     name: str, version: Version, file: _File, transport: Transport
 ) -> WheelMetadata | None:
-    """The METADATA of a wheel; None where its server gives neither the file nor ranges. Raises
-    `_UnusableIndexError` where it is another's, or has another hash than its page.
+    """Return the METADATA of a wheel; None where its server gives neither the file nor ranges.
+    Raise `_UnusableIndexError` where it is another's, or has another hash than its page.
     """
     text = _beside(file.link, transport)
     if text is None:
@@ -300,7 +302,7 @@ def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> t
         }
         for python in pythons
     ]
-    found = set()
+    demands = set()
     for line in requires:
         try:
             demand = Requirement(line)
@@ -310,5 +312,5 @@ def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> t
             continue
         if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
             demand.marker = None
-            found.add(str(demand))
-    return tuple(sorted(found))
+            demands.add(str(demand))
+    return tuple(sorted(demands))

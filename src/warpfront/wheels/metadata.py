@@ -24,7 +24,9 @@ _BUFFER_BYTES = 1 << 16
 
 
 def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | None:
-    """`Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or no wheel."""
+    """Return `Requires-Dist` of the wheel at `url`; None where its server gives no ranges, or
+    no wheel.
+    """
     members = read_small_members(url, transport, ("METADATA",)) or {}
     return requires_of(members["METADATA"]) if "METADATA" in members else None
 
@@ -32,8 +34,8 @@ def read_remote_requires(url: str, transport: Transport) -> tuple[str, ...] | No
 def read_small_members(
     source: str | Path, transport: Transport, names: Collection[str]
 ) -> Mapping[str, str] | None:
-    """The texts of these files of a wheel's dist-info, where it has them and they are as long as
-    such files are; None where its server gives no ranges, or no wheel.
+    """Return the texts of these files of a wheel's dist-info, if it has them and they have a
+    usual length; None where its server gives no ranges, or no wheel.
     """
     file = _opened(source, transport)
     if file is None:
@@ -63,7 +65,7 @@ def read_file_names(source: str | Path, transport: Transport) -> frozenset[str] 
 
 
 def _opened(source: str | Path, transport: Transport) -> Path | _Remote | None:
-    """A wheel to be read by ranges; None where its server does not say how long it is."""
+    """Return a wheel to be read by ranges; None where its server does not say how long it is."""
     if isinstance(source, Path):
         return source
     size = transport.size_bytes(source)

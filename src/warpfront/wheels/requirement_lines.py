@@ -42,28 +42,28 @@ class RequirementLine:
 
 
 def read_lines(text: str) -> Iterator[RequirementLine]:
-    """The lines of a requirements file that say something."""
-    held, start, source = list[str](), 0, ""
+    """Yield the lines of a requirements file that are not blank or comments."""
+    parts, start, source = list[str](), 0, ""
     bare = text.removeprefix("\ufeff")
-    at = first_at = len(text) - len(bare)
+    offset = first_at = len(text) - len(bare)
     lines = bare.splitlines(keepends=True)
     for number, whole in enumerate([*lines, ""], start=1):
         raw = whole.rstrip("\r\n")
-        if not held:
-            start, source, first_at = number, raw, at
-        at += len(whole)
-        held.append(_COMMENT.sub("", raw))
-        if held[-1].endswith("\\") and number <= len(lines):
-            held[-1] = held[-1][:-1] + " "
+        if not parts:
+            start, source, first_at = number, raw, offset
+        offset += len(whole)
+        parts.append(_COMMENT.sub("", raw))
+        if parts[-1].endswith("\\") and number <= len(lines):
+            parts[-1] = parts[-1][:-1] + " "
             continue
-        if said := "".join(held).strip():
+        if joined := "".join(parts).strip():
             end = min(number, len(lines))
-            yield RequirementLine(start=start, end=end, at=first_at, source=source, text=said)
-        held.clear()
+            yield RequirementLine(start=start, end=end, at=first_at, source=source, text=joined)
+        parts.clear()
 
 
 def foreign_requirement(text: str) -> Requirement:
-    """Raises `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
+    """Raise `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
     try:
         return Requirement(text)
     except RecursionError:
@@ -85,8 +85,8 @@ def requirement_name(text: str) -> str:
 
 
 def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
-    """Return whether a foreign marker holds; one that compares incomparable values does not,
-    as in uv.
+    """Return true if a foreign marker is true. Like in uv, one that compares incomparable
+    values is not.
     """
     try:
         return marker.evaluate(dict(environment))
@@ -95,12 +95,14 @@ def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
 
 
 def without_options(text: str) -> str:
-    """The text without the options that pip lets follow a requirement (`--hash`)."""
+    """Return the text without the options that pip lets follow a requirement (`--hash`)."""
     return _PER_LINE_OPTION.sub("", text).strip()
 
 
 def wheel_name(path: str) -> str:
-    """The distribution of a wheel, by the file name at the end of a path or URL; "" for others."""
+    """Return the distribution of a wheel, by the file name at the end of a path or URL; "" for
+    others.
+    """
     try:
         return str(parse_wheel_filename(path.rpartition("/")[2].replace("%2B", "+"))[0])
     except InvalidWheelFilename:

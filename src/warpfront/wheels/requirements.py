@@ -70,25 +70,25 @@ def read_requirements(
             sources += more.sources
             continue
         text = value if option in EDITABLE and value else line.text
-        found = _read_line(text, path=path, where=where)
-        if isinstance(found, Source):
-            if (here := _here(found)) and not inside(here):
+        parsed = _read_line(text, path=path, where=where)
+        if isinstance(parsed, Source):
+            if (folder := _here(parsed)) and not inside(folder):
                 raise _outside(where, without_query(text))
-            sources.append(found)
+            sources.append(parsed)
         else:
-            requirements.append(found)
+            requirements.append(parsed)
     return RequirementList(requirements=tuple(requirements), sources=tuple(sources))
 
 
-def _outside(where: str, what: str) -> LockError:
+def _outside(where: str, subject: str) -> LockError:
     return LockError(
-        f"{where}: {what} is outside the project, or a link that leads out of it",
+        f"{where}: {subject} is outside the project, or a link that leads out of it",
         hint="keep the file or folder in the project, or name a commit: git+https://...@<commit>",
     )
 
 
 def _here(source: Source) -> str:
-    """The path of a source that lies on this machine; "" for others."""
+    """Return the path of a source that lies on this machine; "" for others."""
     if source.kind == "folder":
         return source.location
     parts = urlsplit(source.location)
@@ -98,7 +98,9 @@ def _here(source: Source) -> str:
 def _included(
     text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
 ) -> str:
-    """The path, below the project, of a file that the last of `within` includes as `text`."""
+    """Return the path, below the project, of a file that the last of `within` includes as
+    `text`.
+    """
     below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
     if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
         raise _outside(where, without_query(text))
@@ -136,11 +138,13 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
 
 
 def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
-    """A path of a requirements file is relative to that file, and stays within the project."""
+    """Return the source of a path, which is relative to its requirements file and inside the
+    project.
+    """
     below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
     if below.startswith(".."):
         raise _outside(where, text)
-    named = tuple(sorted(one.strip() for one in extras.split(",") if one.strip()))
+    named = tuple(sorted(extra.strip() for extra in extras.split(",") if extra.strip()))
     return Source(kind="folder", location=below, extras=named)
 
 
@@ -166,8 +170,8 @@ def _read_address(url: str, *, name: str, extras: tuple[str, ...], where: str) -
 def _read_git(
     url: str, facts: dict[str, str], *, name: str, extras: tuple[str, ...], where: str
 ) -> Source:
-    location, at, commit = url.removeprefix("git+").rpartition("@")
-    if not at or not _COMMIT.match(commit):
+    location, separator, commit = url.removeprefix("git+").rpartition("@")
+    if not separator or not _COMMIT.match(commit):
         raise LockError(
             f"{where}: {url} names no commit",
             hint="branches and tags move: write @ and the 40 digits of the commit",

@@ -1,12 +1,12 @@
 """AMD's `rocm`, which its index has as a source archive only (from ROCm 7.14): its wheel for
 the targets of a cell, made without running its code. Edge.
 
-Its setup.py writes other metadata on other machines: the extra `device` names the family in
+Its setup.py writes other metadata on other machines. The extra `device` names the family in
 `ROCM_SDK_TARGET_FAMILY`, else of the GPU that `offload-arch` on PATH reports, else a default. The
 archive also has the result of AMD's own machine, in PKG-INFO, which the wheel gets here. The cell
-answers two of its extras: `device-all`, which torch's wheels of pytorch.org demand and which names
-the code of 25 GPUs, names that of the cell's targets; `device`, which asks for the machine, is left
-out. AMD narrows releases in the same way.
+answers two of its extras. `device-all`, which torch's wheels of pytorch.org demand and which names
+the code of 25 GPUs, names that of the cell's targets. `device`, which depends on the machine, is
+removed. AMD narrows releases in the same way.
 
 Sources: ROCm/TheRock @89553ce, build_tools/packaging/python/templates/rocm/setup.py and
 src/rocm_sdk/_dist_info.py (`build_per_target_extras`, `determine_target_family`), and
@@ -37,26 +37,26 @@ _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 
 def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
-    """The wheel of the archive `sdist`, in `folder`, with the device code of `targets`. Same
-    archive and targets, same bytes.
+    """Return the wheel of the archive `sdist`, in `folder`, with the device code of `targets`.
+    Same archive and targets, same bytes.
 
-    Raises `LockError` for an archive that does not say what it demands, or has not those targets.
+    Raise `LockError` for an archive that does not say what it demands, or has not those targets.
     """
     root = unpack(sdist, folder / "unpacked")
-    told = _metadata(root, sdist.name)
-    info = f"{ROCM}-{told.version}.dist-info"
+    metadata = _metadata(root, sdist.name)
+    info = f"{ROCM}-{metadata.version}.dist-info"
     content = dict(_packages(root / "src"))
     if not content:
         raise LockError(f"{sdist.name}: has no packages below src/")
     entry_points = root / "src" / f"{ROCM}.egg-info" / "entry_points.txt"
     if entry_points.is_file():
         content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
-    content[f"{info}/METADATA"] = _narrowed(told, targets, sdist.name).encode()
+    content[f"{info}/METADATA"] = _narrowed(metadata, targets, sdist.name).encode()
     content[f"{info}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: warpfront\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
     content[f"{info}/RECORD"] = _record(content, f"{info}/RECORD")
-    return _written(content, folder / f"{ROCM}-{told.version}-py3-none-any.whl")
+    return _written(content, folder / f"{ROCM}-{metadata.version}-py3-none-any.whl")
 
 
 def _metadata(root: Path, name: str) -> Metadata:
@@ -81,25 +81,29 @@ def _packages(source: Path) -> Iterator[tuple[str, bytes]]:
             yield below.as_posix(), path.read_bytes()
 
 
-def _narrowed(told: Metadata, targets: tuple[str, ...], name: str) -> str:
-    demands = told.requires_dist or []
-    wanted = {f"{_DEVICE}{target}" for target in targets}
+def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:
+    demands = metadata.requires_dist or []
+    device_names = {f"{_DEVICE}{target}" for target in targets}
     offered = {demand.name for demand in demands if _is_for(demand, _EVERY_DEVICE)}
     if lacking := sorted(target for target in targets if f"{_DEVICE}{target}" not in offered):
-        has = ", ".join(sorted(one.removeprefix(_DEVICE) for one in offered)) or "none"
+        has = ", ".join(sorted(extra.removeprefix(_DEVICE) for extra in offered)) or "none"
         raise LockError(
             f"{name}: has no device code for {', '.join(lacking)}; it has {has}",
             hint="leave those targets out of the row in matrix.yaml",
         )
-    kept = [
+    narrowed = [
         demand
         for demand in demands
         if not _is_for(demand, _OWN_DEVICE)
-        and (not _is_for(demand, _EVERY_DEVICE) or demand.name in wanted)
+        and (not _is_for(demand, _EVERY_DEVICE) or demand.name in device_names)
     ]
-    lines = ["Metadata-Version: 2.1", f"Name: {ROCM}", f"Version: {told.version}"]
-    lines += [f"Provides-Extra: {one}" for one in told.provides_extra or () if one != _OWN_DEVICE]
-    lines += [f"Requires-Dist: {one}" for one in kept]
+    lines = ["Metadata-Version: 2.1", f"Name: {ROCM}", f"Version: {metadata.version}"]
+    lines += [
+        f"Provides-Extra: {extra}"
+        for extra in metadata.provides_extra or ()
+        if extra != _OWN_DEVICE
+    ]
+    lines += [f"Requires-Dist: {extra}" for extra in narrowed]
     return "\n".join(lines) + "\n"
 
 
@@ -114,9 +118,9 @@ def _is_for(demand: Requirement, extra: str) -> bool:
         return False
 
 
-def _record(content: Mapping[str, bytes], own: str) -> bytes:
+def _record(content: Mapping[str, bytes], record_path: str) -> bytes:
     lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in content.items()]
-    return ("\n".join([*lines, f"{own},,"]) + "\n").encode()
+    return ("\n".join([*lines, f"{record_path},,"]) + "\n").encode()
 
 
 def _digest(data: bytes) -> str:

@@ -55,8 +55,8 @@ def _pip() -> tuple[str, ...]:
 
 
 def read_pip_configuration(text: str) -> Mapping[str, str]:
-    """The output of `pip config list` as option -> value; the environment over
-    `install` over `global`.
+    """Return the output of `pip config list` as option -> value; the environment over `install`
+    over `global`.
     """
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in text.splitlines():
@@ -68,7 +68,7 @@ def read_pip_configuration(text: str) -> Mapping[str, str]:
 
 
 def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
-    """`url` bare; its user and password, if any, go into `credentials`."""
+    """Return `url` bare; its user and password, if any, go into `credentials`."""
     _keep_secrets_of(url)
     parts = urlsplit(url)
     if parts.username is None:
@@ -81,13 +81,13 @@ def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> s
 def _keep_secrets_of(url: str) -> None:
     """Its password, or a token in the place of a user, in the path or in the query, as written."""
     after = url.partition("://")[2]
-    said, at, rest = after.rpartition("@")
-    user, colon, password = said.partition(":")
-    if at:
-        keep_secret(said, password if colon else user, unquote(password if colon else user))
-    path, _, query = (rest if at else after).partition("?")
-    keep_secret(*(one for one in path.split("/")[1:] if _TOKEN.fullmatch(one)))
-    keep_secret(*(one.partition("=")[2] for one in query.split("&")))
+    credentials, separator, rest = after.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if separator:
+        keep_secret(credentials, password if colon else user, unquote(password if colon else user))
+    path, _, query = (rest if separator else after).partition("?")
+    keep_secret(*(segment for segment in path.split("/")[1:] if _TOKEN.fullmatch(segment)))
+    keep_secret(*(segment.partition("=")[2] for segment in query.split("&")))
 
 
 def _root(url: str) -> str:
@@ -97,13 +97,13 @@ def _root(url: str) -> str:
 
 
 def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
-    """The proxy variables in force; pip's own `proxy` option wins over the environment."""
-    found = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
-    for proxy in (configured, *found.values()):
+    """Return the proxy variables in force; pip's own `proxy` option wins over the environment."""
+    proxies = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    for proxy in (configured, *proxies.values()):
         _keep_secrets_of(proxy)
     if configured:
-        found |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
-    return {name: value for name, value in found.items() if value}
+        proxies |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
+    return {name: value for name, value in proxies.items() if value}
 
 
 def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:
@@ -116,5 +116,5 @@ AskSite = Callable[[], Site]
 
 
 def site_when_needed() -> AskSite:
-    """The site, read at the first call and kept for the others."""
+    """Return the site, read at the first call and cached for later ones."""
     return functools.cache(functools.partial(read_site, run))

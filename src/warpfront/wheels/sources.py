@@ -68,7 +68,7 @@ class Site:
         return () if self.no_index else (*self.extra_index_urls, self.index_url)
 
     def credentials_for(self, url: str) -> tuple[str, str] | None:
-        """The user and password for `url`: of the longest prefix that it is at or below."""
+        """Return the user and password for `url`: of the longest prefix that it is at or below."""
         fitting = [prefix for prefix in self.credentials if _is_below(url, prefix)]
         return self.credentials[max(fitting, key=len)] if fitting else None
 
@@ -129,7 +129,7 @@ def links(
 def read_links(
     url: str, content_type: str, text: str, *, keep: Keep = bool
 ) -> tuple[Link, ...] | NoAnswer:
-    """The files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
+    """Return the files that an index page names: PEP 691 JSON, or PEP 503 HTML; `NoAnswer` for
     any other page.
     """
     if "json" in content_type:
@@ -138,10 +138,10 @@ def read_links(
     page.feed(text)
     try:
         base = urljoin(url, page.base) if page.base else url
-        found = tuple(_link(base, anchor) for anchor in page.anchors)
+        page_links = tuple(_link(base, anchor) for anchor in page.anchors)
     except ValueError as error:
         return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
-    files = tuple(link for link in found if _is_distribution(link.filename))
+    files = tuple(link for link in page_links if _is_distribution(link.filename))
     if not files and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
@@ -150,7 +150,7 @@ def read_links(
 
 
 def page_of(files: Iterable[Link]) -> str:
-    """A PEP 503 page that offers these files, each at its own address."""
+    """Return a PEP 503 page that offers these files, each at its own address."""
     lines = [_anchor(link) for link in files]
     return "\n".join(("<!DOCTYPE html><html><body>", *lines, "</body></html>\n"))
 
@@ -170,7 +170,9 @@ def project_url(index_url: str, name: str) -> str:
 
 
 def local_path(source: str) -> Path | None:
-    """The path of a `file://` URL or a plain path; None for what is reached over the network."""
+    """Return the path of a `file://` URL or a plain path; None for what is reached over the
+    network.
+    """
     parts = urlsplit(source)
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
@@ -190,21 +192,23 @@ def _probed(site: Site, index_url: str, name: str) -> str:
         lacks = not (local / canonicalize_name(name)).exists()
         return FLAT_PAGE if lacks and _has_wheels(_local_links(local)) else ""
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
-        found = links(index_url, name, transport, flat=False)
-        if isinstance(found, NoAnswer) and not found.lasting and found.status:
-            found = links(index_url, name, transport, flat=False)
-        if isinstance(found, NoAnswer) and found.status in ABSENT:
+        answer = links(index_url, name, transport, flat=False)
+        if isinstance(answer, NoAnswer) and not answer.lasting and answer.status:
+            answer = links(index_url, name, transport, flat=False)
+        if isinstance(answer, NoAnswer) and answer.status in ABSENT:
             page = transport.read(index_url, enough_bytes=_FIRST_BYTES)
             if not isinstance(page, NoAnswer) and _has_wheels(read_links(*page)):
                 return FLAT_PAGE
-    if isinstance(found, NoAnswer):
-        return found.reason
-    return "" if found else f"its page for {name} names no files (a login page?)"
+    if isinstance(answer, NoAnswer):
+        return answer.reason
+    return "" if answer else f"its page for {name} names no files (a login page?)"
 
 
-def _has_wheels(found: tuple[Link, ...] | NoAnswer) -> bool:
+def _has_wheels(answer: tuple[Link, ...] | NoAnswer) -> bool:
     """Return true if a page that should list projects lists wheels."""
-    return not isinstance(found, NoAnswer) and any(one.filename.endswith(".whl") for one in found)
+    return not isinstance(answer, NoAnswer) and any(
+        link.filename.endswith(".whl") for link in answer
+    )
 
 
 def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
@@ -214,9 +218,9 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
     if not path.is_dir():
         return NoAnswer(url=str(path), reason="no such folder", lasting=True)
     return tuple(
-        Link(url=one.absolute().as_uri(), filename=one.name)
-        for one in sorted(path.iterdir())
-        if _is_distribution(one.name)
+        Link(url=file.absolute().as_uri(), filename=file.name)
+        for file in sorted(path.iterdir())
+        if _is_distribution(file.name)
     )
 
 
@@ -229,7 +233,7 @@ def _read_json_links(url: str, text: str, keep: Keep) -> tuple[Link, ...] | NoAn
 
 
 def _json_link(url: str, file: Mapping[str, Any]) -> Link:
-    """Raises `ValueError` and what else comes of another shape."""
+    """Raise `ValueError` and what else comes of another shape."""
     filename, size = file["filename"], file.get("size")
     sha256 = file.get("hashes", {}).get("sha256", "")
     if not (isinstance(sha256, str) and isinstance(filename, str)) or "/" in filename:
@@ -238,7 +242,7 @@ def _json_link(url: str, file: Mapping[str, Any]) -> Link:
         raise ValueError(f"{filename} has no size of {size!r}")
     return Link(
         # `urljoin` takes longer than all else, and pages have thousands of files.
-        url=found if (found := file["url"]).startswith("https://") else urljoin(url, found),
+        url=address if (address := file["url"]).startswith("https://") else urljoin(url, address),
         filename=filename,
         sha256=sha256,
         size_bytes=size,
@@ -262,15 +266,15 @@ def _link(base: str, anchor: Mapping[str, str]) -> Link:
     url, fragment = urldefrag(urljoin(base, anchor["href"]))
     kind, _, value = fragment.partition("=")
     name = unquote(urlsplit(url).path.rpartition("/")[2])
-    said = tuple((key, anchor[key]) for key in _SAID if key in anchor)
+    attributes = tuple((key, anchor[key]) for key in _SAID if key in anchor)
     sha256 = value if kind == "sha256" else ""
-    return Link(url=url, filename=name, sha256=sha256, attributes=said)
+    return Link(url=url, filename=name, sha256=sha256, attributes=attributes)
 
 
 def _anchor(link: Link) -> str:
     fragment = f"#sha256={link.sha256}" if link.sha256 else ""
-    said = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
-    return f'<a href="{escape(link.url + fragment)}"{said}>{escape(link.filename)}</a>'
+    attributes = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
+    return f'<a href="{escape(link.url + fragment)}"{attributes}>{escape(link.filename)}</a>'
 
 
 def _is_distribution(filename: str) -> bool:
@@ -288,10 +292,10 @@ class _Anchors(HTMLParser):
         self.has_form = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {key: value or "" for key, value in attrs}
-        href = said.get("href")
+        attributes = {key: value or "" for key, value in attrs}
+        href = attributes.get("href")
         if tag == "a" and href:
-            self.anchors.append(said)
+            self.anchors.append(attributes)
         elif tag == "base" and href:
             self.base = href
         elif tag == "form":

@@ -55,7 +55,7 @@ class Transport:
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
         self._session = requests.Session()
-        self._session.trust_env = False  # the site already holds what the environment says
+        self._session.trust_env = False  # the site has the environment's settings
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, WholeHeads(pool_maxsize=MOST_CONNECTIONS))
 
@@ -68,7 +68,9 @@ class Transport:
     def open(
         self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
     ) -> requests.Response | NoAnswer:
-        """The streaming answer to `url` (status 200 or 206), or why there is none. One try."""
+        """Return the streaming answer to `url` (status 200 or 206), or why there is none. One
+        try.
+        """
         try:
             response = self._session.request(
                 method,
@@ -94,8 +96,9 @@ class Transport:
     def read(
         self, url: str, *, enough_bytes: int = _PAGE_LIMIT_BYTES
     ) -> tuple[str, str, str] | NoAnswer:
-        """(final URL, content type, text) of an index page, or why there is none. One try. Of a
-        page longer than `enough_bytes` only the beginning, where that is below the usual limit.
+        """Return (final URL, content type, text) of an index page, or why there is none. One
+        try. Of a page longer than `enough_bytes` only the beginning, where that is below the usual
+        limit.
         """
         answer = self.open(url, {"Accept": _ACCEPT})
         if isinstance(answer, NoAnswer):
@@ -128,7 +131,7 @@ class Transport:
         return monotonic() > deadline
 
     def size_bytes(self, url: str) -> int | NoAnswer:
-        """The length of what `url` would send, or why it is not known."""
+        """Return the length of what `url` would send, or why it is not known."""
         answer = self.open(url, method="HEAD")
         if isinstance(answer, NoAnswer):  # not every index answers HEAD
             answer = self.open(url)
@@ -187,7 +190,7 @@ def _decoded(body: bytes, encoding: str) -> str:
 
 
 def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
-    """`error` in the words of a person who has to fix it."""
+    """Return `error` in the words of the engineer who has to fix it."""
     causes = [cause for cause in _causes(error) if isinstance(cause, Exception)]
     for kind, words in _REASONS:
         if any(isinstance(cause, kind) for cause in causes):
@@ -196,16 +199,16 @@ def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and everything it came from, wherever urllib3 keeps it."""
-    seen: set[int] = set()
+    """Yield the error and all its causes, in whichever attribute urllib3 stores them."""
+    visited: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
+        cause = waiting.pop()
+        if not isinstance(cause, BaseException) or id(cause) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        waiting += [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        visited.add(id(cause))
+        yield cause
+        waiting += [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
 
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (

@@ -24,7 +24,7 @@ _KEPT_SETTINGS = frozenset(
 
 
 def uv_binary() -> Path:
-    """The uv that came with this installation."""
+    """Return the uv that came with this installation."""
     return Path(uv.find_uv_bin())
 
 
@@ -54,11 +54,11 @@ def uv_command(
     """
     if shelf is not None:
         shelf.write(folder / "shelf", answered)
-    given = _given(site, indexes)
-    sources = _sources(given[::-1] if public_first else given, shelf, folder)
+    indexes_given = _given(site, indexes)
+    sources = _sources(indexes_given[::-1] if public_first else indexes_given, shelf, folder)
     document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
     if unread:
-        document["dependency-metadata"] = [{"name": one, "requires-dist": []} for one in unread]
+        document["dependency-metadata"] = [{"name": name, "requires-dist": []} for name in unread]
     (folder / "uv.toml").write_text(tomli_w.dumps(document), "utf-8")
     environment = {
         **site.proxies,
@@ -80,19 +80,21 @@ def uv_command(
 
 def _given(site: Site, indexes: tuple[str, ...]) -> list[dict[str, object]]:
     """Return pip's configuration as uv's `[[index]]` tables."""
-    given: list[dict[str, object]] = [
+    index_tables: list[dict[str, object]] = [
         {"name": f"find-{number}", "url": _as_url(url), "format": "flat"}
         for number, url in enumerate(site.find_links)
     ]
-    given += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
-    return given
+    index_tables += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
+    return index_tables
 
 
 def _sources(
-    given: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
+    index_tables: list[dict[str, object]], shelf: OverlayIndex | None, folder: Path
 ) -> list[dict[str, object]]:
-    """The tables in uv's order, the shelf first. The last is its default, or PyPI would be."""
-    if not given:
+    """Return the tables in uv's order, the shelf first. The last is its default, or PyPI would
+    be.
+    """
+    if not index_tables:
         return []
     ours: list[dict[str, object]] = []
     if shelf is not None:
@@ -102,7 +104,7 @@ def _sources(
             {"name": f"own-{number}", "url": url, "explicit": True}
             for number, url in enumerate(shelf.indexes)
         ]
-    return [*ours, *given[:-1], {**given[-1], "default": True}]
+    return [*ours, *index_tables[:-1], {**index_tables[-1], "default": True}]
 
 
 def _as_url(source: str) -> str:
@@ -125,7 +127,7 @@ def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, s
 
 
 def option_file(folder: Path, option: str, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The option with a file of `lines`; nothing where there are none."""
+    """Return the option with a file of `lines`; nothing where there are none."""
     if not lines:
         return ()
     (folder / f"{option}.txt").write_text("\n".join(lines) + "\n", "utf-8")

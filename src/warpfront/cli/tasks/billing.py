@@ -60,13 +60,13 @@ def audit(
 
     results = audits(workspace_here(display), cells)
     finish(results, json=json)
-    found = [result for result in results.values() if isinstance(result, Audit)]
-    open_ = sum(len(result.open) for result in found)
+    scans = [result for result in results.values() if isinstance(result, Audit)]
+    open_ = sum(len(result.open) for result in scans)
     if gate and open_:
         raise FindingsError(
             f"known vulnerabilities that matrix.yaml does not accept: {open_}",
             hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
         )
     if gate:
-        reasons = [f"{result.cell_id}: {text}" for result in found for text in result.undetermined]
+        reasons = [f"{result.cell_id}: {text}" for result in scans for text in result.undetermined]
         require_determined(reasons, allow_undetermined=allow_undetermined)

@@ -1,4 +1,4 @@
-"""The tasks of CI: what forges are told, which jobs a run has, what each does, how it ends."""
+"""The tasks of CI: workflow generation, job schedules, single jobs and the verdict on a run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _fingerprints(workspace: Workspace) -> None:
 
 
 def _forge() -> Forge:
-    """The job that this is; what it prints from here on is read for problems."""
+    """Return the current job; its output is read for problems from here on."""
     from warpfront.ci.flow import LABEL
     from warpfront.ci.github_workflows import MATCHERS
     from warpfront.ci.summaries import matcher_command
@@ -180,7 +180,7 @@ def _judge(workspace: Workspace, forge: Forge, *, json: bool) -> None:
 
 
 def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str, ...]]:
-    """The verdict on this run, and what could not be determined for it."""
+    """Return the verdict on this run, and what could not be determined for it."""
     from warpfront import pipeline
     from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
     from warpfront.ci.github_workflows import LABELLED
@@ -331,7 +331,7 @@ def job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobOptions:
-    """How a job's step is to be done."""
+    """Options of a job's step."""
 
     effort: CheckOptions
     channel: str
@@ -343,7 +343,7 @@ class _JobOptions:
 def _act(
     workspace: Workspace, job_request: JobRequest, display: Display, job_options: _JobOptions
 ) -> Act:
-    """The errand's step, of one cell: on the image that was built, and on no other."""
+    """Run the job's step for one cell: on the image that was built, and on no other."""
     from warpfront import pipeline
     from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.against_release import hold_against_release
@@ -357,10 +357,10 @@ def _act(
 
     def build(cell: str) -> Sequence[object]:
         results = pipeline.build(workspace, Selection(only=cell), display, locked=True).values()
-        made = tuple(results)
+        step_results = tuple(results)
         if not job_options.to:
-            return made
-        return send_candidates(made, workspace.matrix, job_options.to, store, display)
+            return step_results
+        return send_candidates(step_results, workspace.matrix, job_options.to, store, display)
 
     def on_the_image(cell: str, act: Act) -> Sequence[object]:
         candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)

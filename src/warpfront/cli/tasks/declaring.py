@@ -57,7 +57,7 @@ class Options:
 
 
 def selecting(**helps: str) -> Options:
-    """The four options that make a `Selection`, with what they mean to one task."""
+    """Return the four options that make a `Selection`, with what they mean to one task."""
     return Options({name: ("", Option(text)) for name, text in helps.items()}, Selection)
 
 
@@ -157,7 +157,7 @@ def _as_text(default: object) -> object:
 
 
 def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
-    """Return options by parameter or field. Raises `TypeError` for one without an annotation."""
+    """Return options by parameter or field. Raise `TypeError` for one without an annotation."""
     hints = get_type_hints(declared, include_extras=True)
     groups = {}
     for name, parameter in inspect.signature(declared).parameters.items():

@@ -60,7 +60,7 @@ def engine(
     """
     from warpfront.images.engine import embedded
 
-    del status  # it is said whatever else was asked
+    del status  # the status is printed with every option
     folders = embedded.folders(environment())
     if start and not dry_run:
         embedded.start(*folders, on_line=display.say)

@@ -54,7 +54,7 @@ def publish(
 
 @dataclass(frozen=True)
 class ReleaseOptions:
-    """What `release` is to do; one of them, the listing if none."""
+    """The action of `release`: at most one of these options, the listing by default."""
 
     list_: Annotated[bool, Option("list what is published (the default)")] = False
     show: Annotated[str, Option("one image by its reference: what `why` says of it")] = ""

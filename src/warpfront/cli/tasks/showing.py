@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def workspace_here(display: Display | None = None) -> Workspace:
-    """The project in this folder; its warnings to `display`, where one is given."""
+    """Return the project in this folder; its warnings go to `display`, if any."""
     from warpfront.pipeline.workspace import open_workspace
 
     workspace = open_workspace(Path.cwd())
@@ -104,7 +104,7 @@ def print_report(rows: Iterable[ReportRow], *, json: bool) -> None:
 
 
 def _show(table: Table) -> None:
-    """Print to stdout, as wide as the terminal; elsewhere without padding."""
+    """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
     from warpfront.report.text import Visible, plain_console
 
     console = plain_console(terminal_of(sys.stdout))

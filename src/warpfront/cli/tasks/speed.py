@@ -77,7 +77,7 @@ class LogFacts:
 
     def said(self) -> dict[str, object]:
         """Return the facts by the names of a run's fields."""
-        said = {
+        facts = {
             "devices": self.gpus,
             "nodes": self.nodes,
             "sequence": self.sequence,
@@ -86,9 +86,9 @@ class LogFacts:
             "model": self.model,
             "precision": self.precision,
         }
-        if any(isinstance(value, int) and value < 0 for value in said.values()):
+        if any(isinstance(value, int) and value < 0 for value in facts.values()):
             raise InputError("what is given of a run has to be more than nothing")
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in facts.items() if value}
 
 
 @command
@@ -166,7 +166,7 @@ class ComparisonOptions:
         from warpfront.bench.compare import ComparisonTerms
         from warpfront.bench.records import Metric
 
-        allowed = tuple(name for one in self.allow for name in one.split(",") if name)
+        allowed = tuple(name for names in self.allow for name in names.split(",") if name)
         allowable = {*ALLOWABLE, "cold", "tf32"}
         if unknown := sorted(set(allowed) - allowable):
             hint = f"one of {', '.join(sorted(allowable))}"
@@ -306,7 +306,7 @@ def compare_stacks(
 def _charts(
     comparison: Comparison, sides: list[list[Run] | Bench], display: Display
 ) -> Mapping[str, str] | None:
-    """The charts by file name; None, with a warning, where the extra is not installed."""
+    """Return the charts by file name; None, with a warning, where the extra is not installed."""
     from warpfront.bench.charts import charts_of
 
     try:

@@ -51,7 +51,7 @@ def compat(
         _print_fitting(workspace, fits, json=json)
         return
     root, cells = workspace.folders.root, workspace.matrix.cells
-    found = read_indexes(
+    index_update = read_indexes(
         packaged_rows(),
         workspace.material.compat.contents,
         site=site_when_needed()(),
@@ -59,15 +59,15 @@ def compat(
         today=now()[:10],
         watch=display,
     )
-    print_result(found, update_text(found), json=json)
+    print_result(index_update, update_text(index_update), json=json)
     if update:
-        display.say("written" if write_contents(found, root) else "nothing changed")
+        display.say("written" if write_contents(index_update, root) else "nothing changed")
     elif check:
-        refuse_stale(found, root)
+        refuse_stale(index_update, root)
     elif propose:
-        display.say(propose_update(found, root, forge_api(environment())))
+        display.say(propose_update(index_update, root, forge_api(environment())))
     require_determined(
-        found.unread,
+        index_update.unread,
         allow_undetermined=allow_undetermined,
         hint="what was written of these indexes is as it was; run it where they answer",
     )

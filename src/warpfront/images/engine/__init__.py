@@ -36,7 +36,9 @@ __all__ = [
 
 
 def connect(environment: Mapping[str, str]) -> Engine:
-    """The engine to use: see `engine.docker.connect`. Raises `EngineError` when there is none."""
+    """Return the engine to use: see `engine.docker.connect`. Raise `EngineError` when there is
+    none.
+    """
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 
     engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])

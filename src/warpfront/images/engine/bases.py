@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
 }
-# The lists and sources are those of this machine's mirror; what is left is what one may publish.
+# The lists and sources are those of this machine's mirror; the rest may be published.
 _EMPTIED = (
     "/etc/apt/sources.list.d",
     "/tmp",  # noqa: S108 - inside the root file system
@@ -56,8 +56,8 @@ def find_base(
     registry_reachable: RegistryReachable,
     cache: Path,  # noqa: ARG001 - one signature with resolve_base
 ) -> ResolvedBase | None:
-    """The base as it would be used, without pulling or making anything; None = by a bootstrap that
-    was not made yet. Raises `BlockedError` as `resolve_base` does.
+    """Return the base as it would be used, without pulling or making anything; None = by a
+    bootstrap that was not made yet. Raise `BlockedError` as `resolve_base` does.
     """
     if base.unpinned:
         raise BlockedError(
@@ -92,10 +92,10 @@ def resolve_base(
     cache: Path,
     on_line: Line,
 ) -> ResolvedBase:
-    """The base, made if need be. In the engine by digest, or its registry answers: BuildKit takes
-    it by digest. Else its bootstrap, once per recipe.
+    """Return the base, made if need be. In the engine by digest, or its registry answers:
+    BuildKit takes it by digest. Else its bootstrap, once per recipe.
 
-    Raises `BlockedError`, naming the registry and the reason, where neither is possible.
+    Raise `BlockedError`, naming the registry and the reason, where neither is possible.
     """
     resolved_base = find_base(base, engine, registry_reachable=registry_reachable, cache=cache)
     if resolved_base is not None:
@@ -108,7 +108,7 @@ def resolve_base(
 def bootstrapped_image(
     name: str, bootstrap: Bootstrap, engine: Engine, *, cache: Path, on_line: Line
 ) -> StoredImage:
-    """The image of a bootstrap, made where the engine does not have it; once per recipe."""
+    """Return the image of a bootstrap, made where the engine does not have it; once per recipe."""
     recipe = recipe_digest(bootstrap)
     with exclusive(cache / "bases", on_line, name=f".{recipe}.lock"):
         stored = engine.image(_reference(name, bootstrap))
@@ -136,7 +136,9 @@ def recipe_digest(bootstrap: Bootstrap) -> str:
 
 
 def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
-    """A tar of a Debian root file system in the cache; whole or absent, made once per recipe."""
+    """Return a tar of a Debian root file system in the cache; whole or absent, made once per
+    recipe.
+    """
     tar = cache / "bases" / f"{recipe_digest(bootstrap)}.tar"
     if tar.is_file():
         return tar
@@ -156,7 +158,9 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
 
 
 def apt_sources(bootstrap: Bootstrap, mirror: str, security: str) -> str:
-    """The `sources.list` of a Debian suite, with its updates and security fixes if it has any."""
+    """Return the `sources.list` of a Debian suite, with its updates and security fixes if it
+    has any.
+    """
     suite = bootstrap.suite
     lines = [f"{mirror} {suite} main"]
     if bootstrap.updates:

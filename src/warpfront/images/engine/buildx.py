@@ -166,7 +166,7 @@ def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) 
             for answer in pool.map(one, targets):
                 answers.update(answer)
         except BaseException:
-            # Ctrl-C reaches the main thread only; the pool would wait for bakes nobody wants.
+            # Ctrl-C reaches the main thread only; the pool would wait for needless bakes.
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()
             raise
@@ -285,7 +285,7 @@ def _read_digests(path: Path) -> Mapping[str, str]:
 
 
 def _read_error(tail: str) -> str:
-    """The last `ERROR:` line of buildx's closing words, without the word."""
+    """Return the last `ERROR:` line of buildx's closing words, without the word."""
     lines = [line for line in tail.splitlines() if line.startswith("ERROR: ")]
     return lines[-1].removeprefix("ERROR: ") if lines else ""
 
@@ -382,8 +382,8 @@ class ProgressReader:
             return ""
         words = BuildStep(target="", name=self._names.get(digest, ""), state="failed").words
         command = words if len(words) <= _LONGEST_STEP else f"{words[:_LONGEST_STEP]}..."
-        said = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
-        lines = [f"    {without_secrets(line.rstrip())}" for line in said[-_TAIL_LINES:]]
+        log_lines = [line for line in self._tails.get(digest, "").splitlines() if line.strip()]
+        lines = [f"    {without_secrets(line.rstrip())}" for line in log_lines[-_TAIL_LINES:]]
         return "\n".join([f"step {command}: {cause}", *lines])
 
     def _read_log(self, digest: str, text: str) -> None:

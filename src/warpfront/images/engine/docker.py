@@ -82,7 +82,8 @@ _NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
 
 
 def connect(environment: Mapping[str, str]) -> DockerEngine:
-    """The engine that the user's own docker command would use, else the embedded one if it runs.
+    """Return the engine that the user's own docker command would use, else the embedded one if
+    it runs.
 
     DOCKER_HOST, the current docker context, /var/run/docker.sock, our own socket: the first that is
     there. What was named and does not answer is an `EngineError`, never passed over.
@@ -170,12 +171,14 @@ class DockerEngine:
     def images(self, label: str) -> tuple[StoredImage, ...]:
         with self._translated():
             rows = self._listed(label)
-        # One that is being removed meanwhile is listed without what it said.
+        # One that is being removed meanwhile is listed without its labels.
         listed, name = map(_listed_image, rows), label.partition("=")[0]
         return tuple(image for image in listed if name in image.labels)
 
     def _listed(self, label: str) -> Sequence[Mapping[str, Any]]:
-        """The engine finds no list where an image is removed while it makes it: then once more."""
+        """Return the engine's list, with retries: listing fails if an image is removed
+        meanwhile.
+        """
         rows: Sequence[Mapping[str, Any]]
         for attempt in reversed(range(_LISTINGS)):
             try:
@@ -317,8 +320,8 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _transferring(self, transfer: Transfer) -> Iterator[docker.APIClient]:
-        """A connection of its own: closed, it ends whatever transfer still runs on it. A silence is
-        cut by its timeout, and one that is filled with words by `Transfer`.
+        """Yield a separate connection: closed, it ends whatever transfer still runs on it. A
+        silence is cut by its timeout, and one that is filled with words by `Transfer`.
         """
         with self._translated():
             client = self._again()
@@ -402,8 +405,9 @@ class DockerEngine:
 
     @contextlib.contextmanager
     def _attached(self, name: str) -> Iterator[Any]:
-        """The output of a container to come. The stream shares its socket with the SDK's response,
-        which keeps it open until both are closed."""
+        """Yield the output of a container that is started later. The stream shares its socket
+        with the SDK's response, which keeps it open until both are closed.
+        """
         with self._translated():
             stream = self._client.api.attach_socket(name)
         response = getattr(stream, "_response", stream)
@@ -560,7 +564,7 @@ def _from_environment(environment: Mapping[str, str], cache: Path) -> DockerEngi
 
 
 def _from_context(cache: Path) -> DockerEngine | None:
-    """The engine of the chosen docker context; None for the default one."""
+    """Return the engine of the chosen docker context; None for the default one."""
     with _names_host("docker context"):
         context = ContextAPI.get_current_context()
     if context.Name == "default":
@@ -754,7 +758,9 @@ def _device_requests(devices: DeviceAccess) -> list[DeviceRequest]:
 
 
 def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
-    """`docker buildx` where that answers, else a docker-buildx on its own: the user's or ours."""
+    """Return `docker buildx` if that answers, else a standalone docker-buildx: the user's or
+    ours.
+    """
     package_tree = packages.unpacked("engine", cache)
     for argv in (
         ("docker", "buildx"),

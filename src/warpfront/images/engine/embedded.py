@@ -137,7 +137,7 @@ class Status:
 
 
 def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
-    """(cache, state): `~/.cache/warpfront`, or below XDG_CACHE_HOME, and `engine` in it."""
+    """Return (cache, state): `~/.cache/warpfront`, or below XDG_CACHE_HOME, and `engine` in it."""
     home = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME') or Path.home()}/.cache"
     cache = Path(home) / "warpfront"
     return cache, cache / "engine"
@@ -159,7 +159,7 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
 def start(cache: Path, state: Path, on_line: Line) -> Status:
     """Start the engine unless it runs, and wait until it answers. Two at once start one.
 
-    Raises `EngineError` without root, for an unknown distribution, or with the end of the daemon's
+    Raise `EngineError` without root, for an unknown distribution, or with the end of the daemon's
     log when it does not come up.
     """
     _require_root()
@@ -261,7 +261,7 @@ def _daemon_settings(place: EnginePlace, tree: PackageTree) -> dict[str, object]
 
 
 def _await_daemon(place: EnginePlace) -> dict[str, str]:
-    """The identity of the daemon once it answers."""
+    """Return the identity of the daemon once it answers."""
     deadline = time.monotonic() + _START_SECONDS
     has_begun = False
     while time.monotonic() < deadline:
@@ -355,7 +355,7 @@ def _unmount(place: EnginePlace) -> None:
 
 
 def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
-    """The first of our subnets that overlaps no address or route of this host."""
+    """Return the first of our subnets that overlaps no address or route of this host."""
     listed = _ip(tree, "-json", "-4", "route", "show", "table", "all").check().stdout
     networks = [_network(route["dst"]) for route in json.loads(listed or "[]")]
     for subnet in map(ipaddress.IPv4Network, _SUBNETS):
@@ -365,7 +365,7 @@ def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
 
 
 def _network(destination: str) -> ipaddress.IPv4Network | None:
-    """A route's network; None for the default route, which overlaps everything."""
+    """Return a route's network; None for the default route, which overlaps everything."""
     if destination == "default":
         return None
     return ipaddress.IPv4Network(destination, strict=False)

@@ -21,7 +21,7 @@ class LineSplitter:
         self._cut = 0
 
     def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
-        """The lines that `chunk` completes; with `final` also the unfinished last one."""
+        """Return the lines that `chunk` completes; with `final` also the unfinished last one."""
         *ends, rest = self._decoder.decode(chunk, final=final).split("\n")
         lines = []
         for end in ends:

@@ -70,7 +70,7 @@ class PackageTree:
     perl: str
 
     def program(self, name: str) -> Path:
-        """A program of the tree. Raises `EngineError` if the packages do not carry it."""
+        """Return a program of the tree. Raise `EngineError` if the packages do not carry it."""
         for folder in ("usr/sbin", "usr/bin", "sbin", "bin"):
             path = self.root / folder / name
             if path.is_file():
@@ -104,9 +104,9 @@ class PackageTree:
 
 
 def read_distribution(os_release: str) -> LinuxDistribution:
-    """The row of `data/engine.yaml` for the text of an `/etc/os-release`.
+    """Return the row of `data/engine.yaml` for the text of an `/etc/os-release`.
 
-    Raises `EngineError`, naming the distributions there are, for one that has no row.
+    Raise `EngineError`, naming the distributions there are, for one that has no row.
     """
     fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
     key = f"{fields.get('ID', '').strip(chr(34))}-{fields.get('VERSION_ID', '').strip(chr(34))}"
@@ -162,7 +162,7 @@ def machine_mirror(codename: str, public: str) -> str:
 
 
 def read_mirror(print_uris: str, codename: str) -> str | None:
-    """The mirror of `codename` in the output of `apt-get update --print-uris`."""
+    """Return the mirror of `codename` in the output of `apt-get update --print-uris`."""
     for line in print_uris.splitlines():
         address = line.split(" ", 1)[0].strip("'")
         mirror, parts, _ = address.partition(f"/dists/{codename}/")
@@ -172,7 +172,7 @@ def read_mirror(print_uris: str, codename: str) -> str | None:
 
 
 def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: str) -> str:
-    """The text of the `sources.list` that a set is fetched through."""
+    """Return the text of the `sources.list` that a set is fetched through."""
     lines = []
     for suite in suites:
         options = f"signed-by={distribution.keyring}"

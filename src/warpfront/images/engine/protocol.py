@@ -123,7 +123,9 @@ class Engine(Protocol):
         """Images that carry `label` (`key` or `key=value`), in one call."""
 
     def image(self, reference: str) -> StoredImage | None:
-        """An image by reference, digest or id; None if the engine does not have it. Never pulls."""
+        """Return an image by reference, digest or id; None if the engine does not have it.
+        Never pulls.
+        """
 
     def tag(self, image_id: str, reference: str) -> None: ...
 
@@ -140,8 +142,9 @@ class Engine(Protocol):
         """Make an image of one layer from a tar of a root file system."""
 
     def content(self, image_id: str) -> Path | None:
-        """The folder whose blobs/sha256/ has the image's blobs as they were built, where the engine
-        keeps them so and this process may read them; None where only the engine itself may.
+        """Return the folder whose blobs/sha256/ has the image's blobs as they were built, where
+        the engine keeps them so and this process may read them; None where only the engine itself
+        may.
         """
 
     def adopt(self, blobs: Iterable[Path]) -> None:
@@ -150,7 +153,7 @@ class Engine(Protocol):
         """
 
     def export(self, reference: str, folder: Path) -> str:
-        """The image as an OCI layout in a new `folder`; the digest by which that has it."""
+        """Return the image as an OCI layout in a new `folder`; the digest by which that has it."""
 
     def save(self, references: Iterable[str], archive: Path) -> None:
         """Write the images of some tags to one gzipped archive, each shared layer once."""
@@ -161,12 +164,12 @@ class Engine(Protocol):
     def push(self, reference: str, on_progress: Progress) -> int:
         """Send the image of a tag to the registry that the tag names, with the credentials that
         docker's own configuration has. How many bytes went over the wire, as far as the engine
-        tells; which digest it is, only the registry tells. Raises `RegistryError`.
+        tells; which digest it is, only the registry tells. Raise `RegistryError`.
         """
 
     def pull(self, reference: str, on_progress: Progress) -> StoredImage:
         """Get an image from a registry, by digest if the reference has
-        one. Raises `RegistryError`."""
+        one. Raise `RegistryError`."""
 
     def host_devices(self) -> HostDevices: ...
 

@@ -28,8 +28,8 @@ def image_archive(
     labels: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> Iterator[bytes]:
-    """An archive as `docker load` takes it, piece by piece. The image is as old as the newest
-    file in it.
+    """Yield an archive as `docker load` takes it, piece by piece. The image is as old as the
+    newest file in it.
     """
     with tar.open("rb") as layer:
         digest = hashlib.file_digest(layer, "sha256").hexdigest()

@@ -60,7 +60,7 @@ class Transfer:
         return sum(moved for moved, _ in self._layers.values())
 
     def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Read to the end of the stream. Raises `RegistryError` for an error event, and if no
+        """Read to the end of the stream. Raise `RegistryError` for an error event, and if no
         byte moved for too long.
         """
         moved = self.clock()
@@ -108,7 +108,7 @@ class Transfer:
 
 
 def _error_in(event: Mapping[str, Any]) -> str:
-    """The error that an event is; "" for none."""
+    """Return the error of an event; "" for none."""
     detail = event.get("errorDetail")
     if isinstance(detail, Mapping) and detail.get("message"):
         return str(detail["message"]).strip()

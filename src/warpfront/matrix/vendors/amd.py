@@ -47,7 +47,7 @@ class Amd(Vendor):
     known_targets = (*(target.name for target in ALL_TARGETS), *_GENERIC)
     target_form = "gfx942"
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
-    # PyPI holds placeholders under these names.
+    # PyPI has placeholders under these names.
     protected = (
         "torch",
         "torchvision",
@@ -66,13 +66,15 @@ class Amd(Vendor):
         return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """The target itself, then its generic family: there is no other forward compatibility."""
+        """Return the target itself, then its generic family: there is no other forward
+        compatibility.
+        """
         family = _FAMILY.get(target)
         return (target, family) if family else (target,)
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
-        """From ROCm 7.14 on: `rocm-sdk-device-gfx942`
-        (ROCm/TheRock @89553ce, docs/packaging/python_packaging.md).
+        """Return true from ROCm 7.14 on: `rocm-sdk-device-gfx942` (ROCm/TheRock @89553ce,
+        docs/packaging/python_packaging.md).
         """
         return toolkit is not None and Version(toolkit.version) >= _FIRST_WITH_DEVICE_WHEELS
 
@@ -81,9 +83,9 @@ class Amd(Vendor):
         return f"device-{package_owner(target)}"
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """As amd-variant-provider @4d985a9 (plugin.py, `get_supported_configs`) on a machine with
-        that GPU and that ROCm. The provider in `rocm-bootstrap` 0.3.0 gives `gfx_arch` alone, by
-        the owner of a target's package.
+        """Return the properties that amd-variant-provider @4d985a9 (plugin.py,
+        `get_supported_configs`) gives on a machine with that GPU and that ROCm. The provider in
+        `rocm-bootstrap` 0.3.0 gives `gfx_arch` alone, by the owner of a target's package.
         """
         if toolkit is None:
             return ()

@@ -23,7 +23,7 @@ class Intel(Vendor):
     """
 
     name = "intel"
-    # The wheels bring the runtime of oneAPI; which one, says the release, not a row.
+    # The wheels bring the runtime of oneAPI; the release decides which one, not a row.
     toolkit: Literal["cuda", "rocm", "synapseai"] | None = None
     torch_from: Literal["index"] = "index"
     device = "xpu"
@@ -59,8 +59,8 @@ class Intel(Vendor):
         return _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
-        """The target itself. Kernels for others are compiled at their first call, which is slow and
-        needs the driver's compiler: no device that a tag names should depend on it.
+        """Return the target itself. Kernels for others are compiled at their first call, which
+        is slow and needs the driver's compiler: no device that a tag names should depend on it.
         """
         return (target,)
 

@@ -14,11 +14,11 @@ _TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
 _CDI_KIND = "nvidia.com/gpu="
 # Compute capabilities as major * 10 + minor: https://developer.nvidia.com/cuda-gpus
 _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)
-# Integrated GPUs: a cubin runs there, or from there elsewhere, on its own capability only
+# Integrated GPUs run cubins of their exact capability only, and no other GPU runs theirs
 # (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
 _INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
 _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
-# Of CUDA's versions, those that wheel variants speak of; -1 stands for a major without a minor.
+# CUDA's versions in wheel variants; -1 stands for a major without a minor.
 _CUDAS, _MINORS = range(11, 16), range(20, -2, -1)
 
 
@@ -45,8 +45,8 @@ class Nvidia(Vendor):
         https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
         """
         capability = _capability(target)
-        below = sorted(known for known in {*_KNOWN, capability} if known <= capability)[::-1]
-        cubins = [f"sm_{known}" for known in below if _runs_cubin(known, on=capability)]
+        below = sorted(capable for capable in {*_KNOWN, capability} if capable <= capability)[::-1]
+        cubins = [f"sm_{capable}" for capable in below if _runs_cubin(capable, on=capability)]
         own_features = [f"sm_{capability}a"]
         return (
             *cubins[:1],
@@ -69,8 +69,9 @@ class Nvidia(Vendor):
         return "" if index == "pypi" else index
 
     def variant_properties(self, toolkit: Toolkit | None, target: str) -> Properties:
-        """As nvidia-variant-provider @ffea5d3 (plugin.py, `get_supported_configs`) on a machine
-        whose driver is of that CUDA, less cubins of other families of chips.
+        """Return the properties that nvidia-variant-provider @ffea5d3 (plugin.py,
+        `get_supported_configs`) gives on a machine whose driver is of that CUDA, less cubins of
+        other families of chips.
         """
         if toolkit is None:
             return ()
@@ -100,7 +101,7 @@ class Nvidia(Vendor):
             return None
         home = f"/opt/venv/lib/python{python}/site-packages/nvidia/cu{_major(toolkit)}"
         return Compiler(
-            # `cuda-toolkit` says which nvcc, nvvm, crt and runtime belong together; headers of CCCL
+            # `cuda-toolkit` pins which nvcc, nvvm, crt and runtime belong together; headers of CCCL
             # may be newer than the toolkit, and torch 2.15 brings such:
             # https://pypi.org/project/cuda-toolkit/
             requirements=(
@@ -115,8 +116,9 @@ class Nvidia(Vendor):
         )
 
     def no_compiler(self, toolkit: Toolkit | None, suite: str) -> str:
-        """The nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86 listed) hold
-        ptxas, not nvcc."""
+        """Return the reason: the nvidia-cuda-nvcc-cu12 wheels (12.6.85, 12.8.93, 12.9.86
+        listed) contain ptxas, not nvcc.
+        """
         del suite
         return (
             f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "
@@ -124,8 +126,9 @@ class Nvidia(Vendor):
         )
 
     def compiler_call(self, target: str) -> CompilerCall | None:
-        """https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/. ptxas names lines of its own
-        input only; that, kept with line information, names those of the source.
+        """Return the call of nvcc (https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/).
+        ptxas names lines of its own input only; that input, stored with line information, names
+        lines of the source.
         """
         return CompilerCall(
             argv=("nvcc", f"-arch={target}", "-Xcompiler=-fPIC", "-lineinfo"),

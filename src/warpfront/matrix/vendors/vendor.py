@@ -70,11 +70,13 @@ class Vendor(Protocol):
         return ()
 
     def shipped_archs(self, entries: tuple[str, ...]) -> frozenset[str]:
-        """A compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` would say it."""
+        """Return a compat table's arch list (`12.0+PTX`, `gfx90a`) as `get_arch_list()` would
+        say it.
+        """
         return frozenset(entries)
 
     def label(self, index: str) -> str:
-        """The local version label of torch from that index (`cu130`), "" for none."""
+        """Return the local version label of torch from that index (`cu130`), "" for none."""
         return index
 
     def has_device_wheels(self, toolkit: Toolkit | None) -> bool:
@@ -85,8 +87,8 @@ class Vendor(Protocol):
         return False
 
     def device_extra(self, target: str) -> str:
-        """The extra of torch that brings the code of `target`, on indexes whose wheels have one for
-        each target; "" where no index of this vendor has.
+        """Return the extra of torch that brings the code of `target`, on indexes whose wheels
+        have one for each target; "" where no index of this vendor has.
         """
         del target
         return ""

@@ -17,7 +17,7 @@ Wheels = tuple[LockedWheel, ...]
 
 
 def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
-    """The sets, each in order: the small wheels first, then one set for each large wheel."""
+    """Return the sets, each in order: the small wheels first, then one set for each large wheel."""
     ordered = sorted(wheels, key=lambda wheel: (-wheel.size_bytes, wheel))
     large = [wheel for wheel in ordered[:MOST_ALONE] if wheel.size_bytes >= ALONE_BYTES]
     small = tuple(sorted(wheel for wheel in ordered if wheel not in large))

@@ -44,11 +44,11 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse, known_intact, note_int
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
-# What the bytes of a layer follow from, beside its wheels. isal inflates, and inflated is inflated.
+# Version of the packing rules. isal inflates only, and inflated bytes are always the same.
 _RULES = "2"
 
 Progress = Callable[[str, int, int], None]
-_Stream = Callable[..., Streamed]  # `stream_wheels`, told what it is for
+_Stream = Callable[..., Streamed]  # `stream_wheels`, with its progress bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ class LayerStore:
         on_progress: Progress,
         say: Line,
     ) -> tuple[Layer, ...]:
-        """The layer of each set of wheels, in their order; those that are not here are made, as
-        many at once as there are cores. `slim` are globs of what they are without. Raises
+        """Return the layer of each set of wheels, in their order; those that are not here are
+        made, as many at once as there are cores. `slim` are globs of what they are without. Raise
         `WheelError` and `StoreError`.
         """
         keys = [self._key(wheels, python, slim) for wheels in sets]
@@ -102,7 +102,7 @@ class LayerStore:
         return tuple(layer for key in keys if (layer := layers[key]))
 
     def refuse_clash(self, wheels: Iterable[LockedWheel]) -> None:
-        """Raises `WheelError` where two of `wheels` write a file with different content."""
+        """Raise `WheelError` where two of `wheels` write a file with different content."""
         clash = first_clash(self._wheelhouse.present(wheel) for wheel in wheels)
         if clash:
             raise WheelError(clash)
@@ -128,7 +128,7 @@ class LayerStore:
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def read(self, digest: str) -> Any:
-        """A blob that is a JSON document."""
+        """Return a blob that is a JSON document."""
         return json.loads(read_text(self.blob(digest)) or "")
 
     def write(self, document: Mapping[str, object]) -> tuple[str, int]:
@@ -160,8 +160,9 @@ class LayerStore:
                 place.hardlink_to(self.blob(part["digest"]))
 
     def proven(self, manifest: str) -> tuple[Path, ...]:
-        """The layers of a manifest that are what their names say: this process hashed them, as it
-        wrote them or now. Size and time would not do for who takes them without hashing.
+        """Return the layers of a manifest that are what their names say: this process hashed
+        them, as it wrote them or now. Size and time would not do for who takes them without
+        hashing.
         """
         paths = [self.blob(part["digest"]) for part in self.read(manifest)["layers"]]
         with storing(self.root):
@@ -183,7 +184,7 @@ class LayerStore:
         return digest_of([*facts, list(slim)] if slim else facts)
 
     def _made(self, key: str) -> Layer | None:
-        """The layer that was made before, if its blob is as it was then."""
+        """Return the existing layer, if its blob is unchanged."""
         text = read_text(self._record(key), missing_ok=True)
         if text is None:
             return None

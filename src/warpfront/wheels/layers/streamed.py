@@ -37,7 +37,7 @@ from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.wheels.store.unpacked import stays
 from warpfront_checks.guard.manifest import Measured
 
-# As `_shared/settle.j2` has it: byte code says how old its source is.
+# The same as in `_shared/settle.j2`: byte code records its source's time.
 AGE_SECONDS = 315_532_800
 ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
 _SITE = "lib/python3/site-packages"
@@ -82,7 +82,7 @@ def stream_wheels(
     slim: Sequence[str] = (),
 ) -> Streamed:
     """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
-    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raises
+    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raise
     `WheelError` for a damaged wheel, or one that writes another's file with other content.
     """
     packed = _Packed(file, on_bytes)
@@ -125,26 +125,26 @@ def has_headers(wheel: Path) -> bool:
 
 def sources(wheel: Path) -> dict[str, int]:
     """Return the sources of byte code: path below site-packages -> bytes."""
-    found = {}
+    sizes = {}
     with _opened(wheel) as archive:
         for member in archive.infolist():
             place = _placed(member.filename)
             if place.endswith(".py"):
-                found[place] = member.file_size
-    return found
+                sizes[place] = member.file_size
+    return sizes
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
-    """The first file that two of `wheels` write with different content, in words; "" for none.
+    """Describe the first file that two of `wheels` write with different content; "" for none.
     Installers differ on whose stays.
     """
-    seen: dict[str, tuple[int, int, str]] = {}
+    places: dict[str, tuple[int, int, str]] = {}
     for path in wheels:
         with _opened(path) as archive:
             for member in archive.infolist():
                 place = _shown(member.filename, path)
                 mine = (member.CRC, member.file_size, path.name)
-                before = seen.setdefault(place, mine)
+                before = places.setdefault(place, mine)
                 if before[:2] != mine[:2] and not member.is_dir():
                     return f"{before[2]} and {path.name} both write {place}"
     return ""
@@ -163,8 +163,8 @@ def _shown(member: str, wheel: Path) -> str:
 
 
 def _through_links(place: str) -> str:
-    """A path below the environment as it is without the links of its `lib64` and `lib/python3.N`:
-    a folder in their place would hide all that is there.
+    """Return a path below the environment as it is without the links of its `lib64` and
+    `lib/python3.N`: a folder in their place would hide all that is there.
     """
     return _LINKED.sub("lib/", _VERSIONED.sub(r"\1/python3", place))
 
@@ -183,7 +183,7 @@ def _placed(member: str) -> str:
 
 
 def _inside(member: str) -> str:
-    """A member of a scheme, below that."""
+    """Return a member of a scheme, below that."""
     return member.partition("/")[2].partition("/")[2]
 
 
@@ -223,7 +223,9 @@ class _LayerTree:
         self._files: dict[str, str] = {}
 
     def add(self, path: str, content: _Content, *, executable: bool) -> str:
-        """A file; its sha256 (hex). Raises `ValueError` where another of that name was there."""
+        """Add a file; its sha256 (hex). Raise `ValueError` where another of that name was
+        there.
+        """
         before = self._files.get(path)
         if before is None:
             self._add_folder(posixpath.dirname(path))
@@ -234,12 +236,12 @@ class _LayerTree:
                 self._out.write(chunk)
         if content.done_bytes != content.size_bytes:
             raise ValueError(f"{path} has {content.done_bytes} bytes, not {content.size_bytes}")
-        found = self._files[path] = content.sha256.hexdigest()
+        digest = self._files[path] = content.sha256.hexdigest()
         if before is None:
             self._out.write(bytes(-content.size_bytes % tarfile.BLOCKSIZE))
-        elif before != found:
+        elif before != digest:
             raise ValueError(f"it writes {path}, and so does another, otherwise")
-        return found
+        return digest
 
     def end(self) -> None:
         self._out.write(bytes(2 * tarfile.BLOCKSIZE))
@@ -289,9 +291,13 @@ class _Destination(WheelDestination):
         record_file_path: str,
         records: Iterable[tuple[Scheme, RecordEntry]],
     ) -> None:
-        def prefix(one: Scheme) -> str | None:
-            here, there = self._folder(scheme), self._folder(one)
-            return None if here == there else f"{posixpath.relpath(there, here)}/"
+        def prefix(other_scheme: Scheme) -> str | None:
+            script_folder, scheme_folder = self._folder(scheme), self._folder(other_scheme)
+            return (
+                None
+                if script_folder == scheme_folder
+                else f"{posixpath.relpath(scheme_folder, script_folder)}/"
+            )
 
         with construct_record_file(list(records), prefix) as stream:
             self._write(scheme, record_file_path, _content(stream), executable=False)
@@ -363,7 +369,7 @@ class _Members(WheelFile):
 
 @dataclass(slots=True)
 class _Inflated:
-    """The inflated bytes of the next `left` of a file."""
+    """The inflated bytes of the next part of a file."""
 
     raw: BinaryIO
     left: int

@@ -17,14 +17,15 @@ _PYTHON = "3.11"
 
 
 def hash_requirements(
-    wanted: tuple[str, ...], *, site: Site, run: Run, without: tuple[str, ...] = ()
+    requirements: tuple[str, ...], *, site: Site, run: Run, without: tuple[str, ...] = ()
 ) -> str:
-    """The text of a requirements file for `wanted` and all that they need, on every machine and
-    Python, but for the distributions `without`, which are installed in another way.
+    """Return the text of a requirements file for `requirements` and all that they need, on
+    every machine and Python, but for the distributions `without`, which are installed in another
+    way.
     """
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         folder = Path(name)
-        (folder / "wanted.in").write_text("\n".join(wanted) + "\n", "utf-8")
+        (folder / "wanted.in").write_text("\n".join(requirements) + "\n", "utf-8")
         left_out = tuple(word for name in without for word in ("--no-emit-package", name))
         command = uv_command(
             (
@@ -49,5 +50,5 @@ def hash_requirements(
         hint = "the requirements of `install:` in matrix.yaml have to resolve on this machine"
         text = run(command).check(hint=hint).stdout
     if "--hash=sha256:" not in text:
-        raise LockError(f"no hash for {', '.join(wanted)}", hint=hint)
+        raise LockError(f"no hash for {', '.join(requirements)}", hint=hint)
     return text

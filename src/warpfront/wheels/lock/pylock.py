@@ -66,10 +66,10 @@ def lock_inputs(
 ) -> LockInputs:
     """Return everything that `cell`'s lock depends on.
 
-    The stack's pins may come from the cell's index only; the compiler's wheels, the cell's
-    requirements and those of its file (`asked`) come from PyPI. `parent` is the lock of the parent
-    image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the patches
-    that differ from the matrix.
+    The stack's pins may come from the cell's index only. The compiler's wheels, the cell's
+    requirements and those of its file (`requirement_list`) come from PyPI. `parent` is the lock of
+    the parent image's cell; `folders` the sha256 of each folder of sources in the file; `unfit` the
+    patches that differ from the matrix.
     """
     requirement_list = requirement_list or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
@@ -117,7 +117,9 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 
 
 def dump_lock(lock: WheelLock) -> str:
-    """`lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every machine."""
+    """Return `lock` as the text of `pylock.<cell>.toml`: sorted, and the same bytes on every
+    machine.
+    """
     patched = {wheel.package for wheel in lock.patched}
     document = Pylock(
         lock_version=Version("1.0"),
@@ -140,10 +142,10 @@ def dump_lock(lock: WheelLock) -> str:
 
 
 def read_lock(text: str, *, path: str) -> WheelLock:
-    """The lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
+    """Return the lock in `text`; `path` is for messages and must be a name that PEP 751 allows.
 
-    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder,
-    more than one wheel of a package.
+    Refused: another schema, a wheel without size or sha256, a wheel named by URL or by folder, more
+    than one wheel of a package.
     """
     _refuse_name(path)
     try:
@@ -223,7 +225,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
 
 
 def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
-    """The first wheel that another machine than `machine` is needed for, in words; "" for none."""
+    """Describe the first wheel that needs another machine than `machine`; "" for none."""
     for wheel in wheels:
         # The ending is one of the pieces too, and no platform.
         platforms = wheel.kept_as.rpartition("-")[2].split(".")
@@ -233,7 +235,7 @@ def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
 
 
 def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
-    """The first wheel that is a variant which the cell does not take, in words; "" for none."""
+    """Describe the first wheel that is a variant which the cell does not accept; "" for none."""
     rule = inputs.variants
     for wheel in wheels:
         if not wheel.variant.label:
@@ -256,7 +258,9 @@ def gone_back(before: WheelLock, after: WheelLock) -> tuple[str, ...]:
 
 
 def difference(lock: WheelLock, parent: WheelLock) -> tuple[LockedWheel, ...]:
-    """The wheels that `lock` adds to its parent's. A child never changes what its parent has."""
+    """Return the wheels that `lock` adds to its parent's. A child never changes what its parent
+    has.
+    """
     wheels = {wheel.name: wheel for wheel in lock.wheels}
     for theirs in parent.wheels:
         ours = wheels.get(theirs.name)
@@ -343,7 +347,9 @@ def _applies(requirement: str) -> bool:
 
 
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
-    """A patched wheel is of another version than its sources, which PEP 751 has no word for."""
+    """Return the lock entry. A patched wheel has another version than its sources, which PEP
+    751 has no field for.
+    """
     sdist = (
         PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
         if wheel.sdist and not wheel.source and not patched
@@ -374,7 +380,7 @@ def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
 
 
 def _own_document(lock: WheelLock) -> dict[str, Any]:
-    """`[tool.warpfront]`: what PEP 751 has no field for."""
+    """Return `[tool.warpfront]`: what PEP 751 has no field for."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "cell": lock.cell_id,
@@ -429,8 +435,8 @@ def _patched_document(patched_wheel: PatchedWheel) -> dict[str, Any]:
 
 
 # What `dump_lock` writes of a lock whose wheels all come from an index, character by character:
-# strings without escapes, names and numbers in their normal form. What else a lock may hold
-# (sources, relaxed packages, builds) is left to `read_lock`.
+# strings without escapes, names and numbers in their normal form. All other forms
+# (sources, relaxed packages, builds) are read by `read_lock`.
 _STRING = r'[^"\\\x00-\x1f\x7f]+'
 _HEAD = re.compile(
     r'lock-version = "1\.0"\nrequires-python = "==(?P<python>[0-9]+\.[0-9]+)\.\*"\n'
@@ -498,8 +504,8 @@ def _text(table: Mapping[str, Any], key: str, path: str) -> str:
     return value
 
 
-def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
-    tables = own.get("relaxed", {})
+def _read_relaxed(document: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]:
+    tables = document.get("relaxed", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] relaxed is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
@@ -514,8 +520,8 @@ def _read_relaxed(own: Mapping[str, Any], path: str) -> Iterator[RelaxedPackage]
         )
 
 
-def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
-    tables = own.get("builds", {})
+def _read_builds(document: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
+    tables = document.get("builds", {})
     if not isinstance(tables, Mapping):
         raise LockError(f"{path}: [tool.warpfront] builds is no table", hint=_RELOCK)
     for package, table in sorted(tables.items()):
@@ -528,8 +534,8 @@ def _read_builds(own: Mapping[str, Any], path: str) -> Iterator[WheelBuild]:
         )
 
 
-def _read_patched(own: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
-    for package, table in sorted(dict(own.get("patched", {})).items()):
+def _read_patched(document: Mapping[str, Any], path: str) -> Iterator[PatchedWheel]:
+    for package, table in sorted(dict(document.get("patched", {})).items()):
         where = f"{path}: patched.{package}"
         try:
             patches = tuple(Patch(**patch) for patch in table["patches"])
@@ -559,7 +565,7 @@ def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> Locked
 
 def _texts(table: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
     values = table.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise LockError(f"{path}: [tool.warpfront] {key} is no list of texts", hint=_RELOCK)
     return tuple(values)
 
@@ -572,7 +578,9 @@ def _read_python(document: Pylock, path: str) -> str:
 
 
 def _without_labels(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the names that `packaging` knows: the labels of variants are read apart."""
+    """Return the document with the names that `packaging` knows: the labels of variants are
+    read apart.
+    """
     packages = raw.get("packages")
     if not isinstance(packages, list):
         return dict(raw)

@@ -24,7 +24,9 @@ from warpfront.wheels.store.wheelhouse import sha256_of
 def read_locks(
     cells: Iterable[Cell], requirements: Mapping[str, RequirementList], folders: Folders
 ) -> Mapping[str, LockState]:
-    """The state of each cell's lock (parents first). `requirements` by file, as in a workspace."""
+    """Return the state of each cell's lock (parents first). `requirements` by file, as in a
+    workspace.
+    """
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
@@ -43,7 +45,7 @@ def read_locks(
 def read_state(
     inputs: LockInputs, folders: Folders, *, read: Callable[..., WheelLock]
 ) -> LockState:
-    """The committed lock of a cell and whether it still fits what the matrix asks for."""
+    """Return the committed lock of a cell, and whether it still fits the matrix."""
     path = folders.lock_path(inputs.cell_id)
     if not inside_root(path, folders.root):
         raise LockError(
@@ -97,12 +99,12 @@ def fresh_locks(
     requirements: Mapping[str, RequirementList],
     folders: Folders,
 ) -> dict[str, WheelLock]:
-    """The locks that fit of some of all cells, and of those that they are built on."""
+    """Return the fresh locks of some of all cells, and of the cells that they extend."""
     return usable_locks(read_locks(with_parents(cells, every), requirements, folders))
 
 
 def usable_locks(states: Mapping[str, LockState]) -> dict[str, WheelLock]:
-    """The locks that fit, by cell id."""
+    """Return the fresh locks by cell id."""
     return {
         cell_id: state.lock
         for cell_id, state in states.items()

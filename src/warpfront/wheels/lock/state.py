@@ -1,4 +1,4 @@
-"""Whether a cell has a lock that is fresh. Pure."""
+"""The state of a cell's lock: missing, stale or fresh. Pure."""
 
 from __future__ import annotations
 

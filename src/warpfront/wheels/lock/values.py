@@ -95,12 +95,12 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnmetDemand:
-    """A demand on the torch stack that does not hold in a cell.
+    """A demand on the torch stack that is not met in a cell.
 
-    `chain` are the packages from the image's own requirement to the one that demands
-    (`vllm 0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it.
-    `asker` is the name of the last. `wanted` is the demand, `instead` the state of the
-    cell (`holds torch 2.13.0+cpu`).
+    `chain` are the packages from the image's own requirement to the one that demands (`vllm
+    0.11.0`, `xformers 0.0.32`); empty if the image's own requirement demands it. `asker` is the
+    name of the last. `wanted` is the demand, `instead` the state of the cell (like `torch
+    2.13.0+cpu`).
     """
 
     asker: str
@@ -177,10 +177,10 @@ class PatchedWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelLock:
-    """Every wheel of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
-    the time of locking. `relaxed` are the packages with waived demands on the torch stack,
-    `builds` those built against it, `patched` those that differ from their authors'; those
-    of the parents included.
+    """All wheels of a cell, its parents' included. `inputs_digest` is `LockInputs.digest` at
+    the time of locking. `relaxed` are the packages with waived demands on the torch stack, `builds`
+    those built against it, `patched` those that differ from their authors'; those of the parents
+    included.
     """
 
     cell_id: str
@@ -205,4 +205,4 @@ class WheelLock:
 
 def _texts(values: tuple[Recipe | Source | OwnIndex, ...]) -> list[str]:
     """Values as texts that sort."""
-    return sorted(json.dumps(dataclasses.asdict(one), sort_keys=True) for one in values)
+    return sorted(json.dumps(dataclasses.asdict(value), sort_keys=True) for value in values)

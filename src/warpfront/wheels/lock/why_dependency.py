@@ -1,5 +1,5 @@
-"""Who asked for each wheel of a lock: the image's own requirements, and what the metadata of what
-they brought demands. Pure.
+"""The requirers of each wheel of a lock: the image's own requirements, and the metadata of the
+packages that they bring. Pure.
 """
 
 from __future__ import annotations
@@ -29,59 +29,61 @@ class DependencyGraph:
 
 
 def asked_for(asking: DependencyGraph) -> tuple[tuple[str, str, str], ...]:
-    """(asker or "" for the image, wanted, the requirement as it stands), by what applies on the
-    cell's Python and machine; extras count from where somebody asked for them.
+    """Return the edges (requirer or "" for the image, required package, requirement text) that
+    apply on the cell's Python and machine. An extra counts only if a requirement names it.
     """
     environment = marker_environment(asking.python, asking.machine)
-    found: dict[tuple[str, str, str], None] = {}
+    edges: dict[tuple[str, str, str], None] = {}
     pending = deque(("", "", text) for text in asking.roots)
-    seen: set[tuple[str, str]] = set()
+    visited: set[tuple[str, str]] = set()
     while pending:
         asker, extra, text = pending.popleft()
         requirement = readable_requirement(text)
         if requirement is None or not _applies(requirement, environment, extra):
             continue
-        wanted = canonicalize_name(requirement.name)
-        found[(asker, wanted, _plain(requirement))] = None
-        for one in ("", *sorted(requirement.extras)):
-            if (wanted, one) not in seen:
-                seen.add((wanted, one))
-                pending.extend((wanted, one, line) for line in asking.requires.get(wanted, ()))
-    return tuple(sorted(found))
+        required = canonicalize_name(requirement.name)
+        edges[(asker, required, _plain(requirement))] = None
+        for extra_name in ("", *sorted(requirement.extras)):
+            if (required, extra_name) not in visited:
+                visited.add((required, extra_name))
+                pending.extend(
+                    (required, extra_name, line) for line in asking.requires.get(required, ())
+                )
+    return tuple(sorted(edges))
 
 
 def requirers_of(
-    name: str, asked: tuple[tuple[str, str, str], ...]
+    name: str, edges: tuple[tuple[str, str, str], ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(the shortest chain from the image to who asks, the requirement) for each asker of `name`;
-    an empty chain is the image itself.
+    """Yield (the shortest chain from the image to the requirer, the requirement) for each
+    requirer of `name`; an empty chain is the image itself.
     """
-    for asker, wanted, requirement in asked:
-        if wanted == name:
-            yield _chain(asker, asked), requirement
+    for asker, required, requirement in edges:
+        if required == name:
+            yield _chain(asker, edges), requirement
 
 
-def asking_line(name: str, asked: tuple[tuple[str, str, str], ...]) -> str:
-    """`numpy: asked for by torch (numpy>=1.22)`, by the shortest chains."""
+def asking_line(name: str, edges: tuple[tuple[str, str, str], ...]) -> str:
+    """Return a line like `numpy: asked for by torch (numpy>=1.22)`, with the shortest chains."""
     requirers = [
         f"asked for by {' -> '.join(chain) or 'the image itself'}"
         + (f" ({text})" if text not in ("", name) else "")
-        for chain, text in requirers_of(name, asked)
+        for chain, text in requirers_of(name, edges)
     ]
     return f"{name}: {'; '.join(requirers) or 'nobody asked for it'}"
 
 
-def _chain(name: str, asked: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
+def _chain(name: str, edges: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
     before = {name: ""}
     pending = deque([name] if name else [])
     while pending:
-        one = pending.popleft()
-        requirers = [asker for asker, wanted, _ in asked if wanted == one]
+        package = pending.popleft()
+        requirers = [asker for asker, required, _ in edges if required == package]
         if "" in requirers:
-            return _followed(one, before)
+            return _followed(package, before)
         for asker in requirers:
             if asker not in before:
-                before[asker] = one
+                before[asker] = package
                 pending.append(asker)
     return (name,) if name else ()
 
@@ -94,7 +96,7 @@ def _followed(first: str, before: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _applies(requirement: Requirement, environment: Mapping[str, str], extra: str) -> bool:
-    """Whether its marker holds; for an extra, only what that adds."""
+    """Return true if the marker is true; for an extra, only if the extra makes it true."""
     if requirement.marker is None:
         return not extra
     plain = marker_holds(requirement.marker, {**environment, "extra": ""})
@@ -104,7 +106,9 @@ def _applies(requirement: Requirement, environment: Mapping[str, str], extra: st
 
 
 def _plain(requirement: Requirement) -> str:
-    """Without its marker, which holds, and without an address, which may be a secret's place."""
+    """Return the requirement without its marker, which is true, and without an address, which
+    may contain a secret.
+    """
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}"
 
@@ -117,8 +121,8 @@ def roots_of(
     """Return what an image and those it is built on ask for themselves; `requirements` by file. A
     source without a name has that of the one of `wheels` which is made of it.
     """
-    made = {wheel.source: wheel.name for wheel in wheels if wheel.source}
-    asked: dict[str, None] = {}
+    built = {wheel.source: wheel.name for wheel in wheels if wheel.source}
+    roots: dict[str, None] = {}
     for cell in chain:
         file = requirements[cell.requirements_file] if cell.requirements_file else None
         tools = cell.compiler.requirements if cell.compiler else ()
@@ -126,12 +130,12 @@ def roots_of(
         named = [
             _with_extras(name, source.extras)
             for source in sources
-            if (name := source.name or made.get(str(source), ""))
+            if (name := source.name or built.get(str(source), ""))
         ]
         texts = file.requirements if file else ()
-        asked.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
-        asked.update(dict.fromkeys((*tools, *texts, *named)))
-    return tuple(asked)
+        roots.update(dict.fromkeys((*map(str, cell.stack), *cell.requirements)))
+        roots.update(dict.fromkeys((*tools, *texts, *named)))
+    return tuple(roots)
 
 
 def _with_extras(name: str, extras: tuple[str, ...]) -> str:

@@ -66,8 +66,8 @@ def explain_absences(
     nothing if the requirements only exclude each other.
     """
     text = " ".join(explanation.split())
-    found = [next(filter(None, match.groups())) for match in _ABSENT.finditer(text)]
-    names = dict.fromkeys(map(canonicalize_name, found))
+    absent = [next(filter(None, match.groups())) for match in _ABSENT.finditer(text)]
+    names = dict.fromkeys(map(canonicalize_name, absent))
     usable = frozenset(tags)
     left_out = tuple(f"{url} ({why})" for url, why in (reach.silent or {}).items())
     reasons = [
@@ -104,7 +104,7 @@ def _sources(
     sources = ((where.url, False),) if where else ()
     if where and where.alone:
         return sources
-    remaining = (*((link, True) for link in site.find_links), *((one, False) for one in reach.site))
+    remaining = (*((link, True) for link in site.find_links), *((url, False) for url in reach.site))
     return tuple(dict.fromkeys((*sources, *remaining)))
 
 
@@ -181,7 +181,7 @@ def _unknown(name: str, specifier: SpecifierSet, offers: list[_Offer]) -> tuple[
 def _versions(
     offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
 ) -> tuple[Version, ...] | None:
-    """The versions whose wheels this cell could install; None for no file of that name."""
+    """Return the versions whose wheels this cell could install; None for no file of that name."""
     versions, readable = set[Version](), False
     for link in offered:
         if not link.filename.endswith(".whl"):

@@ -50,7 +50,9 @@ def why_no_candidate(requirement: Requirement, offered: Offered) -> str:
     """Return why no source offers what meets `requirement`; "" where one does."""
     if any(any(requirement.specifier.filter(versions)) for versions in offered.values()):
         return ""
-    newest = max(((max(found), source) for source, found in offered.items() if found), default=None)
+    newest = max(
+        ((max(versions), source) for source, versions in offered.items() if versions), default=None
+    )
     if newest is None:
         return f"no index has a package {requirement.name}"
     text = f"{requirement.name}{requirement.specifier}"

@@ -56,7 +56,7 @@ def supported_tags(python: str, machine: str, glibc: str) -> tuple[Tag, ...]:
 def wheel_of(
     path: Path, sha256: str, *, source: str = "", sdist: Sdist | None = None
 ) -> LockedWheel:
-    """The lock's entry for a wheel in the wheelhouse."""
+    """Return the lock's entry for a wheel in the wheelhouse."""
     name, version, _, _ = parse_wheel_filename(path.name)
     return LockedWheel(
         name=name,
@@ -101,7 +101,9 @@ class WheelChoice:
         return self._locked(package, link, plain=best.filename)
 
     def _locked(self, package: Package, link: Link, *, plain: str) -> LockedWheel:
-        """The lock's entry for a file of an index, whose name without a variant is `plain`."""
+        """Return the lock's entry for a file of an index, whose name without a variant is
+        `plain`.
+        """
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
             file, sha256 = self.kept(package.name, dataclasses.replace(link, filename=plain))
@@ -173,7 +175,7 @@ class WheelChoice:
             raise WheelError(f"{sdist.filename}: its index says sha256 {digest}, it has {sha256}")
 
     def kept(self, name: str, link: Link) -> tuple[Path, str]:
-        """A file in the wheelhouse, with its sha256: for indexes that give no hashes."""
+        """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             path = Path(folder) / link.filename
             failure = save(link, path, self.transport)
@@ -191,8 +193,8 @@ class WheelChoice:
         return size
 
     def _index(self, package: Package, url: str) -> str:
-        """The public index to name, whichever mirror served the file: the one that it belongs to;
-        else the cell's for what only that can have, and PyPI for the rest.
+        """Return the public index to name, whichever mirror served the file: the one that it
+        belongs to; else the cell's for what only that can have, and PyPI for the rest.
         """
         index, where = self.inputs.index, index_rule(package.name, self.inputs)
         if where is not None and (where.alone or self.shelf.holds(package.name)):

@@ -1,4 +1,4 @@
-"""Demands of packages on a cell's torch stack, and those that do not hold. Pure.
+"""Demands of packages on a cell's torch stack, and those that are not met. Pure.
 
 Every demand of a distribution's metadata on the stack is compared with the cell's version, and the
 packages that lead to it are named.
@@ -46,8 +46,9 @@ class VersionDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A cell's torch stack: `held` name -> version, `answered` name -> version of the shim in
-    its place, forbidden names -> reason, and `needs` of the stack on other distributions.
+    """A cell's torch stack: `held` maps name to version, `answered` maps name to version of the
+    shim in its place, and forbidden names map to a reason. `needs` are the stack's demands on other
+    distributions.
     """
 
     held: Mapping[str, str]
@@ -114,12 +115,12 @@ def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[
     """Return those of `names`, beyond the matrix's, that belong to a torch stack: this
     cell's or another's.
     """
-    asked = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    requested = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
     return frozenset(
         name
         for name in names
-        if name not in asked and any(fnmatch(name, pattern) for pattern in patterns)
+        if name not in requested and any(fnmatch(name, pattern) for pattern in patterns)
     )
 
 
@@ -132,9 +133,9 @@ def unmet_demands(
     machine: str,
     has_shims: bool = True,
 ) -> tuple[UnmetDemand, ...]:
-    """Return the demands on `stack` that do not hold, each once per package, with the shortest
-    chain from `requirements`, the image's own. Without shims, as outside of a guarded image, a
-    demand on their names is unmet.
+    """Return the unmet demands on `stack`, each once per package, with the shortest chain from
+    `requirements`, the image's own. Without shims, as outside of a guarded image, a demand on their
+    names is unmet.
     """
     if not has_shims:
         reasons = dict.fromkeys(stack.answered, "this torch has another build of it")
@@ -186,7 +187,7 @@ def relaxed_of(
     distributions: Iterable[Distribution],
     reasons: Mapping[str, str],
 ) -> tuple[RelaxedPackage, ...]:
-    """The packages that `reasons` lets go unmet, with what they demand in vain."""
+    """Return the packages that `reasons` waives, with their unmet demands."""
     versions = {distribution.name: distribution.version for distribution in distributions}
     unmet: dict[str, list[str]] = {}
     for demand in demands:
@@ -241,8 +242,8 @@ class _Walk:
                     self._waiting.append(node)
 
     def _applies(self, requirement: Requirement, asker: _Node | None) -> bool:
-        """Return true if its marker holds: for an extra's node because of the extra,
-        else without one.
+        """Return true if its marker is true: for an extra's node because of the extra, else
+        without one.
         """
         if requirement.marker is None:
             return asker is None or asker[1] == ""

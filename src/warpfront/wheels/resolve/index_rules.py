@@ -93,7 +93,7 @@ def placeholder(wheels: Iterable[LockedWheel]) -> str:
 
 
 def _indexes_for(name: str, inputs: LockInputs) -> tuple[str, ...]:
-    """The indexes that a lock may name for a distribution."""
+    """Return the indexes that a lock may name for a distribution."""
     rule = index_rule(name, inputs)
     if rule is not None and rule.alone:
         return (rule.url,)

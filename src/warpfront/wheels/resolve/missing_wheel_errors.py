@@ -14,22 +14,24 @@ _NO_WHEELS = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?(?:\{[^}]*\})?(?:[=<>!~][^\s]*)? "
     r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
 )
-# Nothing else is wrong: what is asked for by itself has none, in no version that would do.
+# The only problem: the requirement itself has no wheel, in no version that fits.
 _ALONE = re.compile(
     rf"Because (?:all versions of )?{_NO_WHEELS.pattern} and \S+ depends on \S+, we can conclude "
     r"that your requirements are unsatisfiable"
 )
 
 
-def requirers_without_wheels(explanation: str, known: Collection[str]) -> tuple[str, ...]:
-    """The packages that uv could not look into, because they have no wheel, beyond `known`."""
+def requirers_without_wheels(explanation: str, installable: Collection[str]) -> tuple[str, ...]:
+    """Return the packages that uv could not inspect, because they have no wheel, other than
+    `installable`.
+    """
     text = " ".join(explanation.split())
     names = [canonicalize_name(match[1]) for match in _NO_WHEELS.finditer(text)]
-    return tuple(dict.fromkeys(name for name in names if name not in known))
+    return tuple(dict.fromkeys(name for name in names if name not in installable))
 
 
 def wheelless(explanation: str) -> str:
-    """The package that has no wheel, where that alone is why nothing is to be had; else ""."""
+    """Return the package without a wheel, if that alone is why the resolution fails; else ""."""
     match = _ALONE.match(" ".join(explanation.split()))
     return canonicalize_name(match[1]) if match else ""
 

@@ -71,17 +71,17 @@ class OverlayIndex:
     @property
     def indexes(self) -> tuple[str, ...]:
         """The indexes whose files are on it, for who has to know their credentials."""
-        own = [index.url for index in self._inputs.own_indexes]
+        own_urls = [index.url for index in self._inputs.own_indexes]
         stack = [self._inputs.index.url] if self._inputs.index else []
-        return tuple(dict.fromkeys((*stack, *own)))
+        return tuple(dict.fromkeys((*stack, *own_urls)))
 
     def versions(self, name: str) -> frozenset[Version]:
-        """The versions of a name whose wheels its index lists."""
-        found = set()
+        """Return the versions of a name whose wheels its index lists."""
+        versions = set()
         for link in self._files.get(name) or ():
             with contextlib.suppress(InvalidWheelFilename):
-                found.add(parse_wheel_filename(link.filename)[1])
-        return frozenset(found)
+                versions.add(parse_wheel_filename(link.filename)[1])
+        return frozenset(versions)
 
     def holds(self, name: str) -> bool:
         """Return true if its index has the name."""
@@ -103,9 +103,9 @@ class OverlayIndex:
         """Return the same for the names of uv's explanation; with all of a parent image's names
         if it has one of them.
         """
-        said = {canonicalize_name(name) for name in _NAME.findall(text)}
-        held = self._held.keys() - self._files.keys()
-        return (*self.missing(said), *(sorted(held) if held & said else ()))
+        names = {canonicalize_name(name) for name in _NAME.findall(text)}
+        overlaid = self._held.keys() - self._files.keys()
+        return (*self.missing(names), *(sorted(overlaid) if overlaid & names else ()))
 
     def put(self, names: Iterable[str]) -> None:
         """Put what the index of each of `names` offers of it here."""
@@ -116,10 +116,12 @@ class OverlayIndex:
                 if files and self.variants.allows(name):
                     files = self.variants.page(name, files, transport)
                 self._files[name] = files
-            held = [self._held[name] for name in names if name in self._held]
+            locked_wheels = [self._held[name] for name in names if name in self._held]
             with ThreadPoolExecutor(8) as pool:
                 for wheel, same in zip(
-                    held, pool.map(partial(self._same, transport), held), strict=True
+                    locked_wheels,
+                    pool.map(partial(self._same, transport), locked_wheels),
+                    strict=True,
                 ):
                     self._files[wheel.name] = same
 
@@ -129,7 +131,9 @@ class OverlayIndex:
             return self.variants.read(resolution.versions, transport)
 
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
-        """The shelf as an index below `folder`, with an empty wheel for each of `answered`."""
+        """Return the shelf as an index below `folder`, with an empty wheel for each of
+        `answered`.
+        """
         folder.mkdir()
         stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
         for name, files in {**self._files, **stubs}.items():
@@ -140,7 +144,7 @@ class OverlayIndex:
         return folder
 
     def _stood_in(self, link: Link, folder: Path) -> Link:
-        """The link, to a stand-in where it is to a variant."""
+        """Return the link, to a stand-in where it is to a variant."""
         taken_variant = self.variants.stood_for(link.filename)
         if taken_variant is None:
             return link
@@ -149,29 +153,29 @@ class OverlayIndex:
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""
-        said = {str(canonicalize_name(name)) for name in _NAME.findall(text)}
-        unfit = [line for name in sorted(said) for line in self.variants.why_not(name)]
-        absent = sorted(name for name in said if self._files.get(name) == ())
-        found = {name: index_rule(name, self._inputs) for name in absent}
+        names = {str(canonicalize_name(name)) for name in _NAME.findall(text)}
+        unfit = [line for name in sorted(names) for line in self.variants.why_not(name)]
+        absent = sorted(name for name in names if self._files.get(name) == ())
+        rules = {name: index_rule(name, self._inputs) for name in absent}
         none = [
             f"{name} comes from {where.url} only, which has none"
-            for name, where in found.items()
+            for name, where in rules.items()
             if where
         ]
         return (*none, *unfit)
 
     def check(self, resolution: Resolution) -> None:
-        """Raises `LockError` where a name did not come from its page: never, unless uv changes."""
+        """Raise `LockError` where a name did not come from its page: never, unless uv changes."""
         for package in resolution.pylock.packages:
             files = self._files.get(package.name)
             if files is None or package.directory or package.archive:
                 continue
-            known = {link.filename for link in files}
-            archives = [one.filename for one in (package.sdist,) if one]
-            taken = {*archives, *(wheel.filename for wheel in package.wheels or ())}
-            if not taken <= known:
+            filenames = {link.filename for link in files}
+            archives = [archive.filename for archive in (package.sdist,) if archive]
+            chosen = {*archives, *(wheel.filename for wheel in package.wheels or ())}
+            if not chosen <= filenames:
                 raise LockError(
-                    f"{self._inputs.cell_id}: {', '.join(sorted(taken - known))} came from "
+                    f"{self._inputs.cell_id}: {', '.join(sorted(chosen - filenames))} came from "
                     "elsewhere than its index",
                     hint="this uv orders indexes otherwise: use the version that came with "
                     "warpfront",
@@ -188,11 +192,11 @@ class OverlayIndex:
         for sources in self._groups(where):
             files: list[Link] = []
             for source, flat in sources:
-                found = links(source, name, transport, flat=flat)
-                if not isinstance(found, NoAnswer):
-                    files += [one for one in found if _names(one.filename, name)]
-                elif found.status not in ABSENT and local_path(source) is None:
-                    unanswered.append(found)
+                answer = links(source, name, transport, flat=flat)
+                if not isinstance(answer, NoAnswer):
+                    files += [link for link in answer if _names(link.filename, name)]
+                elif answer.status not in ABSENT and local_path(source) is None:
+                    unanswered.append(answer)
             if files:
                 return tuple(map(_hashed, files))
         if unanswered:
@@ -211,16 +215,16 @@ class OverlayIndex:
             return ((where.url, False),) if reached else (), self._mirrors(where)
         return (
             *(((link, True),) for link in self._site.find_links),
-            *(((one, False),) for one in self._reach.site),
+            *(((url, False),) for url in self._reach.site),
         )
 
     def _same(self, transport: Transport, wheel: LockedWheel) -> tuple[Link, ...] | None:
-        """The file of the image below, where one of the site's sources has it; else its sources go
-        by their order, as ever.
+        """Return the file of the image below, where one of the site's sources has it; else its
+        sources go by their order, as ever.
         """
         for source, flat in chain.from_iterable(self._groups(None)):
-            found = links(source, wheel.name, transport, flat=flat)
-            for link in () if isinstance(found, NoAnswer) else found:
+            answer = links(source, wheel.name, transport, flat=flat)
+            for link in () if isinstance(answer, NoAnswer) else answer:
                 if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
                     return (replace(link, sha256=wheel.sha256),)
         return None
@@ -236,7 +240,7 @@ class OverlayIndex:
         folders = tuple((link, True) for link in site.find_links if local_path(link) is not None)
         if where.url != PYPI:
             return folders
-        stands = [one for one in self._reach.site if one == site.index_url or local_path(one)]
+        stands = [url for url in self._reach.site if url == site.index_url or local_path(url)]
         return (*folders, *((stand, False) for stand in stands))
 
 
@@ -247,8 +251,8 @@ def _hashed(link: Link) -> Link:
     path = None if link.sha256 else local_path(link.url)
     if path is None or not path.is_file():
         return link
-    found = path.stat()
-    return replace(link, sha256=_sha256(path, found.st_size, found.st_mtime_ns))
+    status = path.stat()
+    return replace(link, sha256=_sha256(path, status.st_size, status.st_mtime_ns))
 
 
 @cache
@@ -268,5 +272,5 @@ def _names(filename: str, name: str) -> bool:
     if filename.endswith("-variants.json"):
         return canonicalize_name(filename.removesuffix("-variants.json").rpartition("-")[0]) == name
     stem = filename.removesuffix(".whl").removesuffix(".tar.gz").removesuffix(".zip")
-    said = stem.split("-")[0] if filename.endswith(".whl") else stem.rpartition("-")[0]
-    return canonicalize_name(said) == name
+    prefix = stem.split("-")[0] if filename.endswith(".whl") else stem.rpartition("-")[0]
+    return canonicalize_name(prefix) == name

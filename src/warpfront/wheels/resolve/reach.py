@@ -52,7 +52,7 @@ def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
 
 
 def answering(site: Site) -> tuple[str, ...]:
-    """The site's indexes without those that do not answer."""
+    """Return the site's indexes without those that do not answer."""
     reasons = {url: why_not(site, url, "pip") for url in site.indexes}
     return tuple(url for url, why in reasons.items() if not why or says_no_such(why))
 
@@ -79,7 +79,7 @@ def why_not(site: Site, url: str, name: str) -> str:
 
 
 def says_no_such(reason: str) -> bool:
-    """A mirror that lacks one distribution still serves others."""
+    """Return true if a mirror lacks one distribution: it still serves others."""
     return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
 
 

@@ -16,11 +16,12 @@ from warpfront.wheels.lock.values import Distribution, LockedWheel, WheelBuild
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Terms of a resolution beyond the requirements: `overrides` replace every demand on their
-    names, `excludes` are names left out wherever they are demanded, `constraints` limit what is
-    demanded anyway. `unread` are source archives whose demands only a build would show. `answered`
-    are pins of names that a shim of the image answers for: no index is read for them, and they are
-    in no lock.
+    """Terms of a resolution beyond the requirements.
+
+    `overrides` replace every demand on their names. `excludes` are names without any effect,
+    wherever they are demanded. `constraints` limit versions of demanded names. `unread` are source
+    archives whose demands only a build would show. `answered` are pins of names that a shim of the
+    image replaces: no index is read for them, and they are in no lock.
     """
 
     overrides: tuple[str, ...] = ()
@@ -66,8 +67,10 @@ class Resolution:
     @property
     def unbuilt(self) -> tuple[str, ...]:
         """The names that were found as source archives only."""
-        found = self.pylock.packages
-        return tuple(one.name for one in found if one.sdist is not None and not one.wheels)
+        packages = self.pylock.packages
+        return tuple(
+            package.name for package in packages if package.sdist is not None and not package.wheels
+        )
 
     def only(self, name: str) -> Resolution:
         packages = [package for package in self.pylock.packages if package.name == name]
@@ -100,18 +103,18 @@ class Resolver(Protocol):
         """Take this wheel wherever its name is demanded; the requirement that asks for it."""
 
     def given_for(self, requirement: str) -> str:
-        """The requirement, asking for the wheel that was given under its name if one was."""
+        """Return the requirement, asking for the wheel that was given under its name if one was."""
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
-        """The source archive of a distribution, verified, in the wheelhouse."""
+        """Return the source archive of a distribution, verified, in the wheelhouse."""
 
     def wheel_at(self, source: Source) -> LockedWheel:
-        """The wheel at a source's address, verified, in the wheelhouse."""
+        """Return the wheel at a source's address, verified, in the wheelhouse."""
 
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
     ) -> Resolution | Contradiction:
-        """The distributions that meet `requirements` on `terms`."""
+        """Return the distributions that meet `requirements` on `terms`."""
 
     def distributions(
         self, resolution: Resolution, *, without: Collection[str] = ()
@@ -134,10 +137,10 @@ class WheelMaker(Protocol):
     """Makes wheels that no index has, for one cell."""
 
     def from_source(self, source: Source) -> tuple[LockedWheel, WheelBuild | None]:
-        """The wheel of a folder or a commit, and how it was built if in a container."""
+        """Return the wheel of a folder or a commit, and how it was built if in a container."""
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, WheelBuild]:
-        """The wheel of an index's source archive, built in a container."""
+        """Return the wheel of an index's source archive, built in a container."""
 
     def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
-        """The wheel with patches in it, which no index has."""
+        """Return the wheel with patches in it, which no index has."""

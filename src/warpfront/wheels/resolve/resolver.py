@@ -95,16 +95,16 @@ class UvResolver:
         that asks for it.
         """
         self._given[canonicalize_name(wheel.name)] = wheel
-        asked = f"[{','.join(extras)}]" if extras else ""
-        return f"{wheel.name}{asked} @ {self._wheelhouse.path(wheel).as_uri()}"
+        extras_text = f"[{','.join(extras)}]" if extras else ""
+        return f"{wheel.name}{extras_text} @ {self._wheelhouse.path(wheel).as_uri()}"
 
     def given_for(self, requirement: str) -> str:
-        """The requirement, asking for the wheel that was given under its name if one was."""
+        """Return the requirement, asking for the wheel that was given under its name if one was."""
         wheel = self._given.get(canonicalize_name(Requirement(requirement).name))
         return requirement if wheel is None else self.give(wheel)
 
     def sdist(self, resolution: Resolution, name: str) -> Sdist:
-        """The source archive of a distribution, verified, in the wheelhouse."""
+        """Return the source archive of a distribution, verified, in the wheelhouse."""
         package = next(package for package in resolution.pylock.packages if package.name == name)
         if package.sdist is None:
             raise LockError(f"{self._inputs.cell_id}: {name} {package.version} has no sources")
@@ -112,21 +112,21 @@ class UvResolver:
             return self._choice(transport).sdist(package, package.sdist)
 
     def wheel_at(self, source: Source) -> LockedWheel:
-        """The wheel at a source's address, verified, in the wheelhouse."""
+        """Return the wheel at a source's address, verified, in the wheelhouse."""
         filename = unquote(source.location.rpartition("/")[2])
         with self._site.transport() as transport:
             link = Link(url=source.location, filename=filename)
-            kept, sha256 = self._choice(transport).kept(source.name, link)
+            path, sha256 = self._choice(transport).kept(source.name, link)
         if sha256 != source.pin:
             raise WheelError(f"{source}: its line says sha256 {source.pin}, it has {sha256}")
-        return wheel_of(kept, sha256, source=str(source))
+        return wheel_of(path, sha256, source=str(source))
 
     def resolution(
         self, requirements: tuple[str, ...], terms: Terms = NO_TERMS
     ) -> Resolution | Contradiction:
         """Return the distributions that meet `requirements` on `terms`.
 
-        Raises `BlockedError` if the index or PyPI is out of reach and no other source has them.
+        Raise `BlockedError` if the index or PyPI is out of reach and no other source has them.
         """
         inputs, reach = self._inputs, self._reach
         resolution = self._compiled(requirements, terms)
@@ -169,8 +169,8 @@ class UvResolver:
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
         with self._site.transport() as transport, ThreadPoolExecutor(8) as pool:
-            found = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
-            wheels = tuple(sorted(found))
+            chosen = pool.map(self._choice(transport).wheel, resolution.pylock.packages)
+            wheels = tuple(sorted(chosen))
         _check_stack(self._inputs, wheels)
         for wheel in wheels:
             for line in self._shelf.variants.why_not(wheel.name):
@@ -188,8 +188,8 @@ class UvResolver:
         return wheels
 
     def _newer_torch(self, wheels: Iterable[LockedWheel]) -> str:
-        """The newest final torch of the cell's index that is newer than the locked one and has its
-        local version; "" for none.
+        """Return the newest final torch of the cell's index that is newer than the locked one
+        and has its local version; "" for none.
         """
         locked = next((Version(wheel.version) for wheel in wheels if wheel.name == _TORCH), None)
         newest = max(
@@ -215,24 +215,24 @@ class UvResolver:
         """uv's resolution, of wheels only. Where `rocm` was missing, a second time with the wheel
         made of its archive.
         """
-        found = self._from_shelf(requirements, terms)
+        outcome = self._from_shelf(requirements, terms)
         if ROCM in self._given or not (
-            isinstance(found, Contradiction) and re.search(rf"\b{ROCM}\b", found.explanation)
+            isinstance(outcome, Contradiction) and re.search(rf"\b{ROCM}\b", outcome.explanation)
         ):
-            return found
+            return outcome
         unread = dataclasses.replace(terms, unread=(*terms.unread, ROCM))
         undecided = self._from_shelf(requirements, unread)
         if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
-            return found
+            return outcome
         self.give(self._rocm_wheel(undecided))
         return self._from_shelf(requirements, terms)
 
     def _rocm_wheel(self, resolution: Resolution) -> LockedWheel:
         sdist, targets = self.sdist(resolution, ROCM), self._inputs.targets
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            made = rocm_wheel(sdist.path, Path(folder), targets)
-            kept, sha256 = self._wheelhouse.keep(made)
-        return dataclasses.replace(wheel_of(kept, sha256, sdist=sdist), targets=targets)
+            built = rocm_wheel(sdist.path, Path(folder), targets)
+            path, sha256 = self._wheelhouse.keep(built)
+        return dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets)
 
     def _from_shelf(
         self, requirements: tuple[str, ...], terms: Terms
@@ -256,24 +256,24 @@ class UvResolver:
             self._shelf.put(new)
             archives += more
         if isinstance(shelf, Resolution):
-            self._shelf.check(shelf.without(one.name for one in terms.answered))
+            self._shelf.check(shelf.without(answered_name.name for answered_name in terms.answered))
             return shelf
         lines = (shelf.explanation, *self._shelf.lacking(shelf.explanation))
         return Contradiction(explanation="\n    ".join(lines))
 
     def _allowed(
-        self, found: Resolution | Contradiction, *, without: tuple[str, ...]
+        self, outcome: Resolution | Contradiction, *, without: tuple[str, ...]
     ) -> tuple[str, ...]:
         """Return archives that may be missing ones: uv gets only their name and version,
         because their demands would need their code to run.
         """
-        if isinstance(found, Resolution):
+        if isinstance(outcome, Resolution):
             return ()
         return tuple(
             name
             for name in self._inputs.allow_builds
             if name not in {*without, *self._given, ROCM}
-            and re.search(rf"\b{name}\b", found.explanation)
+            and re.search(rf"\b{name}\b", outcome.explanation)
         )
 
     def _compiled_once(
@@ -305,7 +305,7 @@ class UvResolver:
                 _platform(inputs),
                 "--only-binary",
                 ":all:",
-                *(word for one in terms.unread for word in ("--no-binary", one)),
+                *(word for name in terms.unread for word in ("--no-binary", name)),
                 *option_file(folder, "overrides", tuple(map(self.given_for, terms.overrides))),
                 *option_file(folder, "excludes", terms.excludes),
                 *option_file(folder, "constraints", terms.constraints),
@@ -386,7 +386,7 @@ def rehearsed(
 
 
 def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
-    """A project that asks for `requirements`."""
+    """Return a project with `requirements`."""
     document = {
         "project": {
             "name": _PROJECT,
@@ -401,7 +401,9 @@ def _project(inputs: LockInputs, requirements: tuple[str, ...]) -> str:
 def _platform(inputs: LockInputs) -> str:
     """uv's name for the newest manylinux level that the base's C library can load."""
     minor = int(inputs.glibc.split(".")[1])
-    level = next((one for one in _PLATFORM_MINORS if one <= minor), None)
+    level = next(
+        (platform_minor for platform_minor in _PLATFORM_MINORS if platform_minor <= minor), None
+    )
     if level is None:
         raise LockError(f"{inputs.cell_id}: glibc {inputs.glibc} is older than any manylinux level")
     return f"{inputs.machine}-manylinux_2_{level}"
@@ -426,14 +428,14 @@ def _read_failure(inputs: LockInputs, completed: Completed) -> Contradiction:
 
 
 def _explanation(text: str) -> str:
-    """The reasons uv gives, without its headings and hints about its own options."""
+    """Return the reasons uv gives, without its headings and hints about its own options."""
     text = _OTHER_STRATEGY.sub("", text)
     lines = [
         re.sub(r"^\s*(error:|cause:|\u00d7|[\u2500-\u25ff]+)\s*", "", line)
         for line in text.splitlines()
     ]
-    kept = [line.strip() for line in lines if line.strip() and "No solution found" not in line]
-    return "\n".join(f"    {line}" for line in kept)[:_EXPLANATION_CHARACTERS]
+    relevant = [line.strip() for line in lines if line.strip() and "No solution found" not in line]
+    return "\n".join(f"    {line}" for line in relevant)[:_EXPLANATION_CHARACTERS]
 
 
 def _read_pylock(text: str, cell_id: str) -> Pylock:
@@ -450,20 +452,21 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
     versions = {wheel.name: wheel.version for wheel in wheels}
     for text in inputs.stack_requirements:
         demand = Requirement(text)
-        found = versions.get(canonicalize_name(demand.name), "nothing")
-        if found == "nothing" or not demand.specifier.contains(found, prereleases=True):
-            raise LockError(f"{inputs.cell_id}: {text} asked for, {found} resolved")
+        version = versions.get(canonicalize_name(demand.name), "nothing")
+        if version == "nothing" or not demand.specifier.contains(version, prereleases=True):
+            raise LockError(f"{inputs.cell_id}: {text} asked for, {version} resolved")
         # An extra that a wheel does not have is a warning to uv, and nothing of it is installed.
         lacking = [extra for extra in demand.extras if f"amd-{demand.name}-{extra}" not in versions]
         if lacking:
             raise LockError(
-                f"{inputs.cell_id}: {demand.name} {found} has no extra {', '.join(sorted(lacking))}"
+                f"{inputs.cell_id}: {demand.name} {version} has no extra "
+                f"{', '.join(sorted(lacking))}"
                 " on its index: no device code for that target",
                 hint="leave the target out of the row, or name another `torch:` or `index:`",
             )
-    if found := placeholder(wheels):
+    if version := placeholder(wheels):
         raise LockError(
-            f"{inputs.cell_id}: its requirements bring {found}",
+            f"{inputs.cell_id}: its requirements bring {version}",
             hint="leave the requirement out, or lock it in a row of `vendor: amd`",
         )
     if inputs.index is None and (wrong := misplaced(wheels, inputs)):

@@ -2,8 +2,8 @@
 demand another. Pure.
 
 uv reports that requirements contradict each other, not always which one began. So requirements that
-would move torch are resolved again with the stack fixed, and the metadata of the result shows whose
-demands do not hold.
+would move torch are resolved again with the stack fixed, and the metadata of the result shows which
+packages demand another version.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def resolve(
     and glibc. `parent` is the lock with the pins of `inputs`; `crafting` builds what no index has
     as a wheel.
 
-    Raises `LockError` if the requirements contradict each other or the torch stack, with
+    Raise `LockError` if the requirements contradict each other or the torch stack, with
     the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
     source has them.
     """
@@ -106,7 +106,7 @@ def _built_wheels(lock: WheelLock | None) -> tuple[LockedWheel, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A resolution with the stack fixed, and demands that do not hold."""
+    """A resolution with the stack fixed, and its unmet demands."""
 
     resolution: Resolution
     distributions: tuple[Distribution, ...]
@@ -126,7 +126,7 @@ class _Resolving:
 
     def with_sources(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels of its folders, commits and addresses."""
-        given, builds = list(self.given), list(self.builds)
+        direct, builds = list(self.given), list(self.builds)
         for source in self.inputs.sources:
             if source.kind == "wheel":
                 wheel, build = self.resolver.wheel_at(source), None
@@ -134,9 +134,9 @@ class _Resolving:
                 wheel, build = crafting.from_source(source)
             if source.name and source.name != wheel.name:
                 raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
-            given.append(self.resolver.give(wheel, source.extras))
+            direct.append(self.resolver.give(wheel, source.extras))
             builds += [build] if build else []
-        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+        return dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
 
     def with_builds(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels built of an index's source archives, at versions that the rest allows."""
@@ -154,21 +154,21 @@ class _Resolving:
                 "asks for",
                 hint="remove the entry, or correct its name",
             )
-        given, builds = list(self.given), list(self.builds)
+        direct, builds = list(self.given), list(self.builds)
         for name, recipe in recipes.items():
             wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
-            given.append(self.resolver.give(wheel))
+            direct.append(self.resolver.give(wheel))
             builds.append(build)
-        return dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+        return dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
         """Resolve everything with the stack fixed, whichever package demands another."""
         stack = self._stack()
         terms = Terms(overrides=stack.pins, excludes=stack.excluded, unread=unread)
-        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
-        if isinstance(found, Contradiction):
-            raise self._contradiction(found)
-        return found
+        outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        if isinstance(outcome, Contradiction):
+            raise self._contradiction(outcome)
+        return outcome
 
     def with_patches(self, crafting: WheelMaker) -> _Resolving:
         """Add the wheels that this image changes, and builds of patched sources."""
@@ -176,7 +176,7 @@ class _Resolving:
             return self
         self._check_patchable()
         resolution = self._undecided()
-        given, patched = list(self.given), list(self.patched)
+        direct, patched = list(self.given), list(self.patched)
         built = {build.package for build in self.builds} | {
             source.name for source in self.inputs.sources
         }
@@ -190,9 +190,9 @@ class _Resolving:
             if name not in built:
                 original = self.resolver.wheel(resolution, name)
                 wheel = crafting.from_wheel(original, patches)
-                given.append(self.resolver.give(wheel))
+                direct.append(self.resolver.give(wheel))
             patched.append(PatchedWheel(package=name, patches=patches, original=original))
-        return dataclasses.replace(self, given=tuple(given), patched=tuple(patched))
+        return dataclasses.replace(self, given=tuple(direct), patched=tuple(patched))
 
     def _patches(self) -> dict[str, tuple[Patch, ...]]:
         """Return patches by package, in the order of the matrix."""
@@ -207,7 +207,9 @@ class _Resolving:
         inputs = self.inputs
         theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
         for name in self._patches():
-            if any(fnmatchcase(name, one) for one in (*inputs.protected, *inputs.libraries)):
+            if any(
+                fnmatchcase(name, pattern) for pattern in (*inputs.protected, *inputs.libraries)
+            ):
                 raise LockError(
                     f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
                     hint="a patched torch is another torch: build it, and give it an index",
@@ -224,36 +226,38 @@ class _Resolving:
         """
         if not self.inputs.allow_builds:
             return self
-        found = self._resolution()
-        if isinstance(found, Contradiction):
+        outcome = self._resolution()
+        if isinstance(outcome, Contradiction):
             return self
-        unbuilt = [one for one in found.unbuilt if one in self.inputs.allow_builds]
+        unbuilt = [
+            candidate for candidate in outcome.unbuilt if candidate in self.inputs.allow_builds
+        ]
         if not unbuilt:
             return self
-        given, builds = list(self.given), list(self.builds)
+        direct, builds = list(self.given), list(self.builds)
         for name in unbuilt:
             recipe = Recipe(package=name, tools=BUILD_TOOLS)
-            wheel, build = crafting.from_sdist(self.resolver.sdist(found, name), recipe)
-            given.append(self.resolver.give(wheel))
+            wheel, build = crafting.from_sdist(self.resolver.sdist(outcome, name), recipe)
+            direct.append(self.resolver.give(wheel))
             builds.append(build)
-        more = dataclasses.replace(self, given=tuple(given), builds=tuple(builds))
+        more = dataclasses.replace(self, given=tuple(direct), builds=tuple(builds))
         return more.with_allowed_builds(crafting)
 
     def lock(self) -> WheelLock:
         if self.inputs.relax:
             return self._relaxed_lock(self._stack())
-        found = self._resolution()
-        if isinstance(found, Contradiction):
-            return self._lock_or_refusal(found, self._stack())
-        if not belonging_to_a_stack(self.inputs, found.versions):
-            return self._lock(found)
+        outcome = self._resolution()
+        if isinstance(outcome, Contradiction):
+            return self._lock_or_refusal(outcome, self._stack())
+        if not belonging_to_a_stack(self.inputs, outcome.versions):
+            return self._lock(outcome)
         stack = self._stack()
-        if not set(found.versions) & set(stack.excluded):
-            return self._lock(found)
-        found = self._resolution(_constrained(stack))
-        if isinstance(found, Contradiction):
-            return self._lock_or_refusal(found, stack)
-        return self._lock(found.without(stack.answered))
+        if not set(outcome.versions) & set(stack.excluded):
+            return self._lock(outcome)
+        outcome = self._resolution(_constrained(stack))
+        if isinstance(outcome, Contradiction):
+            return self._lock_or_refusal(outcome, stack)
+        return self._lock(outcome.without(stack.answered))
 
     def _resolution(self, terms: Terms = NO_TERMS) -> Resolution | Contradiction:
         return self.resolver.resolution(self._everything, terms)
@@ -265,7 +269,7 @@ class _Resolving:
         return (*inputs.stack_requirements, *inputs.requirements, *self.given, *parent)
 
     def _stack(self) -> Stack:
-        """The stack as it is when nothing else asks: its parent's, or what its own pins bring."""
+        """Return the stack without other requirements: its parent's, or what its own pins bring."""
         inputs = self.inputs
         if inputs.parent:
             pins = [Requirement(text) for text in inputs.parent]
@@ -275,8 +279,8 @@ class _Resolving:
         if not inputs.stack_requirements:
             return stack_of(inputs, {})
         built = [build.package for build in self.builds if build.package in inputs.allow_builds]
-        own = (self.resolver.given_for(name) for name in built)
-        alone = self.resolver.resolution((*inputs.stack_requirements, *own))
+        built_wheels = (self.resolver.given_for(name) for name in built)
+        alone = self.resolver.resolution((*inputs.stack_requirements, *built_wheels))
         if isinstance(alone, Contradiction):
             raise self._contradiction(alone)
         return stack_of(inputs, alone.versions)
@@ -284,8 +288,8 @@ class _Resolving:
     def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
         """Resolve the requirements with the stack fixed, whichever package demands another."""
         terms = Terms(overrides=stack.pins, excludes=stack.excluded, constraints=constraints)
-        found = self.resolver.resolution((*self._everything, *stack.pins), terms)
-        return found if isinstance(found, Contradiction) else self._judge(found, stack)
+        outcome = self.resolver.resolution((*self._everything, *stack.pins), terms)
+        return outcome if isinstance(outcome, Contradiction) else self._judge(outcome, stack)
 
     def _judge(self, resolution: Resolution, stack: Stack) -> _Judged:
         distributions = self.resolver.distributions(resolution, without=stack.held)
@@ -314,13 +318,13 @@ class _Resolving:
         for _ in range(_ROUNDS):
             if not unmet:
                 return self._checked_relaxed(judged, reasons)
-            requirers = sorted({one.asker for one in unmet})
+            requirers = sorted({demand.asker for demand in unmet})
             if not all(requirers):  # the image's own requirement has no other version
                 break
             versions = judged.resolution.versions
             constraints += tuple(f"{name}!={versions[name]}" for name in requirers)
             following = self._held(stack, constraints)
-            if isinstance(following, Contradiction):  # no other version is left
+            if isinstance(following, Contradiction):  # no version remains
                 break
             judged, unmet = following, _without(following.demands, reasons)
         raise self._refused(refused, stack, first.distributions)
@@ -334,7 +338,7 @@ class _Resolving:
                 hint="remove the entry, or correct its name",
             )
         relaxed = relaxed_of(judged.demands, judged.distributions, reasons)
-        needless = sorted(set(reasons) - {one.package for one in relaxed})
+        needless = sorted(set(reasons) - {relaxed_package.package for relaxed_package in relaxed})
         for name in needless:
             version = judged.resolution.versions[name]
             self.on_line(
@@ -378,10 +382,10 @@ class _Resolving:
             return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
         absences = self.resolver.absences(contradiction)
         lines = "".join(f"\n    {line}" for line in absences.lines)
-        what = "something that it requires is not to be had" if lines else _TOGETHER
+        problem = "something that it requires is not to be had" if lines else _TOGETHER
         hint = absences.hint or (_STACK if self._is_about_the_stack(contradiction) else _EACH_OTHER)
         return LockError(
-            f"{self.inputs.cell_id}: {what}\n{contradiction.explanation}{lines}",
+            f"{self.inputs.cell_id}: {problem}\n{contradiction.explanation}{lines}",
             hint=hint,
         )
 
@@ -420,8 +424,9 @@ class _Resolving:
         return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
 
     def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
-        """A requirement of the image with an extra for another release of a toolkit (`jax[cuda13]`
-        for `jax[cuda12]`) that would leave the stack as it is; "" where there is none.
+        """Return a requirement of the image with an extra for another release of a toolkit
+        (`jax[cuda13]` for `jax[cuda12]`) that would leave the stack as it is; "" where there is
+        none.
         """
         requires = {
             distribution.name: " ".join(distribution.requires) for distribution in distributions
@@ -437,15 +442,15 @@ class _Resolving:
                         return extras
         return ""
 
-    def _resolves(self, given: tuple[str, ...], *, without: str, stack: Stack) -> bool:
+    def _resolves(self, extra: tuple[str, ...], *, without: str, stack: Stack) -> bool:
         inputs = self.inputs
         requirements = tuple(
             requirement for requirement in inputs.requirements if requirement != without
         )
         parent = (self.resolver.given_for(text) for text in inputs.parent)
-        everything = (*inputs.stack_requirements, *requirements, *given, *self.given, *parent)
-        found = self.resolver.resolution(everything, _constrained(stack))
-        return not isinstance(found, Contradiction)
+        everything = (*inputs.stack_requirements, *requirements, *extra, *self.given, *parent)
+        outcome = self.resolver.resolution(everything, _constrained(stack))
+        return not isinstance(outcome, Contradiction)
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
         """Return versions of the image's own requirements that fit the stack, if uv finds some
@@ -458,19 +463,21 @@ class _Resolving:
             return ""
         parent = (self.resolver.given_for(text) for text in inputs.parent)
         everything = (*inputs.stack_requirements, *opened, *self.given, *parent)
-        found = self.resolver.resolution(everything, _constrained(stack))
-        if isinstance(found, Contradiction) or not roots <= set(found.versions):
+        outcome = self.resolver.resolution(everything, _constrained(stack))
+        if isinstance(outcome, Contradiction) or not roots <= set(outcome.versions):
             return ""
-        return " with ".join(f"{name} {found.versions[name]}" for name in sorted(roots))
+        return " with ".join(f"{name} {outcome.versions[name]}" for name in sorted(roots))
 
 
 def _alike(extra: str, requires: str) -> list[str]:
-    """The extras that demands name and that differ from `extra` in their digits alone."""
+    """Return the extras that demands name and that differ from `extra` in their digits alone."""
     named = set(re.findall(r"extra\s*==\s*['\"]([^'\"]+)['\"]", requires)) - {extra}
-    if not any(one.isdigit() for one in extra):
+    if not any(candidate.isdigit() for candidate in extra):
         return []
     shape = re.sub(r"\d+", "#", extra)
-    return sorted((one for one in named if re.sub(r"\d+", "#", one) == shape), reverse=True)
+    return sorted(
+        (candidate for candidate in named if re.sub(r"\d+", "#", candidate) == shape), reverse=True
+    )
 
 
 def _constrained(stack: Stack) -> Terms:
@@ -481,7 +488,7 @@ _READ_NAME = re.compile(r"[\[ ]")
 
 
 def _opened(text: str, names: Collection[str]) -> str:
-    """The requirement without its versions, if it is one of `names`."""
+    """Return the requirement without its versions, if it is one of `names`."""
     requirement = Requirement(text)
     if canonicalize_name(requirement.name) in names:
         requirement.specifier = SpecifierSet()
@@ -489,9 +496,9 @@ def _opened(text: str, names: Collection[str]) -> str:
 
 
 def _version(specifier: SpecifierSet) -> str:
-    """The one version that a parent's pin allows."""
-    (one,) = specifier
-    return one.version
+    """Return the one version that a parent's pin allows."""
+    (clause,) = specifier
+    return clause.version
 
 
 def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:

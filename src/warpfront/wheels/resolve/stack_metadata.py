@@ -51,11 +51,11 @@ class StackFiles:
         """
         locked = {wheel.name: wheel for wheel in wheels}
         with self.site.transport() as transport:
-            found = [
+            files = [
                 self._found(name, version, locked.get(name), index_url, transport)
                 for name, version in pins.items()
             ]
-        return tuple(one for one in found if one is not None)
+        return tuple(file for file in files if file is not None)
 
     def _found(
         self,
@@ -85,13 +85,13 @@ class StackFiles:
     def _offered(
         self, name: str, version: str, index_url: str, transport: Transport
     ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """The version itself, then its release, each with what its wheels demand."""
+        """Yield the version itself, then its release, each with what its wheels demand."""
         offered = tuple(self._links(name, index_url, transport))
         release = Version(version)
-        for wanted in dict.fromkeys((version, release.public, release.base_version)):
+        for candidate in dict.fromkeys((version, release.public, release.base_version)):
             for link in offered:
-                if _version_of(link) == wanted:
-                    yield wanted, self._of_link(link, transport)
+                if _version_of(link) == candidate:
+                    yield candidate, self._of_link(link, transport)
 
     def _links(self, name: str, index_url: str, transport: Transport) -> Iterator[Link]:
         sources = [(url, True) for url in self.site.find_links]
@@ -102,8 +102,8 @@ class StackFiles:
             if self.offline and local_path(source) is None:
                 continue
             if (source, name) not in self.pages:
-                found = links(source, name, transport, flat=flat)
-                wheels = () if isinstance(found, NoAnswer) else found
+                answer = links(source, name, transport, flat=flat)
+                wheels = () if isinstance(answer, NoAnswer) else answer
                 self.pages[source, name] = tuple(
                     wheel for wheel in wheels if _name_of(wheel) == name
                 )
@@ -142,7 +142,7 @@ def _read(wheel: Path | None) -> tuple[str, ...] | None:
 
 
 def _name_of(link: Link) -> str:
-    """The distribution of a wheel; "" for other files."""
+    """Return the distribution of a wheel; "" for other files."""
     try:
         return canonicalize_name(parse_wheel_filename(link.filename)[0])
     except InvalidWheelFilename:

@@ -83,7 +83,14 @@ class VariantPages:
 
     def stood_for(self, filename: str) -> TakenVariant | None:
         """Return the wheel of a stand-in, by its file name."""
-        return next((one for one in self._taken.values() if one.plain == filename), None)
+        return next(
+            (
+                taken_variant
+                for taken_variant in self._taken.values()
+                if taken_variant.plain == filename
+            ),
+            None,
+        )
 
     def why_not(self, name: str) -> tuple[str, ...]:
         """Why versions of a name have no variant for this cell."""
@@ -93,28 +100,28 @@ class VariantPages:
         """Return the files of a name, with one stand-in for each version that has a variant for
         this cell, in place of its other wheels. Versions without one are unchanged.
         """
-        kept = [file for file in files if file.filename.endswith((".tar.gz", ".zip", ".whl"))]
-        kept = [one for one in kept if not split_label(one.filename)[1]]
+        listed = [file for file in files if file.filename.endswith((".tar.gz", ".zip", ".whl"))]
+        listed = [file for file in listed if not split_label(file.filename)[1]]
         variants = self._by_version(files)
         for version in self._asked_about(name, variants):
             offered = variants[version]
-            found = self._best(name, version, offered, files, transport)
-            if found is None:
+            best = self._best(name, version, offered, files, transport)
+            if best is None:
                 continue
-            self._taken[name, version] = found
-            kept = [one for one in kept if _version_of(one.filename) != version]
-            attributes = tuple(pair for pair in found.link.attributes if "metadata" not in pair[0])
-            kept.append(Link(url=found.link.url, filename=found.plain, attributes=attributes))
-        return tuple(kept)
+            self._taken[name, version] = best
+            listed = [file for file in listed if _version_of(file.filename) != version]
+            attributes = tuple(pair for pair in best.link.attributes if "metadata" not in pair[0])
+            listed.append(Link(url=best.link.url, filename=best.plain, attributes=attributes))
+        return tuple(listed)
 
     def read(self, versions: Mapping[str, str], transport: Transport) -> bool:
         """Read what the variants at these versions demand; whether any was not known before."""
         new = False
         for name, version in versions.items():
             key = (name, Version(version))
-            found = self._taken.get(key)
-            if found is not None and found.requires is None:
-                self._taken[key] = self._with_requires(name, found, transport)
+            taken_variant = self._taken.get(key)
+            if taken_variant is not None and taken_variant.requires is None:
+                self._taken[key] = self._with_requires(name, taken_variant, transport)
                 new = True
         return new
 
@@ -128,17 +135,23 @@ class VariantPages:
         return version
 
     def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
-        """The newest of those that the cell's own requirements do not rule out: an index decides
-        how many versions it lists, and each is a question more.
+        """Return the newest of those that the cell's own requirements do not rule out: an index
+        decides how many versions it lists, and each is a question more.
         """
         inputs = self._inputs
-        asked = map(Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent))
-        ours = [one for one in asked if canonicalize_name(one.name) == name]
+        requirements = map(
+            Requirement, (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
+        )
+        ours = [
+            requirement
+            for requirement in requirements
+            if canonicalize_name(requirement.name) == name
+        ]
         accepted = [our.specifier for our in ours if our.marker is None]
         fitting = [
             version
             for version in versions
-            if all(one.contains(version, prereleases=True) for one in accepted)
+            if all(requirement.contains(version, prereleases=True) for requirement in accepted)
         ]
         return sorted(fitting, reverse=True)[:_MOST_VERSIONS]
 
@@ -154,7 +167,9 @@ class VariantPages:
         files: Iterable[Link],
         transport: Transport,
     ) -> TakenVariant | None:
-        """The best by build number, then by label, then by platform, as PEP 825 orders them."""
+        """Return the best by build number, then by label, then by platform, as PEP 825 orders
+        them.
+        """
         rule = self._inputs.variants
         assert rule is not None
         try:
@@ -191,19 +206,19 @@ class VariantPages:
         """
         where, label = taken_variant.link.filename, taken_variant.variant.label
         members = self._members(name, taken_variant, transport)
-        metadata, told = members.get("METADATA"), members.get("variant.json")
-        if metadata is None or told is None:
+        metadata, document = members.get("METADATA"), members.get("variant.json")
+        if metadata is None or document is None:
             raise WheelError(f"{where}: holds no METADATA, or no variant.json")
-        own = read_variants(told, f"{where}: variant.json").variants
-        if own != {label: taken_variant.variant.properties}:
+        variants = read_variants(document, f"{where}: variant.json").variants
+        if variants != {label: taken_variant.variant.properties}:
             raise WheelError(
                 f"{where}: its variant.json says another variant than its index does",
                 hint="do not use that index until you know why",
             )
         requires = requires_of(metadata)
-        if asked := asks_by_variant(requires):
+        if unsupported := asks_by_variant(requires):
             raise LockError(
-                f"{self._inputs.cell_id}: {where} asks by its variant: {asked}",
+                f"{self._inputs.cell_id}: {where} asks by its variant: {unsupported}",
                 hint="no pip or uv of today can read that, and installs the wheel nowhere: take "
                 "another version, or leave the name out of `allow_variants`",
             )
@@ -212,10 +227,12 @@ class VariantPages:
     def _members(
         self, name: str, taken_variant: TakenVariant, transport: Transport
     ) -> Mapping[str, str]:
-        """The texts of the wheel's dist-info: by ranges where its server gives some."""
-        wanted = ("METADATA", "variant.json")
+        """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
+        member_names = ("METADATA", "variant.json")
         local = local_path(taken_variant.link.url)
-        members = None if local else read_small_members(taken_variant.link.url, transport, wanted)
+        members = (
+            None if local else read_small_members(taken_variant.link.url, transport, member_names)
+        )
         if members is not None:
             return members
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
@@ -224,7 +241,7 @@ class VariantPages:
             if failure is not None:
                 failed = without_secrets(str(failure))
                 raise BlockedError(f"{self._inputs.cell_id}: {name}: {failed}")
-            members = read_small_members(path, transport, wanted)
+            members = read_small_members(path, transport, member_names)
             if members is None:
                 raise WheelError(f"{taken_variant.link.filename}: not a readable wheel")
             if not local:
@@ -233,7 +250,7 @@ class VariantPages:
 
 
 def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
-    """A wheel of nothing but what it demands: what a variant does, as far as it was read."""
+    """Return a wheel of nothing but what it demands: what a variant does, as far as it was read."""
     name, version, _, tags = parse_wheel_filename(filename)
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
@@ -248,13 +265,13 @@ def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ())
 
 
 def _by_build(links: Iterable[Link]) -> Iterator[list[Link]]:
-    """The links of each build number, the highest first."""
-    found: dict[tuple[()] | tuple[int, str], list[Link]] = {}
+    """Yield the links of each build number, the highest first."""
+    groups: dict[tuple[()] | tuple[int, str], list[Link]] = {}
     for link in links:
         build = parse_wheel_filename(split_label(link.filename)[0])[2]
-        found.setdefault(build, []).append(link)
-    for build in sorted(found, reverse=True):
-        yield found[build]
+        groups.setdefault(build, []).append(link)
+    for build in sorted(groups, reverse=True):
+        yield groups[build]
 
 
 def _version_of(filename: str) -> Version | None:
@@ -269,10 +286,10 @@ def _version_of(filename: str) -> Version | None:
 def _table_of(
     name: str, version: Version, files: Iterable[Link], transport: Transport
 ) -> VariantTable:
-    """Return the index's table of the variants of one version. Raises `LockError`."""
+    """Return the index's table of the variants of one version. Raise `LockError`."""
     for link in files:
-        said, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
-        if not link.filename.endswith(_TABLE) or canonicalize_name(said) != name:
+        stem, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
+        if not link.filename.endswith(_TABLE) or canonicalize_name(stem) != name:
             continue
         try:
             if Version(number) != version:

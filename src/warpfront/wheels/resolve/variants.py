@@ -1,4 +1,4 @@
-"""Wheel variants: several builds of one version, distinguished by a label that stands for
+"""Wheel variants: several builds of one version, distinguished by a label that represents
 properties (drafts PEP 825 and 817). A cell's target decides. Words.
 
 An index explains labels in `<name>-<version>-variants.json`, a wheel in its own variant.json. In
@@ -47,8 +47,8 @@ _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
 
 
 def split_label(filename: str) -> tuple[str, str]:
-    """A wheel's file name without the label of its variant, and the label; "" where it has none.
-    What is no wheel's name either way comes back as it was.
+    """Return a wheel's file name without the label of its variant, and the label; "" where it
+    has none. What is no wheel's name either way comes back as it was.
     """
     match = _LABELLED.fullmatch(filename)
     if match is None or _is_wheel(filename):
@@ -58,7 +58,7 @@ def split_label(filename: str) -> tuple[str, str]:
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
-    """The first requirement that depends on the variant; "" for none."""
+    """Return the first requirement that depends on the variant; "" for none."""
     return next((require for require in requires if _MARKED.search(require)), "")
 
 
@@ -85,8 +85,8 @@ class VariantTable:
 
 
 def read_variants(text: str, where: str) -> VariantTable:
-    """The table in the text of a variants.json or variant.json. Raises `LockError` for any other
-    than the drafts describe.
+    """Return the table in the text of a variants.json or variant.json. Raise `LockError` for
+    any other than the drafts describe.
     """
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
@@ -113,10 +113,10 @@ def best_label(
     """
     offered = list(labels)
     if of_the_stack:
-        offered = [one for one in offered if _is_of(table.variants[one], rule.namespace)]
-        named = [one for one in offered if _names_toolkit(one, rule.toolkit)]
+        offered = [label for label in offered if _is_of(table.variants[label], rule.namespace)]
+        named = [label for label in offered if _names_toolkit(label, rule.toolkit)]
         offered = named or offered
-    keys = {one: _keys(table, one, rule) for one in offered}
+    keys = {label: _keys(table, label, rule) for label in offered}
     ranked = sorted((key, label) for label, key in keys.items() if key is not None)
     return ranked[0][1] if ranked else None
 
@@ -135,7 +135,7 @@ def supports(rule: VariantRule, variant: Variant) -> bool:
 
 
 def variant_document(variant: Variant) -> dict[str, Any]:
-    """`[packages.variants-json]` of PEP 825, with the one label that is locked."""
+    """Return `[packages.variants-json]` of PEP 825, with the one label that is locked."""
     properties = {
         namespace: {feature: list(values) for feature, values in features}
         for namespace, features in variant.properties
@@ -158,9 +158,11 @@ def _keys(
         keys = []
         for namespace, features in table.variants[label]:
             for feature, values in features:
-                known = _values((*supported, *table.static), namespace, feature)
-                order = _ordered(table.values_first.get((namespace, feature), ()), known)
-                best = next((at for at, one in enumerate(order) if one in values), None)
+                supported_values = _values((*supported, *table.static), namespace, feature)
+                order = _ordered(table.values_first.get((namespace, feature), ()), supported_values)
+                best = next(
+                    (position for position, value in enumerate(order) if value in values), None
+                )
                 if best is None:
                     return None
                 place = _feature_order(table, supported, namespace).index(feature)
@@ -171,8 +173,10 @@ def _keys(
 
 def _feature_order(table: VariantTable, supported: Properties, namespace: str) -> list[str]:
     both = (*supported, *table.static)
-    known = [one for name, features in both if name == namespace for one, _ in features]
-    return _ordered(table.features_first.get(namespace, ()), known)
+    feature_names = [
+        feature for name, features in both if name == namespace for feature, _ in features
+    ]
+    return _ordered(table.features_first.get(namespace, ()), feature_names)
 
 
 def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, ...]:
@@ -181,17 +185,20 @@ def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, .
             values
             for name, features in supported
             if name == namespace
-            for one, values in features
-            if one == feature
+            for candidate, values in features
+            if candidate == feature
         ),
         (),
     )
 
 
-def _ordered(first: Iterable[str], known: Iterable[str]) -> list[str]:
+def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
     """Return the known labels, preferred ones first."""
-    there = list(dict.fromkeys(known))
-    return [*(one for one in first if one in there), *(one for one in there if one not in first)]
+    remaining = list(dict.fromkeys(available))
+    return [
+        *(element for element in first if element in remaining),
+        *(element for element in remaining if element not in first),
+    ]
 
 
 def _is_of(properties: Properties, namespace: str) -> bool:
@@ -201,7 +208,7 @@ def _is_of(properties: Properties, namespace: str) -> bool:
 def _names_toolkit(label: str, version: str) -> bool:
     """PyTorch's labels: `cuda12.6`, `cu126`, `rocm7.1`."""
     return bool(version) and any(
-        fnmatchcase(label, f"*[a-z_]{one}") for one in (version, version.replace(".", ""))
+        fnmatchcase(label, f"*[a-z_]{spelling}") for spelling in (version, version.replace(".", ""))
     )
 
 
@@ -254,7 +261,11 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
 def _check(table: VariantTable) -> None:
     if table.variants.get("null"):
         raise ValueError("the variant null has properties")
-    every = [one for properties in table.variants.values() for one in properties]
+    every = [
+        variant_property
+        for properties in table.variants.values()
+        for variant_property in properties
+    ]
     if not all(features and all(values for _, values in features) for _, features in every):
         raise ValueError("variants has a namespace without features, or a feature without values")
     used = {name for name, _ in every}
@@ -270,20 +281,24 @@ def _static(document: Mapping[str, Any]) -> Properties:
         for name, provider in providers.items()
         if _mapping(provider, f"providers.{name}").get("install-time") is False
     }
-    said = _properties(document.get("static-properties", {}), "static-properties")
-    return tuple(one for one in said if one[0] in static - _HARDWARE)
+    declared = _properties(document.get("static-properties", {}), "static-properties")
+    return tuple(
+        variant_property
+        for variant_property in declared
+        if variant_property[0] in static - _HARDWARE
+    )
 
 
 def _properties(value: object, where: str) -> Properties:
-    found = []
+    properties = []
     for namespace, features in _mapping(value, where).items():
-        at = f"{where}.{_text(namespace, _NAME, where)}"
+        location = f"{where}.{_text(namespace, _NAME, where)}"
         read = [
-            (_text(feature, _NAME, at), _texts(values, _VALUE, f"{at}.{feature}"))
-            for feature, values in _mapping(features, at).items()
+            (_text(feature, _NAME, location), _texts(values, _VALUE, f"{location}.{feature}"))
+            for feature, values in _mapping(features, location).items()
         ]
-        found.append((namespace, tuple(read)))
-    return tuple(found)
+        properties.append((namespace, tuple(read)))
+    return tuple(properties)
 
 
 def _sorted(properties: Properties) -> Properties:
@@ -303,7 +318,7 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 def _texts(value: object, form: re.Pattern[str], where: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError(f"{where} is no list")
-    texts = tuple(_text(one, form, where) for one in value)
+    texts = tuple(_text(text, form, where) for text in value)
     if len(set(texts)) != len(texts):
         raise ValueError(f"{where} says one thing twice")
     return texts

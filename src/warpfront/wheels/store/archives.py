@@ -44,22 +44,22 @@ _GIT_SECONDS = 600
 
 
 def folder_sha256(folder: Path) -> str:
-    """The sha256 of the archive of a folder."""
+    """Return the sha256 of the archive of a folder."""
     counted = _Hashing()
     _write_archive(folder, counted)
     return counted.hexdigest()
 
 
 def archive_folder(folder: Path, target: Path) -> Path:
-    """The files of `folder` as the tar `target`, without `LEFT_OUT`."""
+    """Return the files of `folder` as the tar `target`, without `LEFT_OUT`."""
     with storing(target), target.open("wb") as stream:
         _write_archive(folder, stream)
     return target
 
 
 def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, run: Run) -> Path:
-    """The files of a commit of the git repository at `url`, its submodules' included, as the tar
-    `target`. Raises `CommandFailedError` with git's own words.
+    """Return the files of a commit of the git repository at `url`, its submodules' included, as
+    the tar `target`. Raise `CommandFailedError` with git's own words.
     """
     with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         folder = Path(name)
@@ -77,7 +77,9 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str, ru
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """The one project in an archive, in `folder`: an sdist's own folder, or all of our own tar."""
+    """Return the one project in an archive, in `folder`: an sdist's own folder, or all of our
+    own tar.
+    """
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -108,7 +108,7 @@ def _wrong_demands(
 
 
 def _unreadable(metadata: Mapping[str, WheelMetadata]) -> Iterator[str]:
-    """The names of demands that only a lenient resolver can read."""
+    """Yield the names of demands that only a lenient resolver can read."""
     for wheel_metadata in metadata.values():
         for text in wheel_metadata.requires:
             if readable_requirement(text) is None:

@@ -26,7 +26,7 @@ _ABSOLUTE = re.compile(
 )
 _BINARY = re.compile(rb"\0|^GIT binary patch\r?$|^Binary files .* differ\r?$", re.MULTILINE)
 _HEADER = re.compile(rb"^(?:---|\+\+\+) .*$", re.MULTILINE)
-# What `git apply --summary` says of changes that are more than text.
+# Lines of `git apply --summary` for changes that are more than text.
 _REFUSED_CHANGES = {
     "mode 120000": "makes a link",
     "mode 160000": "makes a submodule",
@@ -51,20 +51,20 @@ class PatchTool:
     run: Run
 
     def apply(self) -> tuple[str, ...]:
-        """Change the tree; the files that were changed. Raises `LockError` for a patch that does
+        """Change the tree; the files that were changed. Raise `LockError` for a patch that does
         not apply to the letter, and leaves the tree as it was then.
         """
         touched = self.touched()
         if self._git("--check").returncode != 0:
             raise self._misfit(touched)
-        done = self._git()
-        if done.returncode != 0:  # a folder where it has a file, say
-            raise self._refused(f"does not apply: {_first_line(done.stderr)}")
+        completed = self._git()
+        if completed.returncode != 0:  # a folder where it has a file, say
+            raise self._refused(f"does not apply: {_first_line(completed.stderr)}")
         return touched
 
     def touched(self) -> tuple[str, ...]:
-        """The files it would change. Raises `LockError` for one that does more than change text
-        below the tree.
+        """Return the files that the patch would change. Raise `LockError` for one that does
+        more than change text below the tree.
         """
         if refusal := refused_bytes(self.patch):
             raise self._refused(refusal)
@@ -103,14 +103,19 @@ class PatchTool:
         """Why it does not apply, as one sentence and what to do."""
         fits = {path: self._fit(path) for path in touched}
         count = Counter(fits.values())
-        said = {fit: _listed([path for path, one in fits.items() if one == fit]) for fit in count}
+        paths_by_fit = {
+            fit: _listed([path for path, file_fit in fits.items() if file_fit == fit])
+            for fit in count
+        }
         if set(count) == {"there"}:
             return LockError(
-                f"{self.name}: the package has it already: {said['there']}",
+                f"{self.name}: the package has it already: {paths_by_fit['there']}",
                 hint="upstream took it: remove it from matrix.yaml",
             )
         if count["fits"] or count["there"]:
-            listed = "; ".join(f"{_SAID[fit]}: {paths}" for fit, paths in sorted(said.items()))
+            listed = "; ".join(
+                f"{_SAID[fit]}: {paths}" for fit, paths in sorted(paths_by_fit.items())
+            )
             return LockError(
                 f"{self.name}: applies in part only, so nothing of it was applied ({listed})",
                 hint="leave out of it what this version has not, or has already",
@@ -118,7 +123,7 @@ class PatchTool:
         worst: Fit = next(fit for fit in ("line ends", "fuzz", "missing", "other") if count[fit])
         refused = _first_line(self._git("--check").stderr)
         return LockError(
-            f"{self.name}: {_SAID[worst]}: {said[worst]} ({refused})", hint=_HINTS[worst]
+            f"{self.name}: {_SAID[worst]}: {paths_by_fit[worst]} ({refused})", hint=_HINTS[worst]
         )
 
     def _fit(self, path: str) -> Fit:
@@ -227,5 +232,5 @@ def _first_line(text: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """A path as a pattern of git that means itself."""
+    """Return a path as a pattern of git that means itself."""
     return re.sub(r"([\\*?\[])", r"\\\1", path)

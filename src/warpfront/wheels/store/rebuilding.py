@@ -44,7 +44,7 @@ class Patching:
     run: Run = field(repr=False)
 
     def check_version(self, version: str) -> None:
-        """Raises `LockError` where they are for another version than is here."""
+        """Raise `LockError` where they are for another version than is here."""
         for patch in self.patches:
             if Version(patch.version) != Version(version):
                 raise stale(patch, version)
@@ -53,10 +53,10 @@ class Patching:
         """Apply all patches to a tree of files, or raise an error."""
         for patch in self.patches:
             file = self.root / patch.file
-            found = sha256_of(file) if file.is_file() else "no such file"
-            if found != patch.sha256:
+            digest = sha256_of(file) if file.is_file() else "no such file"
+            if digest != patch.sha256:
                 raise LockError(
-                    f"{patch.file}: sha256 {found}, matrix.yaml says {patch.sha256}",
+                    f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}",
                     hint="read the patch, then write its sha256 into matrix.yaml",
                 )
             PatchTool(
@@ -64,20 +64,21 @@ class Patching:
             ).apply()
 
     def version(self, version: str, origin: str) -> str:
-        """The version of what they make of `origin`, a sha256: the same with a local label. (Of
-        digits alone, PEP 440 would drop the zeros at its beginning.)
+        """Return the version of what they make of `origin`, a sha256: the same with a local
+        label. (Of digits alone, PEP 440 would drop the zeros at its beginning.)
         """
         label = digest_of([origin, [patch.sha256 for patch in self.patches]])[:8]
         return f"{version}{'.' if '+' in version else '+'}{LABEL}.p{label}"
 
     def note(self, origin: str) -> str:
         """Return the image's own note on the patches."""
-        said = [
+        entries = [
             {"file": patch.file, "sha256": patch.sha256, "reason": patch.reason}
             for patch in self.patches
         ]
         return (
-            json.dumps({"of": f"sha256:{origin}", "patches": said}, indent=1, sort_keys=True) + "\n"
+            json.dumps({"of": f"sha256:{origin}", "patches": entries}, indent=1, sort_keys=True)
+            + "\n"
         )
 
 
@@ -91,7 +92,7 @@ def stale(patch: Patch, version: str) -> LockError:
 
 
 def patched_wheel(wheel: Path, patching: Patching, folder: Path) -> Path:
-    """Write the patched wheel to `folder`. Raises `LockError`, and `WheelError` for a wheel
+    """Write the patched wheel to `folder`. Raise `LockError`, and `WheelError` for a wheel
     that contradicts its RECORD.
     """
     return _rebuilt(wheel, patching, folder, origin=sha256_of(wheel), patched=False)
@@ -142,8 +143,8 @@ def _relabel(tree: Path, old: str, new: str) -> Path:
     if info is None or not (info / "METADATA").is_file():
         raise WheelError(f"a wheel of {old}: its metadata is not where its name says")
     head, gap, rest = (info / "METADATA").read_bytes().partition(b"\n\n")
-    said = re.sub(rb"(?m)^Version:[^\r\n]*", b"Version: " + new.encode(), head)
-    (info / "METADATA").write_bytes(said + gap + rest)
+    relabelled = re.sub(rb"(?m)^Version:[^\r\n]*", b"Version: " + new.encode(), head)
+    (info / "METADATA").write_bytes(relabelled + gap + rest)
     for signature in _SIGNATURES:  # they were of the other content
         (info / signature).unlink(missing_ok=True)
     return info
@@ -182,5 +183,5 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").digest()
-    return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+        sha256 = hashlib.file_digest(stream, "sha256").digest()
+    return base64.urlsafe_b64encode(sha256).rstrip(b"=").decode()

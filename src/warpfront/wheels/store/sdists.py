@@ -58,7 +58,7 @@ def sdist_builder(site: Site, run: Run, *, constraints: tuple[str, ...] = ()) ->
 
 
 def pure_builder(site: Site, run: Run) -> Build:
-    """Build a wheel of pure Python from sources in isolation. Raises `LockError` for one that
+    """Build a wheel of pure Python from sources in isolation. Raise `LockError` for one that
     needs torch to build, or contains compiled code: those need the cell's own container.
     """
     build = sdist_builder(site, run, constraints=NO_TORCH)

@@ -35,8 +35,8 @@ def toolbox_wheels() -> tuple[LockedWheel, ...]:
 def install_toolbox(
     cache: Path, house: Wheelhouse, *, site: Callable[[], Site], on_progress: Progress
 ) -> Path:
-    """The folder of the toolbox below `cache`, which asks nothing of the site where it is there or
-    its wheels are. Made aside, and moved into place. Raises `WheelError` or `StoreError`.
+    """Return the folder of the toolbox below `cache`, without the network if it or its wheels
+    are present. Made aside, and moved into place. Raise `WheelError` or `StoreError`.
     """
     wheels = toolbox_wheels()
     folder = cache / "toolbox" / digest_of([wheel.sha256 for wheel in wheels])[:24]

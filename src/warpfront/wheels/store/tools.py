@@ -21,7 +21,7 @@ from warpfront.wheels.uv_program import option_file, uv_command
 
 def install_tools(
     folder: Path,
-    wanted: tuple[str, ...],
+    requirements: tuple[str, ...],
     *,
     python: str,
     machine: str,
@@ -32,7 +32,7 @@ def install_tools(
     """Install requirements that the image lacks below `folder`, for Python `python` (X.Y) on
     `machine`. Made once in another folder and moved into place. torch is never among them.
     """
-    text, mark = " ".join(wanted), folder / ".made-of"
+    text, mark = " ".join(requirements), folder / ".made-of"
     if mark.is_file() and mark.read_bytes() == text.encode():
         return folder
     with storing(folder):
@@ -46,7 +46,7 @@ def install_tools(
                         "install",
                         "--target",
                         str(aside),
-                        *wanted,
+                        *requirements,
                         "--python",
                         sys.executable,
                         "--python-version",
@@ -72,7 +72,7 @@ def install_tools(
 
 
 def installed_in(folder: Path) -> tuple[str, ...]:
-    """The distributions in a folder of tools, as exact pins."""
+    """Return the distributions in a folder of tools, as exact pins."""
     distributions = importlib.metadata.distributions(path=[str(folder)])
     return tuple(
         sorted(

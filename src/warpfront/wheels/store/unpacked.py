@@ -28,7 +28,7 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_checks.guard.manifest import Measured
 from warpfront_checks.guard.measuring import is_sealed
 
-# What is kept says nothing to a warpfront that unpacks by other rules.
+# Version of the unpacking rules: notes of other versions are not used.
 _RULES = "1"
 _CHUNK_BYTES = 1 << 18
 # Lists itself without a hash; the signatures are of it.
@@ -40,27 +40,27 @@ _HINT = "the file is damaged or forged: have its publisher make it anew, or lock
 def stays(globs: Iterable[str]) -> Callable[[str], bool]:
     """Return a test for paths below site-packages that remain in an image without these globs."""
     every = tuple(globs)
-    return lambda path: not any(fnmatchcase(path, one) for one in every)
+    return lambda path: not any(fnmatchcase(path, pattern) for pattern in every)
 
 
 def unpacked_files(wheelhouse: Wheelhouse, wheel: LockedWheel) -> Mapping[str, Measured]:
     """Return path below site-packages -> size and sha256, without files that installers write
-    anew. Read once for each wheel. Raises `WheelError` if RECORD contradicts the wheel.
+    anew. Read once for each wheel. Raise `WheelError` if RECORD contradicts the wheel.
     """
     path = wheelhouse.present(wheel)
-    known = _kept(_note(path))
-    return keep_unpacked(path, read_members(path)) if known is None else known
+    recorded = _kept(_note(path))
+    return keep_unpacked(path, read_members(path)) if recorded is None else recorded
 
 
 def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """Return the same from measured members of the wheel at `path`, and store it. Raises
+    """Return the same from measured members of the wheel at `path`, and store it. Raise
     `WheelError` if RECORD contradicts them.
     """
-    found = _placed(path, measured)
-    text = json.dumps(found, separators=(",", ":"), sort_keys=True)
+    entries = _placed(path, measured)
+    text = json.dumps(entries, separators=(",", ":"), sort_keys=True)
     with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
         write_text(_note(path), f"{_digest(text)}\n{text}")
-    return found
+    return entries
 
 
 def _note(path: Path) -> Path:
@@ -68,12 +68,12 @@ def _note(path: Path) -> Path:
 
 
 def read_unpacked(path: Path) -> dict[str, Measured]:
-    """The same from a wheel's file. Raises `WheelError`."""
+    """The same from a wheel's file. Raise `WheelError`."""
     return _placed(path, read_members(path))
 
 
 def read_members(path: Path) -> dict[str, Measured]:
-    """Return the size and digest of each member of a wheel. Raises `WheelError`."""
+    """Return the size and digest of each member of a wheel. Raise `WheelError`."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
@@ -81,7 +81,9 @@ def read_members(path: Path) -> dict[str, Measured]:
                 ThreadPoolExecutor() as pool
             ):  # unpacking and hashing release the interpreter's lock
                 sums = pool.map(lambda member: _measured(archive, member), members)
-                return {member.filename: one for member, one in zip(members, sums, strict=True)}
+                return {
+                    member.filename: digest for member, digest in zip(members, sums, strict=True)
+                }
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
 
@@ -97,8 +99,8 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
     except _UNREADABLE as error:
         raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
     _compare_record(path, info, _recorded(path, record), measured)
-    placed = ((installed_path(name), one) for name, one in sorted(measured.items()))
-    return {name: one for name, one in placed if name and is_sealed(name)}
+    placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))
+    return {name: entry for name, entry in placed if name and is_sealed(name)}
 
 
 def _digest(text: str) -> str:
@@ -122,14 +124,14 @@ def _refuse_twice(path: Path, members: list[zipfile.ZipInfo]) -> None:
 
 
 def _metadata_folder(path: Path, members: list[zipfile.ZipInfo]) -> str:
-    found = {
+    folders = {
         member.filename.partition("/")[0]
         for member in members
         if member.filename.count("/") == 1 and member.filename.endswith(".dist-info/RECORD")
     }
-    if len(found) != 1:
-        raise WheelError(f"{path.name}: holds {len(found)} RECORDs, not one", hint=_HINT)
-    return found.pop()
+    if len(folders) != 1:
+        raise WheelError(f"{path.name}: holds {len(folders)} RECORDs, not one", hint=_HINT)
+    return folders.pop()
 
 
 def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:

@@ -4,8 +4,8 @@
                                                  its label, which installers do not read
     <root>/sha256/ab/<hash>/<file name>.part     on its way; the next run goes on from it
 
-A wheel's bytes may come from anywhere the site has them: they are what their hash says or
-they are refused.
+A wheel's bytes may come from anywhere the site has them: bytes that do not match their
+hash are refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARALLEL = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_PAUSE_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
-_LONGEST_FILE_BYTES = 1 << 33  # of those whose size nobody said before
+_LONGEST_FILE_BYTES = 1 << 33  # of files of unknown size
 LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
@@ -77,7 +77,7 @@ Build = Callable[[Path, Path], Path]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReport:
-    """What a fetch did: wheels that were here already, wheels that came, and the bytes
+    """The result of a fetch: wheels that were present, wheels that were fetched, and the bytes
     over the network.
     """
 
@@ -96,15 +96,15 @@ class Wheelhouse:
         self._stall_seconds = stall_seconds
 
     def path(self, wheel: LockedWheel) -> Path:
-        """Where the wheel's bytes are, or will be."""
+        """Return the path of the wheel's bytes, present or not."""
         return self._folder(wheel.sha256) / wheel.kept_as
 
     def archive(self, wheel: LockedWheel) -> Path:
-        """Where the sources of a wheel that is built are, or will be."""
+        """Return the path of the source archive of a wheel that is built, present or not."""
         return self._folder(wheel.sdist_sha256) / wheel.sdist
 
     def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
-        """Those of `wheels` whose bytes are not here."""
+        """Return the members of `wheels` that are not here."""
         return tuple(wheel for wheel in wheels if not self._holds(wheel))
 
     def fetch(
@@ -117,9 +117,9 @@ class Wheelhouse:
     ) -> FetchReport:
         """Bring every wheel here, verified; four at a time, resumed after a cut.
 
-        Raises `WheelError` when a wheel cannot be had intact and `StoreError` when it cannot be
-        kept. `build` makes the wheels that their lock names an sdist for. On Ctrl-C only `.part`
-        files are left.
+        Raise `WheelError` for a wheel that is nowhere intact and `StoreError` if it cannot be
+        stored. `build` makes the wheels that their lock names an sdist for. After Ctrl-C only
+        `.part` files remain.
         """
         every = tuple(dict.fromkeys(wheels))
         absent = self.missing(every)
@@ -151,19 +151,19 @@ class Wheelhouse:
         return target, sha256
 
     def view(self, wheels: Iterable[LockedWheel], folder: Path) -> Path:
-        """`folder` with exactly these wheels under their own names (hard links where
+        """Return `folder` with exactly these wheels under their own names (hard links where
         possible, else copies).
 
-        Left alone when it is right already; otherwise made aside and moved into place.
+        A correct folder is not changed; any other is made aside and moved into place.
         """
-        wanted = {wheel.kept_as: wheel for wheel in wheels}
-        if self._shows(folder, wanted):
+        wheels_by_name = {wheel.kept_as: wheel for wheel in wheels}
+        if self._shows(folder, wheels_by_name):
             return folder
         with storing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
             try:
-                for wheel in wanted.values():
+                for wheel in wheels_by_name.values():
                     _place(self.present(wheel), aside / wheel.kept_as)
                 aside.chmod(0o755)
                 put_in_place(aside, folder)
@@ -175,8 +175,8 @@ class Wheelhouse:
         return self.root / "sha256" / sha256[:2] / sha256
 
     def _holds(self, wheel: LockedWheel) -> bool:
-        """Whether its bytes are here and are what their hash says. Read once, and again when the
-        file is another or was written to since.
+        """Return true if the wheel is here with the bytes of its hash. It is read once, and
+        again if the file is another or was written to since.
         """
         path = self.path(wheel)
         with storing(self.root):
@@ -193,48 +193,50 @@ class Wheelhouse:
             return True
 
     def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
-        """Those of `wheels` that are not what their hash says, here or in a view of them, whatever
-        was noted of them before. They are gone afterwards, so that they are fetched again.
+        """Remove and return the members of `wheels` whose bytes differ from their hash, here or
+        in a view of them, regardless of earlier notes. The next fetch brings them again.
         """
         damaged = []
         for wheel in wheels:
-            kept, shown = self.path(wheel), view / wheel.kept_as
-            files = [one for one in (kept, shown) if one.is_file()]
+            stored, viewed = self.path(wheel), view / wheel.kept_as
+            files = [file for file in (stored, viewed) if file.is_file()]
             read = {file.stat().st_ino: sha256_of(file) for file in files}  # most are one file
             wrong = [file for file in files if read[file.stat().st_ino] != wheel.sha256]
             if wrong:
                 damaged.append(wheel)
             with storing(self.root):
-                for one in wrong:
-                    one.unlink()
+                for file in wrong:
+                    file.unlink()
         return tuple(damaged)
 
     def present(self, wheel: LockedWheel) -> Path:
-        """Where its bytes are. Raises `WheelError` where they are not."""
+        """Return the path of the wheel's bytes. Raise `WheelError` if they are not here."""
         if not self._holds(wheel):
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
 
-    def _shows(self, folder: Path, wanted: dict[str, LockedWheel]) -> bool:
-        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wanted):
+    def _shows(self, folder: Path, wheels_by_name: dict[str, LockedWheel]) -> bool:
+        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wheels_by_name):
             return False
-        return all(_same(folder / name, self.present(wheel)) for name, wheel in wanted.items())
+        return all(
+            _same(folder / name, self.present(wheel)) for name, wheel in wheels_by_name.items()
+        )
 
 
 def default_root() -> Path:
-    """`~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
+    """Return `~/.cache/warpfront/wheelhouse`, or below `XDG_CACHE_HOME`."""
     cache = process.environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "warpfront" / "wheelhouse"
 
 
 def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
-    """Return what a wheel's own METADATA says. Raise `WheelError` for a file that is no readable
-    wheel, and for one whose METADATA, WHEEL or dist-info folder is not what its file name says.
+    """Return a wheel's own METADATA. Raise `WheelError` for a file that is no readable wheel,
+    and for one whose METADATA, WHEEL or dist-info folder contradicts its file name.
     """
     name = filename or Path(str(wheel.name)).name
     try:
         with zipfile.ZipFile(wheel) as archive:
-            members = [one for one in archive.namelist() if not one.endswith("/")]
+            members = [member for member in archive.namelist() if not member.endswith("/")]
             info = info_folder(name, members)
             metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
             check_identity(name, metadata, _member_text(archive, f"{info}/WHEEL"))
@@ -255,14 +257,14 @@ def _member_text(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def final_requires(metadata: str) -> tuple[str, ...] | None:
-    """`Requires-Dist` of a source archive's PKG-INFO where every wheel of it has the same (PEP
-    643); None where a build may say otherwise.
+    """Return `Requires-Dist` of a source archive's PKG-INFO if every wheel of it has the same
+    (PEP 643), and None if a build may change it.
     """
     from packaging.metadata import parse_email  # noqa: PLC0415 - see above
 
     fields = parse_email(metadata)[0]
     version = fields.get("metadata_version", "1")
-    dynamic = {one.lower() for one in fields.get("dynamic", ())}
+    dynamic = {field.lower() for field in fields.get("dynamic", ())}
     if version in {"1", "1.0", "1.1", "1.2", "2.0", "2.1"} or "requires-dist" in dynamic:
         return None
     return tuple(fields.get("requires_dist", ()))
@@ -278,7 +280,7 @@ class _Interrupted(Exception):  # noqa: N818 - not an error: another wheel faile
 
 
 class _Fetching:
-    """One run of `Wheelhouse.fetch`: brings one wheel at a time, in whichever thread."""
+    """A run of `Wheelhouse.fetch`: brings one wheel at a time, in any thread."""
 
     def __init__(
         self,
@@ -301,7 +303,7 @@ class _Fetching:
         self.downloaded_bytes = 0
 
     def fetch(self, wheel: LockedWheel) -> None:
-        """Bring `wheel` from the first source that has it; who watches is told how it ended."""
+        """Bring `wheel` from the first source that has it, and report its end to `on_progress`."""
         ended_bytes = 0
         try:
             if self._brought(wheel):
@@ -310,7 +312,7 @@ class _Fetching:
             self._on_progress(wheel.filename, ended_bytes, ended_bytes)
 
     def _brought(self, wheel: LockedWheel) -> bool:
-        """Whether this process had to do it; another may have done so meanwhile."""
+        """Return false if another process brought the wheel meanwhile."""
         with storing(self._wheelhouse.root):
             target = self._wheelhouse.path(wheel)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -331,13 +333,13 @@ class _Fetching:
         """Wake the threads that wait for bytes."""
         self._stop.set()
         for answer in tuple(self._answers):
-            # It ended by itself meanwhile; urllib3 says so in several ways.
+            # It ended by itself meanwhile; urllib3 has several errors for that.
             with contextlib.suppress(ValueError, OSError, RuntimeError):
                 answer.raw.shutdown()
 
     def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
-        """The wheel's bytes into `part`; or, when they are on this filesystem already, `target`
-        linked to them: then True.
+        """Write the wheel's bytes into `part`. If they are on this filesystem already, link
+        `target` to them and return true.
         """
         refused: list[str] = []
         for source, link in self._all_offers(wheel, refused):
@@ -370,12 +372,12 @@ class _Fetching:
             served = parse_metadata(text)
         except ValueError as error:
             raise WheelError(f"{without_secrets(url)}: {error}", hint=_TWO_METADATA) from error
-        found = differences(served, read_wheel_metadata(file, wheel.kept_as))
-        if not found:
+        deviations = differences(served, read_wheel_metadata(file, wheel.kept_as))
+        if not deviations:
             return
         if isinstance(file, Path):
             file.unlink()
-        lines = "".join(f"\n    {line}" for line in as_texts(found, "the index", "the wheel"))
+        lines = "".join(f"\n    {line}" for line in as_texts(deviations, "the index", "the wheel"))
         raise WheelError(
             f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
             hint=_TWO_METADATA,
@@ -397,7 +399,9 @@ class _Fetching:
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
     ) -> Iterator[tuple[str, Link]]:
-        """(source, link) for each source that offers the file, nearest first; why others do not."""
+        """Yield (source, link) for each source that offers the file, nearest first. Collect why
+        others do not.
+        """
         flat = [(source, True) for source in self._site.find_links]
         indexes = [(source, False) for source in self._site.indexes]
         if index and not self._site.no_index and index not in self._site.indexes:
@@ -407,10 +411,10 @@ class _Fetching:
             if isinstance(offered, NoAnswer):
                 refused.append(without_secrets(str(offered)))
                 continue
-            found = [link for link in offered if link.filename == filename]
-            if not found:
+            matching = [link for link in offered if link.filename == filename]
+            if not matching:
                 refused.append(f"{source}: does not have it")
-            yield from ((source, link) for link in found)
+            yield from ((source, link) for link in matching)
 
     def _asked(self, source: str, name: str, *, is_flat: bool) -> tuple[Link, ...] | NoAnswer:
         for pause in (*PAUSES_SECONDS, None):
@@ -421,7 +425,9 @@ class _Fetching:
         raise AssertionError
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """All bytes of `link` into `part`, verified; or why this link gave them not."""
+        """Write all bytes of `link` into `part`, verified. Return the reason if the link does
+        not give them.
+        """
         resumed = _size(part) > 0
         local = local_path(link.url)
         if _size(part) != wheel.size_bytes:
@@ -536,7 +542,7 @@ class _Fetching:
         if self._stop.is_set():
             raise _Interrupted
         unwritten = memoryview(chunk)
-        while unwritten:  # a disk that is nearly full takes some of it, and says so the next time
+        while unwritten:  # a disk that is nearly full takes some of it, and fails at the next write
             unwritten = unwritten[part.write(unwritten) :]
         size = _size(part)
         if size > wheel.size_bytes:
@@ -558,7 +564,9 @@ class _Fetching:
 
 
 def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
-    """The bytes of `link` as the file `path`, unverified; or why not, after a few tries."""
+    """Save the bytes of `link` as the file `path`, unverified. Return the reason if it fails
+    after a few tries.
+    """
     local = local_path(link.url)
     if local is not None:
         shutil.copyfile(local, path)
@@ -582,8 +590,8 @@ def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None
     answer = transport.open(link.url)
     if isinstance(answer, NoAnswer):
         return answer
-    said = read_count(answer.headers.get("Content-Length", "")) or 0
-    until = transport.deadline(min(said, _LONGEST_FILE_BYTES))
+    announced = read_count(answer.headers.get("Content-Length", "")) or 0
+    until = transport.deadline(min(announced, _LONGEST_FILE_BYTES))
     try:
         with answer, path.open("wb") as stream:
             for chunk in received(answer, transport.stall_seconds):
@@ -632,7 +640,9 @@ def _one_at_a_time(on_progress: Progress) -> Progress:
 
 @contextlib.contextmanager
 def _locked(path: Path, stop: threading.Event) -> Iterator[FileIO | None]:
-    """`path` open for appending and ours alone; None when another process finished it meanwhile."""
+    """Yield `path` open for appending and ours alone; None when another process finished it
+    meanwhile.
+    """
     while True:
         with path.open("ab+", buffering=0) as stream:
             while not try_lock(stream.fileno()):
@@ -659,7 +669,7 @@ def _emptied(part: FileIO) -> None:
 
 
 def _continues(answer: requests.Response, have: int) -> bool:
-    """Whether the answer goes on where we are; else it starts from the first byte."""
+    """Return true if the answer continues at our size; else it starts from the first byte."""
     return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
 
 
@@ -687,7 +697,9 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
 
 
 def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Whether `target` could be made a hard link to a local file with the right bytes."""
+    """Make `target` a hard link to a local file with the right bytes; return false if it cannot
+    be.
+    """
     source = local_path(link.url)
     if source is None:
         return False
@@ -697,10 +709,10 @@ def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
     except OSError:  # another filesystem, or not allowed: it will be copied
         return False
     try:
-        right = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
-        if right:
+        is_intact = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
+        if is_intact:
             aside.rename(target)
-        return right
+        return is_intact
     finally:
         aside.unlink(missing_ok=True)
 
@@ -721,28 +733,28 @@ def _place(source: Path, target: Path) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-def _same(one: Path, other: Path) -> bool:
-    """The same file, or a copy of it as it was made."""
-    if not one.is_file():
+def _same(first: Path, other: Path) -> bool:
+    """Return true for the same file, or an unchanged copy of it."""
+    if not first.is_file():
         return False
-    mine, theirs = one.stat(), other.stat()
+    mine, theirs = first.stat(), other.stat()
     return (mine.st_size, mine.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
 
 
 def _identity(path: Path) -> str:
-    found = path.stat()
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+    status = path.stat()
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def known_intact(path: Path) -> bool:
-    """Whether this very file was hashed before, and not written to since."""
+    """Return true if this very file was hashed before, and not written to since."""
     with contextlib.suppress(OSError):
         return _mark(path).read_bytes() == _identity(path).encode()
     return False
 
 
 def note_intact(path: Path) -> None:
-    """Remember that this file has the bytes that its folder's name says."""
+    """Record that this file has the bytes of its folder's name."""
     with contextlib.suppress(OSError):  # a read-only wheelhouse is hashed each time
         _mark(path).write_text(_identity(path), "utf-8")
 
