@@ -1,9 +1,9 @@
-"""What may be published or called green: the results that a cell's image has, judged by what a
-channel demands. `publish` and the check `required` both decide by `admission`. Pure.
+"""Admission of images: a cell's results judged by the demands of a channel. `publish` and the
+check `required` both decide by `admission`. Pure.
 
-Nothing is believed for being there. A verification counts if it is whole (its seal), of this very
-image (content hash and id), recent, in accord with how its job ended, and if each outcome in it is
-a pass or one that the channel allows by name.
+The presence of a verification proves nothing. A verification counts if its seal is whole, it is
+recent, and its content hash and id are the image's. It must also agree with how its job ended, and
+each outcome must be a pass or allowed by the channel by name.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The verdict on an image by the demands of a channel: `against` has the reasons, `noted` what
-    the channel let pass. `targets` are those it was verified on, which it may be named after;
-    `facts` is what the image holds.
+    """The verdict on an image by the demands of a channel: `against` has the reasons, `noted`
+    the findings that the channel let pass. `targets` are the verified targets, which the tags may
+    name; `facts` is the content of the image.
     """
 
     cell_id: str
@@ -76,7 +76,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objection:
-    """One thing found: a reason against, unless the channel allows it."""
+    """A reason against an image, unless the channel allows it."""
 
     text: str
     allowed_by: Allowance | None = None
@@ -219,7 +219,9 @@ def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objecti
 
 
 def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
-    """Return what the image holds, and where two of its verifications disagree on it."""
+    """Return the facts of the image's content, and where two of its verifications disagree on
+    them.
+    """
     found: dict[str, str] = {}
     wrong = []
     for target, verification in evidence.verifications.items():

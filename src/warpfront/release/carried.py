@@ -27,7 +27,7 @@ from warpfront.step_results import Blocked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedImages:
-    """Where the images of cells are to be found: `place_of` a cell, in a `channel`'s names."""
+    """The places of cells' images: `place_of` a cell, in a `channel`'s names."""
 
     place_of: Callable[[Cell], Repository]
     channel: Channel
@@ -62,7 +62,9 @@ class CarriedImages:
         return None
 
     def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:
-        """What is attached beside the verifications, and has a name of ours: as it is."""
+        """Return the unchanged documents with a name of ours that are attached beyond the
+        verifications.
+        """
         place = self.place_of(evidence.cell)
         return tuple(
             _carried_document(place, descriptor)
@@ -71,7 +73,7 @@ class CarriedImages:
         )
 
     def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
-        """What gets an image from here into its publication's repository."""
+        """Return the step that copies an image from here into its publication's repository."""
 
         def brought(publication: Publication) -> int:
             source = self.place_of(cells[publication.cell_id])
@@ -79,7 +81,7 @@ class CarriedImages:
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
             place, digest = Repository(registry=target, repository=path), publication.digest
-            # With its signatures: what was proven elsewhere counts by them.
+            # With its signatures: proof from another registry counts by them.
             image = copy_image(source, place, digest)
             return image.sent_bytes + copy_attached(source, place, digest).sent_bytes
 

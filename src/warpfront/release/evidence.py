@@ -48,8 +48,8 @@ class Publishable:
 def local_evidence(
     cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
 ) -> Publishable | Blocked | Failed:
-    """What build and verify left here of an image that the engine still has. `jobs` is how the
-    forge says that the verifying job of each target ended.
+    """Return the local results of build and verify for an image that the engine still has.
+    `jobs` has the CI service's state of each target's verifying job.
     """
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
@@ -74,7 +74,7 @@ def local_evidence(
 
 
 def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
-    """What verify left of a cell, by target, and why one of them cannot be read."""
+    """Return the stored verifications of a cell, by target, and why one of them cannot be read."""
     found: dict[str, Verification] = {}
     unread: dict[str, str] = {}
     for target in cell.targets:
@@ -88,7 +88,7 @@ def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification
 
 
 def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """How the jobs that verify a cell ended, by target."""
+    """Return how the jobs that verify a cell ended, by target."""
     if jobs is None:
         return None
     names = {target: verifying_job(cell.id, target) for target in cell.targets}
@@ -98,7 +98,9 @@ def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str,
 def verification_payload(
     evidence: Evidence, verdict: Admission, registry_image: RegistryImage
 ) -> Referrer:
-    """All verifications of an image as one document, with what the channel let pass."""
+    """Return all verifications of an image as one document, with the findings that the channel
+    let pass.
+    """
     ordered = [evidence.verifications[name] for name in sorted(evidence.verifications)]
     payload = {
         "schema": _SCHEMA,
@@ -127,8 +129,9 @@ def verification_payload(
 def attached_evidence(
     registry: Registry, repository: str, cell: Cell, registry_image: RegistryImage
 ) -> Evidence:
-    """What is attached to an image in a registry. Of several verifications of one target the last
-    counts; what cannot be read counts as nothing, since anybody who may push may attach it.
+    """Return the evidence attached to an image in a registry. The last of several verifications
+    of one target counts. Unreadable documents count as nothing, since anybody who may push may
+    attach them.
     """
     found: dict[str, tuple[Verification, str]] = {}
     for descriptor in registry.referrers(repository, registry_image.digest):

@@ -1,5 +1,5 @@
-"""What a registry remembers of the names of a digest: where aliases were before they came to it,
-and whether it was yanked. It is attached to the digest, where every machine finds it. Edge.
+"""A digest's history in a registry: where aliases were before they came to it, and whether it
+was yanked. It is attached to the digest, where every machine finds it. Edge.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LONGEST_HISTORY = 1000
 
 
 def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, str]:
-    """Each alias that ever came to a digest, and where it was before the last time; "" = nowhere.
-    Whoever may push may attach anything: what is no tag and no digest is passed over.
+    """Return each alias that ever came to a digest, and its last previous digest; "" = none.
+    Anybody who may push may attach anything, so entries that are no tag or no digest are ignored.
     """
     aliases: dict[str, str] = {}
     listed = [
@@ -69,8 +69,8 @@ def target_before(registry: Registry, path: str, alias: str, digest: str) -> str
 def yank_image(
     registry: Registry, repository: str, digest: str, *, reason: str, run: str, dry_run: bool
 ) -> Yank:
-    """Take a digest back: nobody publishes it again, and each alias on it goes back to where it
-    was. Nothing is deleted: that would take every tag on the digest, the tags that never move too.
+    """Withdraw a digest and move its aliases back to the previous one; it is never published
+    again. Nothing is deleted, since that would remove every tag on the digest, fixed tags included.
     """
     path = repository.removeprefix(f"{registry.host}/")
     registry_image = held_image(registry, path, digest)

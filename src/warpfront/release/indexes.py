@@ -1,9 +1,9 @@
-"""One name for an image of several machines: an index, put when each machine's image of the same
-revision is published, whoever published it and where. Edge.
+"""Multi-platform names: an index, put when each machine's image of the same revision is
+published, by any publisher in any repository. Edge.
 
-Each publisher keeps its image under a tag of its own that nobody is told of (`{tag}.{machine}`),
-and reads the others'. So nobody writes what somebody else writes, and who comes last puts an index
-that is the same bytes whoever that is.
+Each publisher stores its image under an unadvertised tag of its own (`{tag}.{machine}`), and reads
+the others'. So no publisher writes another's tag, and the last one puts an index of the same bytes,
+whichever it is.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from warpfront.release.signing import Signer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexWriter:
-    """Who puts the indexes of a channel, and signs them if anybody signs. `created` and `revision`
-    are the labels that say when and of what commit an image was built.
+    """The writer of a channel's indexes, which signs them if there is a signer. `created` and
+    `revision` are the labels of an image's build time and commit.
     """
 
     created: str
@@ -134,8 +134,8 @@ class IndexWriter:
     def _against(
         self, publication: Publication, registry_image: RegistryImage, own: RegistryImage
     ) -> Iterator[str]:
-        """Why the image of another machine is not part of this index. What is staged only leads to
-        it: whoever may push can stage anything.
+        """Return why the image of another machine is not part of this index. A staged tag only
+        leads to the image, since anybody who may push can stage anything.
         """
         if registry_image.digest == own.digest:
             return

@@ -1,4 +1,4 @@
-"""What a repository holds: each digest with its tags, and what it says of itself. Edge."""
+"""The content of a repository: each digest with its tags and its own labels. Edge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpfront.system.references import fallback_tag
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
 _NOT_IMAGES = "sha256-"
-# What cosign 2 writes under tags beside an image: signatures, attestations.
+# Tags that cosign 2 adds for an image: signatures, attestations.
 _SIGNATURES = frozenset(
     {"application/vnd.dev.cosign.simplesigning.v1+json", "application/vnd.dsse.envelope.v1+json"}
 )
@@ -26,7 +26,7 @@ _NOTED = "dev.warpfront.noted"
 
 
 def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
-    """Every image under a tag, in the order of their tags. What is no image is passed over."""
+    """Return every image under a tag, in the order of their tags, and skip anything else."""
     on: defaultdict[str, list[str]] = defaultdict(list)
     heads = heads_of(registry, path)
     for tag, head in heads.items():
@@ -41,7 +41,7 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
 
 
 def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
-    """What each tag of an image or index is on."""
+    """Return the digest of each tag of an image or index."""
     tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
     found = ((tag, registry.head(path, tag)) for tag in tags)
     return {tag: head for tag, head in found if head is not None}
@@ -95,8 +95,8 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
 
 
 def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> Removed:
-    """Delete a digest, then what was attached to it: never the proof before the image. Whoever may
-    push may list anything as attached: what is not about the image stays.
+    """Delete a digest, then its attachments: never the proof before the image. Anybody who may
+    push may list anything as attached, so documents about another image stay.
     """
     path = stock.repository.removeprefix(f"{registry.host}/")
     attached = [

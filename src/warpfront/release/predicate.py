@@ -1,4 +1,4 @@
-"""What an attestation states about an image. Words."""
+"""The content of an attestation about an image. Words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image and its documents as a registry holds them, and the state of a tag. Edge."""
+"""A registry's image with its documents, and the state of a tag. Edge."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _TITLES = {"cyclonedx": "sbom.cdx.json", "spdx": "sbom.spdx.json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referrer:
-    """What is attached to a digest. `name` is what the signature calls it, `predicate` what is
-    attested of the image by it, if anything.
+    """A document attached to a digest. `name` is its name in the signature, `predicate` the
+    statement about the image that it attests, if any.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Referrer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryImage:
-    """An image as a registry holds it: its manifest, its config's digest, what that says, and the
-    size of all that it is made of.
+    """An image in a registry: its manifest, its config's digest, the config's content, and the
+    total size of its parts.
     """
 
     manifest: RegistryManifest
@@ -71,7 +71,7 @@ class RegistryImage:
 
     @property
     def identities(self) -> frozenset[str]:
-        """What engines of either store call this image."""
+        """Return the ids of this image in engines of either store."""
         return frozenset({self.digest, self.config})
 
 
@@ -115,8 +115,8 @@ def move_tag(
     before: str,
     conflict: Callable[[str], TagConflictError],
 ) -> None:
-    """Put a tag on a manifest, unless it is there. It has to be as it was found `before`, and as it
-    was put right after; otherwise raises `conflict` of the digest that it is on.
+    """Put a tag on a manifest, unless it is there. Check that it is on `before` first, and on
+    the manifest right after. Else raises `conflict` of its present digest.
     """
     digest = manifest.descriptor.digest
     standing = digest_on(registry, path, tag)
@@ -141,7 +141,9 @@ def wrong_image(registry: Registry, message: str) -> RegistryError:
 
 
 def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
-    """What a document is once it is attached: same document, same digest, in every registry."""
+    """Return the artifact of an attached document: same document, same digest, in every
+    registry.
+    """
     return Attachment(
         name=document.name,
         artifact_type=document.artifact_type,
@@ -151,13 +153,15 @@ def attached_as(subject: Descriptor, document: Referrer) -> Attachment:
 
 
 def signed_annotations(publication: Publication) -> Mapping[str, str]:
-    """What a signature says beside the digest: which documents belong to it."""
+    """Return the annotations that a signature covers with the digest: which documents belong to
+    it.
+    """
     documents = {f"dev.warpfront.{one.name}": one.digest for one in publication.attached}
     return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 
 def moves_document(publication: Publication, befores: Mapping[str, str]) -> Referrer:
-    """Where aliases were before they came to a digest: what a rollback goes by."""
+    """Return the document of the previous digests of aliases, which a rollback reads."""
     content = {"schema": 1, "channel": publication.channel, "run": publication.run}
     return Referrer(
         name="moves",

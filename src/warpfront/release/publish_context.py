@@ -78,9 +78,9 @@ _PUBLISHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContext:
-    """Dependencies of one publish run. `documents` makes what goes with an image beside its
-    verification; `bring` gets an image to the registry that is not in the engine. Verifications
-    that came from a registry count if `trusted`, else the signer, finds them signed.
+    """Dependencies of one publish run. `documents` makes the documents that go with an image
+    and its verification. `bring` copies an image to the registry that is not in the engine.
+    Verifications from a registry count if `trusted`, else the signer, finds them signed.
     """
 
     project: str
@@ -185,8 +185,8 @@ def _indexed(
     context: PublishContext,
     writer: LedgerWriter,
 ) -> dict[str, Published]:
-    """What was published that is a part of indexes: all of it is staged before any index is put, so
-    that what was published together waits for nothing.
+    """Put the indexes of the published images. All images are staged before any index is put,
+    so that images published together do not wait for each other.
     """
     machines = {cell.id: cell.machine for cell in every}
     indexing = IndexWriter(
@@ -255,7 +255,7 @@ def _plan(
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
-    """The verdict, with what it means that nobody signs."""
+    """Return the verdict, with the consequence of a missing signer."""
     if signer is not None:
         return verdict
     text = "there is no key to sign it with"
@@ -297,8 +297,8 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
 
 
 def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
-    """What a run would do, and nothing of it done: where each tag is now is asked. What a run would
-    refuse for that is refused here.
+    """Return the actions of a run without doing any of them. Read where each tag is now, and
+    refuse what the run would refuse for that.
     """
     publication = _publication(plan, channel, context)
     path, image_id = publication.path, publication.image_id
@@ -320,7 +320,7 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.found.evidence
     against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
-    # What is not there yet has its signatures elsewhere, where cosign may not be able to look.
+    # An image that is not there yet has its signatures in a registry that cosign may not reach.
     there = evidence.attached and context.registry.head(path, digest)
     reference = f"{publication.repository}@{digest}"
     _refuse(against, _unsigned(evidence, reference, context) if there else ())
@@ -372,8 +372,8 @@ def _published(
 def _prover(
     plan: _Planned, channel: Channel, context: PublishContext
 ) -> Callable[[Publication, RegistryImage], tuple[Referrer, ...]]:
-    """Judges once more, by what the registry holds: its own labels, and the ids of its own bytes,
-    which the verifications have to name.
+    """Return the second judgement, by the registry's content: its own labels, and the ids of
+    its own bytes, which the verifications have to name.
     """
 
     def prove(publication: Publication, registry_image: RegistryImage) -> tuple[Referrer, ...]:
@@ -423,15 +423,16 @@ def _is_vouched_for(
 
 
 def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
-    """Raises `NotPublishableError` for what is against it, and for what nobody has signed."""
+    """Raise `NotPublishableError` for the objections to an image, and for missing signatures."""
     against, unsigned = list(against), list(unsigned)
     if reasons := [*against, *unsigned]:
         raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
 
 
 def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
-    """What nobody whom we trust has signed together with the image: a seal can be made by whoever
-    may push. Without any key, the channel has allowed that (`with_signature`).
+    """Return the verifications that no trusted key has signed together with the image. A seal
+    proves nothing, since anybody who may push can make one. Without any key, the channel has
+    allowed that (`with_signature`).
     """
     trusted = context.trusted or context.signer
     for digest in evidence.attached:
@@ -478,8 +479,9 @@ def open_publish_context(
     dry_run: bool,
     trust: str = "",
 ) -> Iterator[PublishContext]:
-    """With the registry of the channel, or of the `project`, and who signs by `key`, or by the one
-    that COSIGN_KEY names. `trust` is the public key of somebody whose signatures count, too.
+    """Return the context for the registry of the channel, or of the `project`. The signer signs
+    by `key`, or by the one that COSIGN_KEY names. `trust` is another public key whose signatures
+    count, too.
     """
     # Its HTTP takes longer to load than a plan to make.
     from warpfront.release.origin_claims import read_origins  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Who may publish: CI jobs of the project's default branch and of its release tags. Pure.
+"""Publishers: CI jobs of the project's default branch and of its release tags. Pure.
 
-A job is described by its variables and, where it may ask for one, by its OIDC token. Each witness
-has to pass by itself: a step can change the variables, but not what the forge signs.
+A job is described by its variables and, if it can request one, by its OIDC token. Each witness has
+to pass by itself: a step can change the variables, but not the token, which the CI service signs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The way of one image to its tags, in steps that can each be done again: what a step finds done is
-not done twice, and no public tag is touched before everything before it holds. Edge.
+"""Publication of one image, in steps that can be repeated: a finished step is not done twice,
+and no public tag is touched before every earlier step succeeded. Edge.
 
-A registry has no transactions. So the digest is proven and documented first, tags that never move
-come next, and aliases last; each is asked for before and after, and who finds another digest there
-says so and stops.
+A registry has no transactions. So the digest is proven and documented first, fixed tags come next,
+and aliases last. Each tag is read before and after; another digest there raises an error.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ AHEAD = "ahead of"
 """How the name of the thread begins that works on an image before it has arrived."""
 _PUSHES = 3
 _PAUSE_SECONDS = 4.0
-# Tags that are asked for at once.
+# Tags that are read at once.
 _AT_ONCE = 4
 
 Bring = Callable[[Publication], int]
@@ -152,7 +151,9 @@ class Uploader:
             ).sent_bytes
 
     def _pushed(self, publication: Publication) -> int:
-        """What was sent stays in the registry, so that trying again costs what is missing."""
+        """Push the image. Transferred blobs stay in the registry, so that a retry transfers
+        only the missing ones.
+        """
         reference = f"{publication.repository}:{publication.candidate}"
 
         def told(done: int, total: int) -> None:
@@ -215,8 +216,9 @@ class Attester:
     def sign(
         self, publication: Publication, documents: tuple[Referrer, ...], *, anew: bool
     ) -> Publication:
-        """Attest each statement and SBOM, and sign the digest with all that is attached to it, if
-        there is a signer. A digest that is `anew` in the registry is not asked for a signature.
+        """Attest each statement and SBOM, and sign the digest with all that is attached to it,
+        if there is a signer. A digest that is `anew` in the registry is not checked for a
+        signature.
         """
         if self.signer is None:
             return publication
@@ -244,8 +246,8 @@ class Tagger:
     record: Record
 
     def tag(self, publication: Publication, registry_image: RegistryImage) -> Publication:
-        """Tags that never move, then aliases. What an alias was on is kept in the registry before
-        it moves, where every later run finds it.
+        """Put fixed tags, then aliases. The previous digest of an alias is recorded in the
+        registry before it moves, where every later run finds it.
         """
         path, digest = publication.path, publication.digest
         befores = self._all_now_on(path, publication.tags)
@@ -301,8 +303,8 @@ class Tagger:
 
 @dataclass(slots=True)
 class Ahead:
-    """What was done of a digest before its image had arrived. `silence` is an error that took its
-    time, and would take it again; `may_be_signed`: the signing had begun.
+    """Steps done for a digest before its image arrived. `silence` is an error after a long
+    wait, which a retry would repeat; `may_be_signed`: the signing had begun.
     """
 
     signed: Publication | None = None
@@ -324,8 +326,8 @@ def publish_image(
     record: Record,
     watch: Watch,
 ) -> Publication:
-    """Take an image all of the way, or raise an error that says where it ended. `record` gets the
-    publication after every step.
+    """Publish an image in all stages, or raise an error that names the stage where it ended.
+    `record` gets the publication after every step.
     """
     ahead, publication = Ahead(), planned
     documents: tuple[Referrer, ...] = ()

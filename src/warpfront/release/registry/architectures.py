@@ -1,8 +1,8 @@
-"""Which machine an image is for: what its config says, and what a program in it says. An index of
-several is put only when each child is what the index will call it. Edge.
+"""The machine that an image is for: by its config, and by a program in it. An index of several
+is put only when each child is of the platform that the index will name. Edge.
 
-A build for another platform over a local base of this one makes an image that says `arm64` and
-holds programs for x86_64; builders, registries and indexes take it without a word.
+A build for another platform over a local base of this one makes an image whose config has `arm64`
+and whose programs are for x86_64. Builders, registries and indexes accept it without an error.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _UNREADABLE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureFound:
-    """`config` is what the image's config says; `machine` what `file`, a program of it, is for;
-    both in the registries' words (`amd64`). `machine` is "" where none was found within the limit.
+    """The architecture of an image: `config` is its config's, `machine` that of `file`, a
+    program of it. Both are in the registries' words (`amd64`). `machine` is "" where none was found
+    within the limit.
     """
 
     os: str
@@ -90,8 +91,8 @@ def architecture_found(
 
 
 def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
-    """What an index lists for Linux: digests, by architecture in the registries' words. None where
-    the reference is no index.
+    """Return an index's entries for Linux: digests, by architecture in the registries' words.
+    Return None where the reference is no index.
     """
     manifest = registry.manifest(repository, reference)
     document = manifests.read_document(manifest) if manifest else None
@@ -195,7 +196,7 @@ def _program_in(unpacked: _Limited) -> tuple[str, str]:
 
 
 def _elf_machine(header: bytes) -> str:
-    """In the registries' words; "" for what is no ELF file."""
+    """Return the machine of an ELF file in the registries' words; "" for any other file."""
     if len(header) < _HEADER_BYTES or not header.startswith(b"\x7fELF"):
         return ""
     order = "<" if header[5] == 1 else ">"
@@ -234,7 +235,7 @@ class _Zstd(io.RawIOBase):
 
 
 class _Limited:
-    """As much of a stream as may be unpacked; then it ends."""
+    """A stream that ends at the limit of bytes to unpack."""
 
     def __init__(self, stream: Any, left: int) -> None:
         self._stream, self.left = stream, left

@@ -22,8 +22,8 @@ TITLE = "org.opencontainers.image.title"
 def attach(
     registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
 ) -> Descriptor:
-    """The payload first, then the manifest that says whose it is. The same document twice is the
-    same digest, once. Raises what `registry` does.
+    """Put the payload, then the manifest with its subject. The same document twice is the same
+    digest, once. Raises the errors of `registry`.
     """
     for content in (artifact.payload, EMPTY_BODY):
         registry.put_blob(repository, BytesBlob(content))

@@ -1,9 +1,9 @@
-"""What a registry is shown of a login: Basic, or a token for what is to be done (the distribution
+"""Authorization at a registry: Basic, or a token for the scopes of a request (the distribution
 specification's token flow). Edge.
 
-A login and what is made from it go to two places: to the registry that asked, and to the address
-that it names for tokens (`realm`), which may be another host, as docker.io's is, but only over TLS.
-Tokens are asked for what we are about to do; what the registry would like asked for is ignored.
+A login and its tokens go to two places: to the registry that sent the challenge, and to its token
+address (`realm`). That may be another host, as docker.io's is, but only over TLS. Tokens are
+requested for the scopes of our own requests; the scopes that the registry suggests are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEP = "login"
 _CLIENT = "warpfront"
 _DEFAULT_TOKEN_SECONDS = 60.0
 _LONGEST_TOKEN_SECONDS = 3600.0
-# A token that ends while it is under way is refused: asked for anew before.
+# A token that expires on its way is refused, so it is renewed before.
 _MARGIN_SECONDS = 5.0
 
 Scopes = tuple[str, ...]
@@ -51,7 +51,7 @@ class _Bearer:
 
 
 class Authorization:
-    """How to speak to one registry. Knows nothing until the registry has challenged us."""
+    """The authorization for one registry, empty until the registry's first challenge."""
 
     def __init__(self, host: str, credentials: Credentials, fetch: Fetch, pace: Pace) -> None:
         self._host, self._credentials, self._fetch, self._pace = host, credentials, fetch, pace
@@ -63,7 +63,7 @@ class Authorization:
         self._tokens: dict[Scopes, tuple[str, float]] = {}
 
     def header(self, scopes: Scopes) -> str:
-        """The Authorization header's value for these scopes, "" as long as none was asked for."""
+        """Return the Authorization header's value for these scopes, "" before any challenge."""
         with self._lock:
             if self._bearer is not None:
                 return f"Bearer {self._token(self._bearer, scopes)}"
@@ -90,7 +90,7 @@ class Authorization:
             return bool(login.user)
 
     def refusal(self, step: str) -> RegistryError:
-        """For a 401 that nothing of ours could answer."""
+        """Return the error for a 401 that none of our logins could answer."""
         reason = "docker's login for it is refused" if self._login else "it wants a login"
         return refused(self._host, step, f"HTTP 401: {reason}", f"docker login {self._host}")
 

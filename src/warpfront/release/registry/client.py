@@ -1,7 +1,7 @@
 """A registry over HTTP (the OCI distribution specification, /v2/). Edge.
 
-Nothing that it sends is believed: bodies are held against their digests, their lengths against
-limits, media types against what is in them, and addresses against where a login may go.
+No answer is trusted: bodies are checked against their digests, lengths against limits, and media
+types against content. Addresses are checked against where a login may go.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class HttpRegistry:
         if answer.status_code == 404:
             return None
         digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
-        if not digest or not length:  # not every registry says it to HEAD
+        if not digest or not length:  # not every registry sends it for HEAD
             found = self.manifest(repository, reference)
             return found.descriptor if found is not None else None
         if not is_digest(digest) or (is_digest(reference) and digest != reference):
@@ -219,7 +219,9 @@ class HttpRegistry:
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
-        """See `Registry`. Beside each other; where it keeps no list, listed all at once."""
+        """Attach several in parallel, see `Registry`. Without a referrers list, list all at
+        once.
+        """
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
         bodies = [body_of(subject, artifact) for artifact in artifacts]
@@ -277,7 +279,7 @@ class HttpRegistry:
         return answer.status_code
 
     def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
-        """The subject that the registry says it has listed this under; "" for none."""
+        """Return the subject under which the registry has listed this; "" for none."""
         ask = self._ask(
             "PUT",
             _manifest_path(repository, reference),
@@ -326,7 +328,7 @@ class HttpRegistry:
     def _listed(
         self, repository: str, subject: str
     ) -> tuple[tuple[Descriptor, ...], Mapping[str, str]]:
-        """What the fallback index of a subject names, and its annotations."""
+        """Return the entries of a subject's fallback index, and its annotations."""
         found = self.manifest(repository, fallback_tag(subject))
         if found is None:
             return (), {}
@@ -348,7 +350,9 @@ class HttpRegistry:
         return True
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
-        """Whether it was mounted; if not, the upload that the registry began in its place."""
+        """Return whether it was mounted; if not, the upload that the registry began in its
+        place.
+        """
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
         ask = self._ask(
@@ -364,7 +368,7 @@ class HttpRegistry:
         except RegistryError as error:
             if error.fault is not RegistryFault.REFUSED:
                 raise
-            return False, ""  # whoever may not read there sends it
+            return False, ""  # without read access there, the blob is sent
         begun = answer.headers.get("Location", "") if answer.status_code == 202 else ""
         if begun:
             begun = self._exchange.next_address(begun, answer.url, step)
@@ -445,8 +449,8 @@ def connect(
     sizes: PieceSizes | None = None,
     on_bytes: OnBytes = lambda _count: None,
 ) -> HttpRegistry:
-    """The registry `host`, with docker's own logins; nothing is sent before it is asked something.
-    `on_bytes` is told of every piece of a blob that goes or comes.
+    """Return the registry `host`, with docker's own logins; nothing is sent before the first
+    request. `on_bytes` receives the size of every piece of a blob in either direction.
     """
     exchange = Exchange(
         host,
@@ -497,7 +501,7 @@ def _blob_path(repository: str, digest: str) -> str:
 
 
 def _named(repository: str, reference: str) -> str:
-    """For messages. Nothing but a repository, a tag or a digest becomes part of a path."""
+    """Return the name for messages. Only a repository, a tag or a digest becomes part of a path."""
     _require_repository(repository)
     if is_digest(reference):
         return f"{repository}@{reference}"

@@ -31,7 +31,7 @@ DEEPEST = 4
 MOST_MANIFESTS = 1000
 # Blobs on their way at once.
 _AT_ONCE = 4
-# What cosign 2 keeps beside an image under tags, where others use referrers.
+# Tags that cosign 2 adds for an image, where others use referrers.
 SIGNATURES, ATTESTATIONS = ".sig", ".att"
 SIGNATURE_TAGS = (SIGNATURES, ATTESTATIONS)
 
@@ -49,7 +49,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What was copied: the digests of manifests, parts first, and how each blob came there."""
+    """The copied digests: those of manifests, parts first, and how each blob came there."""
 
     manifests: tuple[str, ...]
     blobs: tuple[BlobTransfer, ...]
@@ -67,8 +67,9 @@ def copy_image(
     tag: str = "",
     mount_from: Sequence[str] = (),
 ) -> Copied:
-    """An image, or an index and its images, by digest, or `InputError` if it is not there; under a
-    `tag`, if one is given. `mount_from` are repositories beside the target that may have some.
+    """Copy an image, or an index and its images, by digest, or raise `InputError` if it is not
+    there. Put it under a `tag`, if one is present. `mount_from` are repositories on the target's
+    host that may have some blobs.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
@@ -204,8 +205,8 @@ class _StoppableFile:
 
 @dataclass(slots=True)
 class _ImageWalk:
-    """What belongs to an image, parts before what names them. What names itself, or more than
-    anybody would publish, is refused before anything is written.
+    """The parts of an image, each before the manifest that names it. A self-reference, or more
+    parts than any real image has, is refused before anything is written.
     """
 
     source: Repository

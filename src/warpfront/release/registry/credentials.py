@@ -44,14 +44,14 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where logins are found: `path` is docker's config.json."""
+    """The place of logins: `path` is docker's config.json."""
 
     path: Path
     run: Run
 
     def login_for(self, host: str) -> Login | None:
-        """The login for one registry, None where docker has none. Asked only of a registry that
-        wants one. Raises `RegistryError`.
+        """Return the login for one registry, None where docker has none. Called only for a
+        registry that wants one. Raises `RegistryError`.
         """
         configuration = self._read(host)
         helper = _text(_table(configuration, "credHelpers").get(host)) or _text(
@@ -108,7 +108,7 @@ def _helper_login(text: str, host: str, program: str) -> Login:
         value = json.loads(text)
         user, secret = value["Username"], value["Secret"]
     except (ValueError, KeyError, TypeError):
-        # What it printed may hold the secret: none of it is repeated.
+        # Its output may contain the secret, so none of it is repeated.
         raise _unusable(
             host, f"{program} get printed no login", f"try `{program} get`, and docker login"
         ) from None

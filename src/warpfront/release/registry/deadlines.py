@@ -1,7 +1,7 @@
-"""Connections that a slow registry cannot hold for ever. Edge.
+"""Connections that a slow registry cannot block for ever. Edge.
 
-A read time-out is about the next byte: a registry that sends one now and then is never late. Here
-a body brings so much in so long; the head of an answer is `system.whole_heads`' affair.
+A read time-out is about the next byte: a registry that sends one now and then is never late. This
+module requires a minimum rate of a body; `system.whole_heads` limits the head of an answer.
 """
 
 from __future__ import annotations

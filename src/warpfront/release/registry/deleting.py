@@ -98,7 +98,7 @@ def _github(
 
 
 class _ByRegistry:
-    """By the registry's own DELETE."""
+    """Deletion by the registry's own DELETE."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -172,7 +172,7 @@ _GITHUB_REFUSALS = {
 
 
 class DockerHub:
-    """Docker Hub's images: its API deletes tags; Hub itself clears away what has no tag left."""
+    """Docker Hub's images: its API deletes tags; Hub itself clears away untagged images."""
 
     def __init__(self, registry: Registry, api: _Api, login: Login | None) -> None:
         self._registry, self._api, self._login = registry, api, login
@@ -286,7 +286,7 @@ class _Api:
         raise _ExpiredError(denied) if answer.status_code == 401 else denied
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """As an `auth`, so that no ~/.netrc takes its place."""
+        """Authorize the request as an `auth`, so that no ~/.netrc takes its place."""
         if self.token:
             request.headers["Authorization"] = f"Bearer {self.token}"
         return request

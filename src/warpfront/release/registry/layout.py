@@ -1,8 +1,8 @@
-"""A registry in a folder (the OCI image layout): what a disk carries where no network goes. Edge.
+"""A registry in a folder (the OCI image layout), for a disk that replaces the network. Edge.
 
-What is in it is a stranger's: regular files only, read to a limit, and held against their digests.
-One repository a layout, whatever it is asked for. `index.json` names what has a tag
-(`org.opencontainers.image.ref.name`), what is attached, and what nothing else names.
+Its content is untrusted: regular files only, read to a limit, and checked against their digests. A
+layout is one repository, for any requested name. `index.json` names the tagged manifests
+(`org.opencontainers.image.ref.name`), the attached ones, and those without another reference.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class FileBlob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutRegistry:
-    """`contract.Registry` over a folder, which need not be there before something is put. `checked`
-    says that whoever keeps it has held each blob against its digest.
+    """`contract.Registry` over a folder, which need not exist before the first put. `checked`
+    means that its owner has checked each blob against its digest.
     """
 
     folder: Path
@@ -192,7 +192,7 @@ class LayoutRegistry:
         self._write_list([one for one in self.listed() if one.digest != digest])
 
     def listed(self) -> tuple[Descriptor, ...]:
-        """What `index.json` names; nothing where there is none yet."""
+        """Return the entries of `index.json`; nothing where there is none yet."""
         if not os.path.lexists(self.folder / "index.json"):
             self._require_begun()
             return ()
@@ -210,7 +210,7 @@ class LayoutRegistry:
         return document.manifests
 
     def check(self) -> None:
-        """That all which `index.json` names, and what that is made of, is there and whole."""
+        """Check that every entry of `index.json`, with all its parts, is present and whole."""
         waiting, seen = list(self.listed()), set[str]()
         while waiting:
             one = waiting.pop()
@@ -235,7 +235,9 @@ class LayoutRegistry:
         return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def _require_begun(self) -> None:
-        """A folder without an index is empty, or an export that broke off; or somebody erred."""
+        """Require an index, unless the folder is empty or an export broke off in it; any other
+        folder is an error.
+        """
         with storing(self.folder):
             found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
         if found - {"blobs", "oci-layout"}:
@@ -265,7 +267,7 @@ class LayoutRegistry:
         write_text(self.folder / "index.json", manifests.index_body(descriptors).decode())
 
     def _has(self, digest: str, size_bytes: int) -> bool:
-        """Whether a blob is there, whole."""
+        """Return whether a blob is there, whole."""
         path = self.blob_path(digest)
         if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
             return False
@@ -316,7 +318,9 @@ class LayoutRegistry:
 
 
 def parts_of(document: Document) -> tuple[Descriptor, ...]:
-    """What has to be there before it: config and layers, or the children of an index."""
+    """Return the parts that have to exist before it: config and layers, or the children of an
+    index.
+    """
     if isinstance(document, ImageManifest):
         return (document.config, *document.layers)
     return document.manifests

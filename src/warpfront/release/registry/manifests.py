@@ -1,9 +1,9 @@
-"""Manifests and indexes as values: read from what somebody sent, and written. Words.
+"""Manifests and indexes as values: parsed from untrusted bodies, and written. Words.
 
-A body is one thing only: what it says of itself, what it was sent as, and the fields that it has
-must agree, so that no two readers take it for different things. Schema 1 is refused.
+A body is one thing only: its own media type, the type it was sent as, and its fields must agree, so
+that no two readers take it for different things. Schema 1 is refused.
 """
-# ruff: noqa: TRY004 - what a stranger wrote is a wrong value, whatever its type
+# ruff: noqa: TRY004 - untrusted content is a wrong value, whatever its type
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _LARGEST_BLOB_BYTES = 2**50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageManifest:
-    """An image of one platform, or an artifact: a config and layers. `artifact_type` is what it
-    says, or its config's media type."""
+    """An image of one platform, or an artifact: a config and layers. `artifact_type` is its
+    own, or its config's media type.
+    """
 
     media_type: str
     config: Descriptor
@@ -81,7 +82,7 @@ def read_body(body: bytes, media_type: str) -> Document:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """A JSON object in which no key is said twice. Raises `ValueError`."""
+    """Return a JSON object without duplicate keys. Raises `ValueError`."""
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=_once)
     except RecursionError:
@@ -138,7 +139,7 @@ def index_body(
 
 
 def as_object(descriptor: Descriptor) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return the JSON object."""
     value: dict[str, Any] = {
         "mediaType": descriptor.media_type,
         "digest": descriptor.digest,
@@ -156,8 +157,9 @@ def as_object(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
-    """How a list of what is attached names an artifact: with its type and
-    annotations. Raises `ValueError`."""
+    """Return an artifact's entry in a list of referrers: with its type and annotations. Raises
+    `ValueError`.
+    """
     document = read_document(manifest)
     return Descriptor(
         media_type=manifest.descriptor.media_type,

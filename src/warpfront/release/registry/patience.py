@@ -1,4 +1,4 @@
-"""How long a registry is waited for, and how often it is asked again. Edge."""
+"""Retry limits of registry requests: waits and number of tries. Edge."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Pace:
 
 
 class Attempts:
-    """The tries of one verb: how many are left, and what they may still wait together."""
+    """The tries of one verb: how many remain, and how long they may still wait in total."""
 
     def __init__(self, patience: Patience, pace: Pace) -> None:
         self._patience, self._pace = patience, pace
         self._failed, self._waited_seconds = 0, 0.0
 
     def again(self, after_seconds: float, cost: int = 1) -> bool:
-        """Wait, and say whether there is another try. The wait is anything up to a bound that
-        doubles (full jitter), but no less than the registry asked for, up to our own longest.
+        """Wait, and return whether there is another try. The wait is anything up to a bound
+        that doubles (full jitter). It is no less than the registry's own delay, up to our longest.
         """
         patience = self._patience
         self._failed += cost

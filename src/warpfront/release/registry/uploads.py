@@ -1,8 +1,9 @@
-"""A blob on its way into a repository: begun, sent whole or in pieces, gone on with after a cut,
-begun anew where that cannot be. Edge.
+"""Upload of a blob into a repository: whole or in pieces, resumed after a cut, begun anew where
+that cannot be. Edge.
 
-A registry that takes no pieces gets all of it at once; one that finds a piece too large gets
-smaller ones. After a failure the registry is asked how much it has; what was sent proves nothing.
+A registry without chunked uploads gets the blob at once; a piece that is too large makes later ones
+smaller. After a failure the registry's own count of bytes is read; the number of sent bytes proves
+nothing.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ class _Piece:
 
 
 def _has(answer: requests.Response) -> int | None:
-    """How many bytes of an upload the registry says that it has."""
+    """Return how many bytes of an upload the registry reports."""
     match = _HAS.fullmatch(answer.headers.get("Range", ""))
     if match is None:
         return None
