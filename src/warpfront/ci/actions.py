@@ -24,8 +24,8 @@ _PIN = re.compile(
 def kept_pins(
     packaged: Mapping[str, tuple[str, str]], texts: Iterable[str]
 ) -> Mapping[str, tuple[str, str]]:
-    """The pins of `packaged`, each replaced by a newer one that a project's own workflows have: a
-    commit with the version beside it, as Dependabot and Renovate write them.
+    """Return the pins of `packaged`, each replaced by a newer one in a project's own workflows:
+    a commit with a version comment, as Dependabot and Renovate write them.
     """
     pins = dict(packaged)
     names = {uses.partition("@")[0]: name for name, (uses, _) in packaged.items()}
@@ -42,7 +42,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def pinned_images() -> Mapping[str, str]:
-    """What a pod is for -> its image, by digest."""
+    """Return the images of pods by their purpose, each pinned by digest."""
     return {name: row["image"] for name, row in tomllib.loads(_data("pods.toml")).items()}
 
 

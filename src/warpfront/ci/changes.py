@@ -1,5 +1,5 @@
-"""What a commit changes of cells, for who reviews it: which are new or gone, whose wheels and bytes
-are others. Pure.
+"""Changes of cells by a commit, for its reviewers: new or removed cells, and those with other
+wheels and bytes. Pure.
 """
 
 from __future__ import annotations

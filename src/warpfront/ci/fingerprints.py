@@ -1,5 +1,5 @@
-"""What a cell's image and its verification depend on, as one digest each, without an engine: equal
-at two commits, nothing has to be built or verified anew. Pure.
+"""Fingerprints: the inputs of a cell's image and its verification, as one digest each, without
+an engine. If they are equal at two commits, nothing has to be built or verified anew. Pure.
 """
 
 from __future__ import annotations

@@ -38,15 +38,18 @@ LABEL = "gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script` is
-    its one call, and `tells` are the facts of a work that it receives as variables. A job that is
+    """One kind of job. `runners` are the rows that it may run on, all of one `trust`; `script`
+    is its one call. `tells` are the facts of a work that it receives as variables. A job that is
     `spread` has works of one `vendor`, and the output of `plan` that lists them has its name.
+
     `takes` are the artifacts that it downloads: those of its work, or all. `environment` has its
-    secrets; `channel`: it publishes, and its environment is the channel's. `powers` are what its
-    token may do besides reading, `reads` what it reads besides the repository; `pulls`: it reads
-    the registry of candidates; `history`: it compares with earlier commits. `alerts`: it runs at
-    the end of each run that no pull request starts. A job that is not spread runs however those
-    before it ended, or, where it is `wanted`, at night where the variable of that name is `yes`.
+    secrets; `channel`: it publishes, and its environment is the channel's. `powers` are its token's
+    permissions besides reading, `reads` its permissions to read besides the repository. `pulls`: it
+    reads the registry of candidates; `history`: it compares with earlier commits.
+
+    `alerts`: it runs at the end of each run that no pull request starts. A job that is not spread
+    runs after the others in any case. If it is `wanted`, it runs at night where the variable of
+    that name is `yes`.
     """
 
     name: str
@@ -71,12 +74,12 @@ class Job:
 
     @property
     def runner(self) -> Runner:
-        """Where a job runs that is not spread."""
+        """Return the runner of a job that is not spread."""
         return self.runners[0]
 
     @property
     def is_own(self) -> bool:
-        """Whether it runs on self-hosted machines."""
+        """Return whether it runs on self-hosted machines."""
         return self.runners[0].trust == "self-hosted"
 
     @property
@@ -89,8 +92,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """All jobs, each after those that it needs. `installs` are the calls of pip that bring the
-    program; `repository` is where images go.
+    """All jobs, each after those that it needs. `installs` are the calls of pip that install
+    the program; `repository` is the address of images.
     """
 
     jobs: tuple[Job, ...]
@@ -177,9 +180,9 @@ def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Run
 
 
 def unable_to_pull(flow: Flow, can_read: str) -> str:
-    """Which rows cannot pull what they verify from a private registry, "" if all can. `can_read`
-    is whether the token for reading is there: `true`, `false`, or "" where that is not known. To
-    GitHub's and GitLab's own registries a job logs in by itself.
+    """Return which rows cannot pull their images from a private registry, "" if all can.
+    `can_read` is whether the token for reading is there: `true`, `false`, or "" where that is not
+    known. A job logs in to GitHub's and GitLab's own registries by itself.
     """
     registry = flow.repository.partition("/")[0]
     rows = dict.fromkeys(row.name for job in flow.jobs if job.pulls for row in job.runners)
@@ -311,7 +314,7 @@ def _verifying(vendor: str, rows: tuple[Runner, ...], builds: Iterable[Job]) -> 
 
 
 def _benching(verifying: Job, rows: tuple[Runner, ...]) -> Job:
-    """Where it was verified, and with what that found."""
+    """Return the benchmark job: on the machine of the verification, with its results."""
     return dataclasses.replace(
         verifying,
         name=_named("bench", verifying.vendor, rows),
@@ -346,7 +349,7 @@ def filled(template: str, **words: str) -> str:
 
 
 def yaml_text(*documents: object) -> str:
-    """For people and forges: in the order of its keys, no line broken."""
+    """Return YAML for people and CI services: in the order of its keys, no line broken."""
     return yaml.dump_all(
         documents,
         Dumper=_Quoting,
@@ -384,9 +387,9 @@ export SOURCE_DATE_EPOCH {CACHE_VARIABLE}={{cache}}
 
 
 def scripts(flow: Flow) -> dict[str, str]:
-    """The entry points of the jobs, by path: one call each. What builds does so at the moment of
-    its commit, so that the same content has the same digest when it is built again, and with the
-    layers that earlier runs left in the registry.
+    """Return the entry points of the jobs, by path: one call each. Builds use the time of their
+    commit, so that the same content has the same digest when it is built again. They also use the
+    layers of earlier runs in the registry.
     """
     builds = _BUILDS.format(cache=f"{flow.repository}/build-cache")
     merges = f"merge --below {HANDOVER}"

@@ -1,10 +1,11 @@
-"""What the forge's own interface says of a run, and what a run tells there: the state of its jobs,
-online machines, one issue, runs that wait in vain. Edge.
+"""The APIs of CI services: the state of a run's jobs, online machines, one issue, and runs that
+wait in vain. Edge.
 
 GitHub: https://docs.github.com/en/rest/actions/workflow-jobs, .../self-hosted-runners,
 .../actions/workflow-runs and https://docs.github.com/en/rest/issues/issues. GitLab:
-https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/; what a job's token reads is
-in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from 18.0 on).
+https://docs.gitlab.com/api/jobs/, .../api/issues/ and .../api/runners/. The permissions of a job's
+token are in https://docs.gitlab.com/ci/jobs/fine_grained_permissions/ (the jobs of a pipeline: from
+18.0 on).
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class ForgeApi(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitHubApi(ForgeApi):
-    """One repository on GitHub, and one run in it."""
+    """A repository on GitHub, and one run in it."""
 
     issues = _IssueForm(
         "body",
@@ -262,7 +263,7 @@ def _github_job(one: Mapping[str, Any]) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitLabApi(ForgeApi):
-    """One project on GitLab, and one pipeline in it."""
+    """A project on GitLab, and one pipeline in it."""
 
     issues = _IssueForm(
         "description",

@@ -1,5 +1,5 @@
-"""The flow as GitHub's workflows: one that says when, and one for each kind of job, which it calls
-in shards for each vendor. Pure.
+"""The flow as GitHub's workflows: one with the triggers, and one for each kind of job, which it
+calls in shards for each vendor. Pure.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _BY_LABEL = f"github.event.label.name == '{LABEL}'"
 
 
 def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
-    """Every file of the flow that is GitHub's, by path. Raises `InputError` where there are more
+    """Return every GitHub file of the flow, by path. Raises `InputError` where there are more
     workflows than GitHub starts.
     """
     made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
@@ -220,7 +220,7 @@ def _matchers() -> dict[str, Any]:
 
 
 def _text(document: object, actions: Actions) -> str:
-    """YAML with the version beside each commit, which PyYAML cannot write."""
+    """Return YAML with a version comment after each commit, which PyYAML cannot write."""
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
@@ -232,7 +232,7 @@ def _text(document: object, actions: Actions) -> str:
 
 
 def _zizmor(flow: Flow) -> str:
-    """What its strictest persona may report, with the reason."""
+    """Return the findings that its strictest persona may report, with the reason."""
     jobs = [job for job in flow.jobs if job.is_own or any(runner.group for runner in job.runners)]
     files = [f"{MAIN}-{file}.yml" for file in _called_files(jobs)]
     if any(not job.spread for job in jobs):
@@ -258,7 +258,7 @@ def _called_files(jobs: Iterable[Job]) -> list[str]:
 
 
 def _labels(flow: Flow) -> dict[str, Any]:
-    """What actionlint has to know: GitHub's larger machines have names of one's own, too."""
+    """Return the labels for actionlint: GitHub's larger machines have custom names, too."""
     every = {label for runner in flow.runners for label in runner.labels}
     return {"self-hosted-runner": {"labels": sorted(every)}}
 
@@ -337,7 +337,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
 
 
 def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
-    """What a job's environment may hold for it: GitHub's own registry takes the job's token."""
+    """Return the secrets of a job's environment: GitHub's own registry takes the job's token."""
     if _of_github(flow):
         token: tuple[str, ...] = ()
     elif job.pulls:
@@ -360,7 +360,9 @@ def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
 
 
 def _guards(flow: Flow, job: Job) -> list[str]:
-    """What keeps forks from a job, and other branches from publishing, whatever the plan says."""
+    """Return the conditions that exclude forks from a job, and other branches from publishing,
+    for any plan.
+    """
     ours = [f"({_OURS})"] if job.is_own else []
     return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
 
@@ -411,7 +413,7 @@ def _rows(jobs: Iterable[Job]) -> tuple[Runner, ...]:
 
 
 def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
-    """A job with its steps: fetch, set up, take what others left, one call, leave what it made."""
+    """Return a job with its steps: fetch, set up, download artifacts, one call, upload its own."""
     body: dict[str, Any] = {} if job.spread else {"name": job.name}
     if job.needs and not job.spread:
         body["needs"] = list(job.needs)
@@ -438,8 +440,8 @@ def _condition(flow: Flow, job: Job) -> str:
 
 
 def _machine(job: Job) -> object:
-    """Where a job runs. A plan names the row, and the workflow has the labels: a plan that was
-    tampered with can choose among these rows alone.
+    """Return the machine of a job. A plan names the row, and the workflow has the labels, so a
+    plan that was tampered with can choose among these rows alone.
     """
     if not job.spread:
         return _runs_on(job.runner) if job.wanted else _for_anybody(job.runner)
@@ -460,15 +462,16 @@ def _permissions(flow: Flow, job: Job) -> dict[str, str]:
 
 
 def _runs_on(runner: Runner) -> object:
-    """One label as a text, which is also how a scale set is named."""
+    """Return one label as a text, which is also how a scale set is named."""
     if runner.group:
         return {"group": runner.group, "labels": list(runner.labels)}
     return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
 
 
 def _for_anybody(runner: Runner) -> object:
-    """Where what every request starts runs: a fork's on GitHub's own machine, if all of the table's
-    are ours. Skipped, it would count as passed: a required check that is skipped does.
+    """Return the machine of jobs that every request starts: a fork's on GitHub's own machine,
+    if all of the table's are ours. A skipped job would count as passed: a required check that is
+    skipped does.
     """
     machine = _runs_on(runner)
     if runner.trust == "hosted":

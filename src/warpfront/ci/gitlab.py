@@ -22,8 +22,8 @@ _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
 def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
-    """What starts a pipeline -> the scope. A fork's merge request runs in the fork; one for another
-    branch starts none: what was green there would count when its target is changed.
+    """Return the scope by the trigger of a pipeline. A fork's merge request runs in the fork.
+    One for another branch starts none: its green result would count when its target is changed.
     """
     refs = flow.publishes
     tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
@@ -52,7 +52,7 @@ def _may_publish(flow: Flow) -> str:
 
 
 def gitlab_files(flow: Flow) -> dict[str, str]:
-    """What the project's own .gitlab-ci.yml includes."""
+    """Return the files that the project's own .gitlab-ci.yml includes."""
     plan = next(job for job in flow.jobs if job.name == "plan")
     rules = _rules(flow)
     since = {"SINCE": "$CI_MERGE_REQUEST_DIFF_BASE_SHA"}
@@ -125,8 +125,9 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
 
 
 def _crowded(jobs: int, limits: Limits) -> str:
-    """How many jobs a project may have, its plan decides, which no job can read. A pipeline with
-    more fails as a whole, and with it the job that started it.
+    """Return why a pipeline has too many jobs, "" if it has not. The project's plan sets the
+    limit, which no job can read. A pipeline with more fails as a whole, and with it the job that
+    started it.
     """
     if jobs <= limits.jobs_per_pipeline:
         return ""
@@ -146,7 +147,9 @@ def _is_here(job: Job, planned: Schedule) -> bool:
 
 
 def _planned(flow: Flow) -> dict[str, Any]:
-    """Brings the parent's plan to the child: each stage has what those before it left."""
+    """Return the job that brings the parent's plan to the child: each stage has the artifacts
+    of those before it.
+    """
     plan = next(job for job in flow.jobs if job.name == "plan")
     return {
         "stage": _PLANNED,
@@ -209,7 +212,9 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
 
 
 def _whole(flow: Flow, job: Job, digest: str) -> dict[str, Any]:
-    """The end of a run: with everything that the jobs before left, and what the parent planned."""
+    """Return the job at the end of a run: with all artifacts of the jobs before, and the
+    parent's plan.
+    """
     known, logs_in = _login(flow, job)
     wanted: dict[str, Any] = {}
     if job.wanted:

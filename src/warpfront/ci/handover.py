@@ -1,5 +1,5 @@
-"""What one job hands to the next: results of cells with the sha256 of each file, and back into one
-build folder. Edge.
+"""Artifacts between jobs: results of cells with the sha256 of each file, and their merge into
+one build folder. Edge.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _REFUSED = frozenset('":<>|*?\\\r\n')
 
 
 def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[str, ...]:
-    """Copy what a step left of `cells` in `store` to `into`, with a manifest. `prefix` is how the
-    names of its files begin (`build`, `verify-sm_90`). Returns the paths of the copies. The name of
-    the hand-over is that of its folder, and stays in it wherever a CI service puts it.
+    """Copy a step's results for `cells` in `store` to `into`, with a manifest. `prefix` begins
+    the names of its files (`build`, `verify-sm_90`). Returns the paths of the copies. The name of
+    the artifact is that of its folder, and stays in it wherever a CI service puts it.
     """
     remove_tree(into)
     files: dict[str, str] = {}
     for cell in cells:
         for path in _left(store / cell, prefix):
             name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
-            if _is_place(name):  # a container may have left any other
+            if _is_place(name):  # a container may have created any other
                 files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
     write_json(into / MANIFEST, {"schema": SCHEMA, "name": into.name, "files": files})
     return tuple(files)
@@ -91,10 +91,11 @@ def _place(path: Path, content: bytes) -> str:
 
 
 def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
-    """Bring the hand-overs in `folders` into `store`; the names of the files that it has now.
+    """Merge the artifacts in `folders` into `store`, and return the names of the files that it
+    has now.
 
-    Raises `HandoverError` before anything is written where a file is not what its manifest says, is
-    in none, or two hand-overs have different ones of a name.
+    Raises `HandoverError` before anything is written where a file differs from its manifest or is
+    in none. So do two artifacts with different files of one name.
     """
     merged: dict[str, tuple[bytes, Path]] = {}
     for folder in folders:
@@ -111,7 +112,7 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
 
 
 def _replace(store: Path, name: str, content: bytes) -> None:
-    """In the place of whatever is there: a container may have left a link, or a FIFO."""
+    """Replace any file at a path: a container may have created a link, or a FIFO."""
     path = store / name
     with storing(path):
         if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(store)):
@@ -122,7 +123,9 @@ def _replace(store: Path, name: str, content: bytes) -> None:
 
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
-    """What a job handed over, by path below a build folder. All of it is a stranger's."""
+    """Return the files of a job's artifact, by path below a build folder. All of it is
+    untrusted.
+    """
     manifest = read_json(folder / MANIFEST)
     files = _files_of(manifest, folder)
     present = {
@@ -162,8 +165,8 @@ def _files_of(manifest: object, folder: Path) -> dict[str, str]:
 
 
 def _is_place(name: str) -> bool:
-    """Whether a file that is handed over may be called so. There is one way only to write a path:
-    `build//etc/x` would be one from the root.
+    """Return whether a file of an artifact may have this path. Only the canonical form is
+    valid: `build//etc/x` would be one from the root.
     """
     first, *parts = name.split("/")
     hidden = any(part == "" or part.startswith(".") for part in parts)

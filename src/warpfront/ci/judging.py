@@ -39,7 +39,7 @@ _UNPUBLISHED = "nightly"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that speaks against a run, of a cell on a target, and the line that repeats it."""
+    """A fault of a run, of a cell on a target, and the line that repeats it."""
 
     text: str
     cell_id: str
@@ -69,7 +69,7 @@ class Judgement:
 
     @property
     def error(self) -> WarpfrontError | None:
-        """None means green."""
+        """Return the error; None means green."""
         if self.failures:
             kind = BuildFailedError if ": not built" in self.failures[0] else NotVerifiedError
             return kind(f"{len(self.failures)} did not pass: {self.failures[0]}")
@@ -94,9 +94,9 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended: `planned` is how the job `plan` did and `jobs` how the others did, "" and
-    empty on a laptop. `evidence` and `publications` are by cell, `standings` what the timings of a
-    night came to, `now` when it is judged.
+    """The end of a run: `planned` is the result of the job `plan` and `jobs` those of the
+    others, "" and empty on a laptop. `evidence` and `publications` are by cell, `standings` the
+    results of a night's timings, `now` the time of the judgement.
     """
 
     now: str

@@ -42,7 +42,9 @@ def kubernetes_files(
 
 
 def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str, str]:
-    """As many pods as there are jobs, `count` at most, each with one device of the vendor."""
+    """Return the values of a runner set: one pod per job, `count` at most, each with one device
+    of the vendor.
+    """
     resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
     tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
     return {

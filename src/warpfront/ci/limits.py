@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What GitHub and GitLab take, as far as it is checked here."""
+    """The limits of GitHub and GitLab that are checked here."""
 
     called_workflows: int
     jobs_per_matrix: int

@@ -1,5 +1,5 @@
-"""Which builder gets which images: a chain of them goes where its layers were last time, by its
-fingerprint alone, and elsewhere only where somebody would have nothing to do. Pure.
+"""Assignment of images to builders: a chain goes to the builder with its layers from last time,
+by its fingerprint alone. It goes to another only where a builder would be idle. Pure.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from warpfront.matrix.nodes import BuildNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A chain of images that one builder makes, parents first. `fingerprint` says what it stands
-    on; `size_bytes` is the room that it takes while it is built. `made_on` is the node that has
-    all of it already, from before.
+    """A chain of images that one builder makes, parents first. `fingerprint` is the digest of
+    its base; `size_bytes` is the room that it takes while it is built. `made_on` is the node that
+    has all of it already, from before.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Pool:
         return pool, tuple(begun)
 
     def end(self, load: Load) -> Pool:
-        """It was built, or failed for a reason that is its own."""
+        """Return the pool after a load was built, or failed for a reason that is its own."""
         left = {one: node for one, node in self.running.items() if one != load}
         return dataclasses.replace(self, running=left)
 
@@ -89,7 +89,7 @@ class Pool:
         return None
 
     def _owner(self, load: Load) -> BuildNode | None:
-        """Who has it already, and can look it up in no time."""
+        """Return the node that has it already, and can look it up in no time."""
         return next((node for node in self.living if node.name == load.made_on), None)
 
     def _home(self, load: Load) -> BuildNode | None:

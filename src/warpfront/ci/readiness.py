@@ -1,4 +1,4 @@
-"""Whether a machine can do what its row of `runners:` says, before a job begins. Pure."""
+"""Readiness of a machine for its row of `runners:`, before a job begins. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ images/ubuntu/Ubuntu2404-Readme.md, and images/ubuntu/scripts/build/install-*.sh
 
 
 def is_short_of_room(free_bytes: int | None) -> bool:
-    """Whether the engine says how much room it has, and a job needs more."""
+    """Return whether the engine reports its room, and a job needs more."""
     return free_bytes is not None and free_bytes < ROOM_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Which jobs a run of CI has: from cells, what changed of them, and the machines. Pure."""
+"""The schedule of a CI run: its jobs by cells, their changes, and the machines. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from warpfront.matrix.runners import Runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """What starts a run, and how far it goes. `trusted`: self-hosted machines may take part;
-    `channel` is where it publishes to; `benches`: images are timed against the last release.
+    """The trigger of a run, and its extent. `trusted`: self-hosted machines may take part;
+    `channel` is the one that it publishes to; `benches`: images are timed against the last release.
     """
 
     name: str
@@ -43,9 +43,9 @@ SCOPES: Mapping[str, RunScope] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One job: the `cells` of one `vendor` that it takes, and the `target` where it verifies. Its
-    `name` is also that of its artifact; `after` are the jobs whose artifacts it is given. `images`
-    are the cells whose images a build hands to other jobs.
+    """One job: the `cells` of one `vendor` that it takes, and the `target` that it verifies on.
+    Its `name` is also that of its artifact; `after` are the jobs whose artifacts it downloads.
+    `images` are the cells whose images a build uploads for other jobs.
     """
 
     name: str
@@ -67,8 +67,8 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable` was
-    asked for and nobody can do it; `later` is for another scope; `unchanged` need nothing.
+    """A run of CI. `build`, `verify` and `bench` are jobs by their runner's name. `unavailable`
+    was requested and no machine can do it; `later` is for another scope; `unchanged` need nothing.
     """
 
     scope: str
@@ -85,17 +85,17 @@ class Schedule:
 
     @property
     def selected(self) -> tuple[tuple[str, str], ...]:
-        """Every cell and target that has to pass."""
+        """Return every cell and target that has to pass."""
         return _on_targets(self.verify)
 
     @property
     def timed(self) -> tuple[tuple[str, str], ...]:
-        """Every cell and target that is held against its last release."""
+        """Return every cell and target that is compared with its last release."""
         return _on_targets(self.bench)
 
     @property
     def publishing(self) -> tuple[str, ...]:
-        """Every cell that has to be published."""
+        """Return every cell that has to be published."""
         return tuple(cell for work in self.publish for cell in work.cells)
 
     @property
@@ -106,7 +106,7 @@ class Schedule:
 
     @property
     def building(self) -> tuple[str, ...]:
-        """Every cell that has to be built."""
+        """Return every cell that has to be built."""
         return tuple(cell for cell, _ in _on_targets(self.build))
 
 
@@ -185,8 +185,8 @@ def _building(
     roots: Mapping[str, str],
     handed: Container[str],
 ) -> dict[str, tuple[Work, ...]]:
-    """One work for each chain. `handed` are the cells that are verified elsewhere, and whose images
-    go there as an artifact.
+    """Return one work for each chain. `handed` are the cells that other jobs verify, and whose
+    images go there as an artifact.
     """
     chains: dict[tuple[str, str, str], list[str]] = {}
     for cell in cells:
@@ -202,8 +202,8 @@ def _building(
 def _publishing(
     cells: Iterable[Cell], roots: Mapping[str, str], verify: Mapping[str, tuple[Work, ...]]
 ) -> tuple[Work, ...]:
-    """One work for each cell that is verified on some target, given its build and verifications
-    and nothing else: what no machine verifies cannot be published.
+    """Return one work for each cell that is verified on some target, with its build and
+    verifications and nothing else. A cell that no machine verifies cannot be published.
     """
     proofs: dict[str, list[str]] = {}
     for each in verify.values():
@@ -259,7 +259,9 @@ def _verifying(
 def _benching(
     verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], runners: Iterable[Runner]
 ) -> dict[str, tuple[Work, ...]]:
-    """What is verified, timed where it was: the first image of a chain, whose torch all have."""
+    """Return the benchmark works of verified cells, on the same machine: the first image of a
+    chain, whose torch all have.
+    """
     roots = {cell.id for cell in cells if not cell.parent}
     return {
         runner.name: works
@@ -318,8 +320,8 @@ def _entry(runner: str, work: Work) -> dict[str, object]:
 
 
 def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:
-    """What the job `plan` gives to the others: name -> text, `[]` where there is nothing to do.
-    Raises `InputError` where the CI service would refuse it for its size.
+    """Return the outputs of the job `plan` by name, `[]` where there is nothing to do. Raises
+    `InputError` where the CI service would refuse it for its size.
     """
     works = {job.name: works_of(job, planned) for job in jobs if job.spread}
     if lost := planned.works - {work.name for each in works.values() for _, work in each}:

@@ -1,5 +1,5 @@
-"""What people read of a run on a forge's pages: summaries, worst first and cut to what is taken,
-and annotations where a cell stands in matrix.yaml. Pure.
+"""Summaries of a run on a CI service's pages, worst first and cut to the size limit, and
+annotations at a cell's line in matrix.yaml. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANNOTATION_LIMIT = 10
 
 
 def cut(lines: Iterable[str], limit_bytes: int = SUMMARY_LIMIT_BYTES) -> str:
-    """As many of the lines as there is room for, and how many there are more."""
+    """Return as many of the lines as there is room for, and the number of omitted ones."""
     kept: list[str] = []
     lines = tuple(lines)
     room = limit_bytes - len(f"\nand {len(lines)} more\n".encode())
@@ -40,7 +40,7 @@ def cut(lines: Iterable[str], limit_bytes: int = SUMMARY_LIMIT_BYTES) -> str:
 
 
 def plan_summary(planned: Schedule) -> str:
-    """What a run will do, and all that it will not, with the reasons."""
+    """Return the planned work of a run, and all that is omitted, with the reasons."""
     build, verify = len(planned.building), len(planned.selected)
     unchanged = len(planned.unchanged)
     lines = [
@@ -115,7 +115,9 @@ def alert_text(judgement: Judgement, scope: str, url: str, *, markdown: bool) ->
 
 
 def job_summary(name: str, results: Iterable[object], *, tries: Mapping[str, int]) -> str:
-    """What one job made of its cells, the worst first, each failure with how to repeat it."""
+    """Return the results of one job by cell, the worst first, each failure with how to repeat
+    it.
+    """
     ordered = sorted(results, key=_rank)
     counts = Counter(_word(one) for one in ordered)
     said = ", ".join(f"{count} {word}" for word, count in counts.items())

@@ -430,7 +430,7 @@ def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
 
 
 def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
-    """Return the verifications that no trusted key has signed together with the image. A seal
+    """Yield the verifications that no trusted key has signed together with the image. A seal
     proves nothing, since anybody who may push can make one. Without any key, the channel has
     allowed that (`with_signature`).
     """

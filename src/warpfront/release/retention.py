@@ -1,7 +1,7 @@
-"""What a repository need not keep: candidates that nobody published, and old images of a channel
-that nobody is led to; and which image is newer. Pure.
+"""Retention in a repository: unpublished candidates and old, unreferenced images of a channel
+may be deleted; also which image is newer. Pure.
 
-Deleting a digest deletes every tag on it, so that one reason to keep it is enough.
+Deleting a digest deletes every tag on it, so one reason to retain it is enough.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _RUN_TIME_LENGTH = len("20261122T120000")
 def not_needed(
     stocks: Iterable[Stock], *, channel: str, created: str, now: str, days: int
 ) -> tuple[tuple[Stock, str], ...]:
-    """Each image that may go, and why. `channel` is whose old images may, "" for none's; `created`
-    is the label that says when an image was built.
+    """Return each image that may be deleted, and why. `channel` is the one whose old images may
+    be, "" for none; `created` is the label with an image's build time.
     """
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
@@ -41,7 +41,9 @@ def not_needed(
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
-    """In the order in which they got their last names; of the same time, by name."""
+    """Return the images in the order in which they got their last names; of the same time, by
+    name.
+    """
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(
@@ -50,8 +52,8 @@ def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
 
 
 def named_at(stock: Stock, *, created: str) -> datetime | None:
-    """When an image got its last name: by the last run that left its name there, which begins with
-    its time; else when it was built.
+    """Return when an image got its last name: the time at the beginning of the last run's own
+    name, else its build time.
     """
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
     times = [one for one in named if one is not None]
@@ -59,8 +61,8 @@ def named_at(stock: Stock, *, created: str) -> datetime | None:
 
 
 def _ways_back(stocks: Iterable[Stock]) -> set[str]:
-    """Where an alias goes when the image that it is on is taken back: over one that was taken back
-    itself, to what was before that.
+    """Return the digests to which an alias moves when its image is withdrawn. If one of them is
+    withdrawn itself, the digest before that counts, too.
     """
     known = {stock.digest: stock for stock in stocks}
     back: set[str] = set()
@@ -74,7 +76,7 @@ def _ways_back(stocks: Iterable[Stock]) -> set[str]:
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:
-    """What does not say when it is of is kept."""
+    """Return whether a time is before another; without a time, the image is retained."""
     return moment is not None and moment < limit
 
 

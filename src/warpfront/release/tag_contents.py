@@ -16,8 +16,8 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagContents:
-    """An image: wheels and Debian packages with their versions, folders with their bytes. `unread`
-    says what of that is not known, and why.
+    """An image: wheels and Debian packages with their versions, folders with their bytes.
+    `unread` has the unknown parts of that, and why.
     """
 
     reference: str
@@ -32,7 +32,7 @@ class TagContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagPage:
-    """What is shown of a published image: the image that its alias was on before, None for none."""
+    """The page of a published image: `before` is the previous image of its alias, None for none."""
 
     tags: tuple[str, ...]
     now: TagContents
@@ -41,7 +41,7 @@ class TagPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One name: what it was and what it is, None where it was not or is not there."""
+    """One changed name: its old and new value, None where it is absent."""
 
     name: str
     before: str | int | None
@@ -50,7 +50,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagDifference:
-    """What changed from `before` to `now`. `undetermined` says what could not be compared."""
+    """The changes from `before` to `now`. `undetermined` has the parts that could not be
+    compared.
+    """
 
     before: str
     now: str

@@ -1,7 +1,7 @@
-"""Tags as values: made from what an image says of itself, and checked all together before any of
-them is sent anywhere. Pure.
+"""Tags as values: made from an image's own labels, and checked all together before any of them
+is pushed. Pure.
 
-A tag is never made from what was asked for. What the matrix would lead to is computed, too, but
+A tag is never made from a request. The tags that the matrix would lead to are computed, too, but
 only to find two cells that would claim one name.
 """
 
@@ -44,9 +44,9 @@ class SharedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What an image is to be called: `repository` with its host, tags that never move, aliases
-    that do, those that say most first; `shared` are names of it and its twins for other machines.
-    `wrong` is why it cannot be called so.
+    """The names of an image: `repository` with its host, fixed tags, and moving aliases, the
+    most specific first. `shared` are names of it and its twins for other machines. `wrong` is why
+    it cannot have these names.
     """
 
     cell_id: str
@@ -70,8 +70,8 @@ class Names:
 def tag_words(
     cell: Cell, facts: Mapping[str, str], labels: Mapping[str, str], targets: tuple[str, ...]
 ) -> Mapping[str, str]:
-    """The words of a tag, from the facts that `load` found inside, from labels that are part of the
-    image, and from the targets that it was verified on. What nobody knows is not among them.
+    """Return the words of a tag: from the facts that `load` found inside, from labels that are
+    part of the image, and from its verified targets. Unknown words are omitted.
     """
     torch = facts.get("torch", "").partition("+")[0]
     words = {
@@ -90,7 +90,7 @@ def tag_words(
 
 
 def expected_words(cell: Cell) -> Mapping[str, str]:
-    """The words that an image of this cell would have, if all went as the matrix says."""
+    """Return the words of an image of this cell, if the build follows the matrix."""
     return {
         "torch": cell.torch,
         "torch_minor": _minor(cell.torch),
@@ -112,7 +112,7 @@ def names_of(
     project: str,
     shared: SharedTemplates | None = None,
 ) -> Names:
-    """All names of one image in one channel. `project` is the project's own repository."""
+    """Return all names of one image in one channel. `project` is the project's own repository."""
     shared = shared or {}
     wrong: list[str] = []
     filled = {template: _filled(template, words, wrong) for template in _templates(cell, channel)}
@@ -149,9 +149,9 @@ def names_of(
 def shared_in_matrix(
     cells: Iterable[Cell], channel: Channel, *, project: str
 ) -> Mapping[str, SharedTemplates]:
-    """By cell, the templates that it and its twins fill alike: cells of one image that differ in
-    their machine. Each of them needs a tag of its own beside, or nothing would lead to its image;
-    without one the name is a clash.
+    """Return, by cell, the templates that it and its twins fill alike: cells of one image that
+    differ in their machine. Each of them also needs a tag of its own, or nothing would lead to its
+    image; without one the name is a clash.
     """
     claims: defaultdict[str, dict[str, tuple[Cell, str]]] = defaultdict(dict)
     for cell in cells:
@@ -173,7 +173,7 @@ def shared_in_matrix(
 
 
 def _are_twins(cells: Iterable[Cell]) -> bool:
-    """Whether these are one image for several machines, a cell for each."""
+    """Return whether these are one image for several machines, a cell for each."""
     cells = tuple(cells)
     kinds = {
         (cell.vendor, cell.toolkit and cell.toolkit.version, cell.python, cell.torch, cell.image)
@@ -213,8 +213,8 @@ def _named(cell_ids: list[str]) -> str:
 def clashes_of_matrix(
     cells: Iterable[Cell], channel: Channel, *, project: str
 ) -> Mapping[str, tuple[str, ...]]:
-    """By cell, the names that another cell of the matrix would claim too, selected or not: who
-    publishes last must not be who has them.
+    """Return, by cell, the names that another cell of the matrix would claim too, selected or
+    not. The last publisher must not win the name.
     """
     cells = tuple(cells)
     shared = shared_in_matrix(cells, channel, project=project)

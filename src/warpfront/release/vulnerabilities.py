@@ -45,8 +45,8 @@ class Vulnerability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What a scanner found in the image of a cell. `undetermined` has a sentence for each part that
-    it could not look at.
+    """A scanner's findings in the image of a cell. `undetermined` has a sentence for each part
+    that it could not scan.
     """
 
     cell_id: str

@@ -36,10 +36,10 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """An image and what is known of it. `making` and `proof` are what is attached and holds,
-    `signature` and `attestations` what became of checking those, in words; `unread` why something
-    attached does not count. `identities` are what engines call it. `asked` are (asker or ""
-    for the image, wanted, version or requirement).
+    """An image and the known facts of it. `making` and `proof` are the valid attachments,
+    `signature` and `attestations` the results of verifying those, in words. `unread` is why an
+    attachment does not count. `identities` are the engines' names of it. `asked` are (requiring
+    part or "" for the image, required one, version or requirement).
     """
 
     reference: str
@@ -55,7 +55,7 @@ class Why:
 
 
 def why_text(why: Why) -> str:
-    """All of it, a fact a line."""
+    """Return all of it, a fact a line."""
     lines = [f"{why.reference}", f"  digest     {why.digest}"]
     for word, label in _WORDS:
         if why.labels.get(label):
@@ -75,7 +75,7 @@ def why_text(why: Why) -> str:
 
 
 def contradictions(why: Why) -> tuple[str, ...]:
-    """Where what is attached is about something else than what the labels say."""
+    """Return where attachments are about another image than the labels."""
     found = []
     for kind, said in (("provenance", why.making), ("verification", why.proof)):
         if said is None:

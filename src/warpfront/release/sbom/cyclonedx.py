@@ -87,7 +87,7 @@ def _ordered(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _pedigree(part: Part) -> dict[str, Any]:
-    """What was changed in it since its authors published it."""
+    """Return the changes to a part since its authors published it."""
     if not part.patches:
         return {}
     patches = []
@@ -114,7 +114,9 @@ def _properties(told: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _dependencies(bill: Bill) -> list[dict[str, Any]]:
-    """Who asked for whom: the image for its base and its own requirements, wheels for wheels."""
+    """Return the dependency graph: the image requires its base and its own requirements, wheels
+    require wheels.
+    """
     wanted: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
     wanted |= {part.ref: set() for part in bill.parts if not part.within}
     for asker, one, _ in bill.asked:

@@ -1,4 +1,6 @@
-"""One row a package: its licence, who says so, and whether somebody has to decide. Pure."""
+"""The licence table, one row a package: its licence, the source of it, and whether a person has
+to decide. Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ class LicenceRow:
 
 
 def licence_rows(bill: Bill) -> tuple[LicenceRow, ...]:
-    """Those to decide on first, each with its name in order. What a wheel carries is under the
-    wheel's own expression, so it has no row.
+    """Return the rows, those to decide on first, each group sorted by name. A wheel's bundled
+    parts are under the wheel's own expression, so they have no row.
     """
     parts = [part for part in bill.parts if part.kind != "carried"]
     rows = [_row(part, debian_main=bill.debian_main and part.kind == "debian") for part in parts]

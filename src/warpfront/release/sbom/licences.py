@@ -1,7 +1,7 @@
-"""Which licence something is under, by its own words, and what that asks of whoever passes
-it on. Pure.
+"""Licences from a package's own words, and their conditions for redistribution. Pure.
 
-Words are data (`data/licences.toml`). What they do not say for certain is unknown, never guessed.
+Words are data (`data/licences.toml`). Anything that they do not state for certain is unknown, never
+guessed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _BY_DEBIAN = "LicenseRef-Debian-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """An SPDX expression, "" where none is known; `source` is who says so, `said` the words that it
-    was read from or could not be.
+    """An SPDX expression, "" where none is known; `source` is the field that declares it.
+    `said` has the words that it was parsed from or that could not be parsed.
     """
 
     expression: str = ""
@@ -43,7 +43,9 @@ class Licence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceClass:
-    """What licences of one kind ask for. `decision`: of people, before an image is passed on."""
+    """The conditions of one kind of licences. `decision` is the one for people, before an image
+    is passed on.
+    """
 
     name: str
     decision: bool
@@ -57,8 +59,8 @@ def _tables() -> Mapping[str, Any]:
 
 
 def licence_of(found_distribution: FoundDistribution) -> Licence:
-    """What a distribution's metadata says, the clearest way first. A field of ours that is there
-    and cannot be read is not passed over for a weaker one.
+    """Return the licence of a distribution's metadata, from the clearest field first. If one of
+    our fields is present and cannot be parsed, no weaker one replaces it.
     """
     if found_distribution.expression:
         expression = _canonical(found_distribution.expression)
@@ -91,8 +93,8 @@ def licence_of(found_distribution: FoundDistribution) -> Licence:
 
 
 def licence_of_package(package: Package) -> Licence:
-    """All licences that a Debian copyright file names: which part of the sources went into the
-    package, it does not say.
+    """Return all licences that a Debian copyright file names; it does not state which part of
+    the sources went into the package.
     """
     if not package.licences:
         return Licence()
@@ -184,8 +186,8 @@ def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
 
 
 def _debian(name: str) -> str:
-    """One `License:` of a copyright file as SPDX writes it; what has no name there gets a reference
-    that says whose word it is.
+    """Return one `License:` of a copyright file as an SPDX expression. A name that SPDX lacks
+    becomes a reference that names its author.
     """
     table = _tables()["debian"]
     if name.lower() in table:
@@ -204,8 +206,8 @@ def _parts(expression: str) -> list[str]:
 
 
 def _canonical(text: str) -> str:
-    """A valid SPDX expression in SPDX's own spelling, else "". (Its reader evaluates a Python
-    expression of the same shape, so neither length nor depth is left to strangers.)
+    """Return a valid SPDX expression in SPDX's own spelling, else "". (Its parser evaluates a
+    Python expression of the same shape, so length and depth of untrusted input are limited.)
     """
     if not text.strip() or len(text) > _LONGEST or text.count("(") > _DEEPEST:
         return ""

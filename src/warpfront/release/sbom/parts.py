@@ -1,5 +1,5 @@
-"""What an image is made of: every wheel of its lock, what else was found in it, its base; with
-hashes, licences and who asked for what. Pure.
+"""The parts of an image: every wheel of its lock, any other distribution in it, its base. Each
+has hashes, licences and the reason for it. Pure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PYPI = "https://pypi.org/simple"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing in an image. `sha256` is bare hex where it is known, `within` the purl of the wheel
-    that carries it, `source` the Debian source package, how the base was made, or of which wheel
-    one was made by `patches`. A `distribution` was found in the image and is in no lock: it came
-    with the base.
+    """One part of an image. `sha256` is bare hex where it is known, `within` the purl of the
+    wheel that bundles it. `source` is the Debian source package, how the base was made, or the
+    wheel from which one was made by `patches`. A `distribution` was found in the image and is in no
+    lock: it came with the base.
     """
 
     kind: Kind
@@ -42,16 +42,18 @@ class Part:
 
     @property
     def ref(self) -> str:
-        """What tells it from all others: what several wheels carry is there several times."""
+        """Return the unique reference of a part: one that several wheels bundle is there
+        several times.
+        """
         return f"{self.within}!{self.purl}" if self.within else self.purl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (asker's purl
-    or "" for the image itself, wanted's purl, requirement). `debian_main`: its Debian packages are
-    known to come from there. `created` is the image's own moment, RFC 3339. `folders` are pairs of
-    a folder and its bytes.
+    """The parts of the image of `cell_id`, in the order of their `ref`s. `asked` are (purl of
+    the requiring part or "" for the image itself, purl of the required one, requirement).
+    `debian_main`: its Debian packages are known to come from there. `created` is the image's own
+    moment, RFC 3339. `folders` are pairs of a folder and its bytes.
     """
 
     cell_id: str
@@ -122,7 +124,7 @@ def bill_of(
 def _wheels(
     lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
 ) -> dict[str, Part]:
-    """By name, each with what was changed in it."""
+    """Return the wheels by name, each with its patches."""
     patched = {one.package: one for one in lock.patched}
     return {
         (name := _name(wheel.name)): _with_patches(_wheel(wheel, found, own), patched.get(name))
@@ -131,7 +133,7 @@ def _wheels(
 
 
 def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
-    """A wheel of the lock. A company's own index is nobody else's business."""
+    """Return a wheel of the lock. The URL of a company's own index is confidential."""
     facts = found.get(_name(wheel.name))
     url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
     qualifiers = {"file_name": wheel.filename, **({"repository_url": url} if url else {})}
@@ -165,7 +167,7 @@ def _distribution(found_distribution: FoundDistribution) -> Part:
 
 
 def _carried(carried: Iterable[EmbeddedComponent], within: Part) -> Iterator[Part]:
-    """What a wheel holds inside itself. Another of the same name may be installed beside it."""
+    """Yield the libraries bundled in a wheel. Another of the same name may be installed as well."""
     for embedded_component in carried:
         namespace, _, name = embedded_component.name.rpartition("/")
         name = _name(name) if embedded_component.kind == "pypi" else name

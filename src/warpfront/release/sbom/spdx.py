@@ -83,7 +83,7 @@ def _package(part: Part) -> dict[str, Any]:
 
 
 def _unsaid() -> dict[str, Any]:
-    """What nobody looked at. Files are the registry's to hash, layer by layer."""
+    """Return the fields that were not analysed. The registry hashes files, layer by layer."""
     return {
         "downloadLocation": _NOTHING,
         "filesAnalyzed": False,

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class StatementError(ValueError):
-    """A statement that is none, or about something else; the message says what is wrong."""
+    """A malformed statement, or one about another subject; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
