@@ -42,11 +42,11 @@ def _difference(now: CellState, before: CellState) -> str:
         if now.wheels.get(name) != before.wheels.get(name)
     ]
     more = len(wheels) - MOST_WHEELS
-    said = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
+    parts = [*wheels[:MOST_WHEELS], *([f"and {more} more wheels"] if more > 0 else [])]
     if now.size_bytes != before.size_bytes:
         sign = "+" if now.size_bytes > before.size_bytes else "-"
-        said.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
-    return ", ".join(said) or "its files, base or checks; the wheels are the same"
+        parts.append(f"wheels {sign}{readable_size(abs(now.size_bytes - before.size_bytes))}")
+    return ", ".join(parts) or "its files, base or checks; the wheels are the same"
 
 
 def _wheel(name: str, before: str, now: str) -> str:

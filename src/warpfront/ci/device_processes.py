@@ -50,7 +50,7 @@ def _is_orphan_of_a_job(folder: Path) -> bool:
         parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
     except OSError:
         return False
-    return parent == "1" and any(one.startswith(_JOBS) for one in started)
+    return parent == "1" and any(variable.startswith(_JOBS) for variable in started)
 
 
 def _holds_device(folder: Path) -> bool:

@@ -176,7 +176,7 @@ def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Run
     """The row that builds for `machine`: a hosted one first; one of our own only if `trusted`."""
     fits = [runner for runner in runners if runner.builds and runner.machine == machine]
     usable = [fit for fit in fits if trusted or fit.trust == "hosted"]
-    return min(usable, key=lambda one: one.trust != "hosted") if usable else None
+    return min(usable, key=lambda runner: runner.trust != "hosted") if usable else None
 
 
 def unable_to_pull(flow: Flow, can_read: str) -> str:
@@ -195,8 +195,8 @@ def unable_to_pull(flow: Flow, can_read: str) -> str:
 def _of_vendor(
     vendor: str, machines: Iterable[str], runners: tuple[Runner, ...], home: Runner
 ) -> tuple[Job, ...]:
-    found = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
-    builders = tuple(dict.fromkeys(one for one in found if one))
+    builder_rows = (builder_of(machine, runners, trusted=True) for machine in sorted(machines))
+    builders = tuple(dict.fromkeys(builder for builder in builder_rows if builder))
     builds = tuple(
         job
         for rows in _by_trust(builders)
@@ -235,8 +235,8 @@ def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
 
 
 def _named(kind: str, vendor: str, rows: tuple[Runner, ...]) -> str:
-    own = "-own" if rows[0].trust == "self-hosted" else ""
-    return f"{kind}-{vendor}{own}"
+    suffix = "-own" if rows[0].trust == "self-hosted" else ""
+    return f"{kind}-{vendor}{suffix}"
 
 
 def _publishing_the_page(report: Job) -> Job:

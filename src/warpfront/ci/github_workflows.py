@@ -119,12 +119,12 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
     """Return every GitHub file of the flow, by path. Raises `InputError` where there are more
     workflows than GitHub starts.
     """
-    made = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
+    documents = {f"{FOLDER}/{MAIN}.yml": _main(flow, actions)}
     if any(job.is_own and job.spread for job in flow.jobs):
-        made[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
+        documents[f"{FOLDER}/{LABELLED}.yml"] = _labelled(flow, actions)
     if _has_own_machines(flow):
-        made[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
-    made[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
+        documents[f"{FOLDER}/{QUEUE}"] = _queue(flow, actions)
+    documents[f"{FOLDER}/{COMPAT}"] = _compat(flow, actions)
     called: dict[str, list[Job]] = {}
     for job in flow.jobs:
         if job.spread:
@@ -136,8 +136,8 @@ def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
             hint="fewer kinds of machines in `runners:`",
         )
     for file, jobs in called.items():
-        made[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
-    files = {path: _text(document, actions) for path, document in made.items()}
+        documents[f"{FOLDER}/{MAIN}-{file}.yml"] = _called(flow, jobs, actions)
+    files = {path: _text(document, actions) for path, document in documents.items()}
     labels = _text(_labels(flow), actions)
     files[MATCHERS] = json.dumps(_matchers(), indent=2) + "\n"
     return {**files, ".github/actionlint.yaml": labels, ".github/zizmor.yml": _zizmor(flow)}
@@ -224,9 +224,9 @@ def _text(document: object, actions: Actions) -> str:
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
-    for how, reasons in (("write", _POWERS), ("read", _READING)):
+    for access, reasons in (("write", _POWERS), ("read", _READING)):
         for power, reason in reasons.items():
-            text = text.replace(f" {power}: {how}\n", f" {power}: {how} # {reason}\n")
+            text = text.replace(f" {power}: {access}\n", f" {power}: {access} # {reason}\n")
     text = text.replace(" packages: read\n", f" packages: read # {_PULLS}\n")
     return HEADER + text
 
@@ -287,14 +287,14 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
     jobs = tuple(job for job in flow.jobs if not job.powers and job.kind != "bench")
     flow, names = dataclasses.replace(flow, jobs=jobs), {job.name for job in jobs}
     pull_request = "github.event.pull_request.number"
-    made = {}
+    bodies = {}
     for each in jobs:
         job = dataclasses.replace(each, needs=tuple(need for need in each.needs if need in names))
         body = _calling(flow, job) if job.spread else _whole(flow, job, actions)
         if not job.spread:
             body["if"] = f"${{{{ {'always() && ' if job.needs else ''}{_BY_LABEL} }}}}"
             body["name"] = f"{job.name}-{LABEL}"
-        made[job.name] = _ordered(body)
+        bodies[job.name] = _ordered(body)
     return {
         "name": LABELLED,
         "on": {"pull_request": _requests(flow, "labeled")},
@@ -303,7 +303,7 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
             "group": f"{LABELLED}-${{{{ {_BY_LABEL} && {pull_request} || github.run_id }}}}",
             "cancel-in-progress": True,
         },
-        "jobs": made,
+        "jobs": bodies,
     }
 
 
@@ -318,9 +318,9 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
     planned = f"needs.plan.outputs.{job.name}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
     conditions += _guards(flow, job)
-    given = {"jobs": "${{ toJSON(matrix.jobs) }}"}
+    inputs = {"jobs": "${{ toJSON(matrix.jobs) }}"}
     if job.channel or job.pulls:
-        given["channel"] = "${{ needs.plan.outputs.channel }}"
+        inputs["channel"] = "${{ needs.plan.outputs.channel }}"
     return {
         "name": f"{job.name} ${{{{ matrix.shard }}}}",
         "needs": list(job.needs),
@@ -331,7 +331,7 @@ def _calling(flow: Flow, job: Job) -> dict[str, Any]:
         },
         "permissions": _permissions(flow, job),
         "uses": f"./{FOLDER}/{MAIN}-{job.file}.yml",
-        "with": given,
+        "with": inputs,
         **_given_secrets(flow, job),
     }
 
@@ -476,8 +476,8 @@ def _for_anybody(runner: Runner) -> object:
     machine = _runs_on(runner)
     if runner.trust == "hosted":
         return machine
-    own, theirs = json.dumps(machine), json.dumps(_HOSTED)
-    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own}' || '{theirs}') }}}}"
+    own_json, theirs = json.dumps(machine), json.dumps(_HOSTED)
+    return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,9 +523,9 @@ class _Steps:
             step["if"] = f"${{{{ {' || '.join(map(_is_row, bare))} }}}}"
         return [_ordered(step)]
 
-    def _uses(self, name: str, action: str, given: Mapping[str, object]) -> dict[str, Any]:
+    def _uses(self, name: str, action: str, inputs: Mapping[str, object]) -> dict[str, Any]:
         uses = {"name": name, "uses": self.actions[action][0]}
-        return {**uses, "with": dict(given)} if given else uses
+        return {**uses, "with": dict(inputs)} if inputs else uses
 
     def _login(self) -> dict[str, Any]:
         """GitHub's registry takes the job's own token; another one those of the environment, and of
@@ -558,42 +558,42 @@ class _Steps:
             names = "${{ matrix.after }},${{ matrix.name }}"
             if self.job.kind != "publish":
                 names += f",{IMAGES}-${{{{ matrix.after }}}}"
-        given = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
-        return self._uses("take", "download-artifact", given)
+        inputs = {"pattern": f"{{{names}}}", "path": HANDOVER, "merge-multiple": True}
+        return self._uses("take", "download-artifact", inputs)
 
     def _call(self) -> dict[str, Any]:
-        told = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
+        variables = {name.upper(): f"${{{{ matrix.{name} }}}}" for name in self.job.tells}
         if self.job.channel:
-            told["CHANNEL"] = "${{ inputs.channel }}"
-            told["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
-            told |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
+            variables["CHANNEL"] = "${{ inputs.channel }}"
+            variables["COSIGN_KEY"] = "${{ vars.COSIGN_KEY }}"
+            variables |= {name: f"${{{{ secrets.{name} }}}}" for name in _KEY_SECRETS}
         if self.job.name == "plan" and not _of_github(self.flow):
-            told["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
+            variables["HAS_READ_TOKEN"] = f"${{{{ secrets.{READ_TOKEN} != '' }}}}"
         if "contents" in self.job.powers and "pull-requests" not in self.job.powers:
-            told["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
+            variables["HISTORY_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name in {"required", "notify"}:
-            told |= {
+            variables |= {
                 "PLANNED": "${{ needs.plan.result }}",
                 "ENDED": "${{ join(needs.*.result) }}",
                 "PLAN_DIGEST": "${{ needs.plan.outputs.plan }}",
             }
         if {"actions", "pull-requests"} & {*self.job.reads, *self.job.powers}:
-            told["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
+            variables["API_TOKEN"] = "${{ github.token }}"  # noqa: S105 - an expression
         if self.job.name == "plan" and _has_own_machines(self.flow):
-            told["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
+            variables["RUNNERS_TOKEN"] = f"${{{{ {_NO_REQUEST} && secrets.RUNNERS_TOKEN || '' }}}}"
         if self.job.alerts:
-            told["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
+            variables["WARPFRONT_WEBHOOK"] = "${{ secrets.WARPFRONT_WEBHOOK }}"
         step = {
             "name": self.job.kind or self.job.name,
             "id": "call",
-            "env": told,
+            "env": variables,
             "run": self.job.script,
         }
-        return step if told else {key: value for key, value in step.items() if key != "env"}
+        return step if variables else {key: value for key, value in step.items() if key != "env"}
 
     def _leave(self) -> dict[str, Any]:
         name = "${{ matrix.name }}" if self.job.spread else self.job.name
-        given: dict[str, object] = {
+        inputs: dict[str, object] = {
             "name": name,
             "path": LEFT,
             "if-no-files-found": "error",
@@ -603,17 +603,17 @@ class _Steps:
         return {
             "name": "leave",
             "if": "${{ always() }}",
-            **self._uses("leave", "upload-artifact", given),
+            **self._uses("leave", "upload-artifact", inputs),
         }
 
     def _leave_images(self) -> dict[str, Any]:
         """Images that other machines verify and no registry gets, for a day."""
-        given: dict[str, object] = {
+        inputs: dict[str, object] = {
             "name": f"{IMAGES}-${{{{ matrix.name }}}}",
             "path": IMAGES,
             "overwrite": True,
             "compression-level": 0,
             "retention-days": 1,
         }
-        step = self._uses("leave images", "upload-artifact", given)
+        step = self._uses("leave images", "upload-artifact", inputs)
         return _ordered({**step, "if": "${{ !cancelled() && matrix.images }}"})

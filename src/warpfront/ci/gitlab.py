@@ -96,13 +96,13 @@ def child_pipeline(
     compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
     jobs: dict[str, Any] = {_PLANNED: _planned(flow)}
-    here = [job for job in flow.jobs if _is_here(job, planned)]
-    for job in here:
+    in_child = [job for job in flow.jobs if _is_here(job, planned)]
+    for job in in_child:
         if not job.spread:
             jobs[job.name] = _whole(flow, job, digest)
         for row, work in works_of(job, planned):
             jobs[work.name] = _spread(flow, job, work, row=row, channel=planned.channel)
-    text = yaml_text({"stages": [_PLANNED, *_stages(here)], **jobs})
+    text = yaml_text({"stages": [_PLANNED, *_stages(in_child)], **jobs})
     if too_much := _too_much(jobs, text, limits):
         hint = "run CI for a part of the matrix: --vendor, --image, --only"
         raise InputError(too_much, hint=hint)
@@ -169,12 +169,18 @@ def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], lis
     if "packages" not in job.powers and not pulls:
         return {}, []
     registry = flow.repository.partition("/")[0]
-    known = {}
+    variables = {}
     if registry == "registry.gitlab.com":
-        known = {"REGISTRY_USER": "$CI_REGISTRY_USER", "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD"}
+        variables = {
+            "REGISTRY_USER": "$CI_REGISTRY_USER",
+            "REGISTRY_TOKEN": "$CI_REGISTRY_PASSWORD",
+        }
     elif pulls:
-        known = {"REGISTRY_USER": "$REGISTRY_READ_USER", "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN"}
-    return {"REGISTRY": registry, **known}, ["ci/login.sh"]
+        variables = {
+            "REGISTRY_USER": "$REGISTRY_READ_USER",
+            "REGISTRY_TOKEN": "$REGISTRY_READ_TOKEN",
+        }
+    return {"REGISTRY": registry, **variables}, ["ci/login.sh"]
 
 
 def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict[str, Any]:
@@ -185,12 +191,12 @@ def _spread(flow: Flow, job: Job, work: Work, *, row: str, channel: str) -> dict
         facts["AFTER"] = ",".join(work.after)
     if work.images and "images" in job.tells:
         facts["IMAGES"] = " ".join(work.images)
-    known, logs_in = _login(flow, job, channel)
+    credentials, logs_in = _login(flow, job, channel)
     runner = next(runner for runner in job.runners if runner.name == row)
     body: dict[str, Any] = {
         "stage": job.kind,
         **_machine(runner, job.minutes),
-        "variables": {**facts, **known, **({"CHANNEL": channel} if job.channel else {})},
+        "variables": {**facts, **credentials, **({"CHANNEL": channel} if job.channel else {})},
         "script": ["ci/setup.sh", *logs_in, job.script],
         "artifacts": _artifacts(work.name, images=bool(work.images)),
         "when": "always",  # what failed before stops none of the others
@@ -215,21 +221,21 @@ def _whole(flow: Flow, job: Job, digest: str) -> dict[str, Any]:
     """Return the job at the end of a run: with all artifacts of the jobs before, and the
     parent's plan.
     """
-    known, logs_in = _login(flow, job)
-    wanted: dict[str, Any] = {}
+    variables, logs_in = _login(flow, job)
+    conditions: dict[str, Any] = {}
     if job.wanted:
         rules = [{"if": f'${job.wanted} == "yes"', "when": "always"}]
-        wanted = {"rules": rules, "environment": job.environment, "allow_failure": True}
+        conditions = {"rules": rules, "environment": job.environment, "allow_failure": True}
     if job.alerts:
-        told = [{"if": "$API_TOKEN || $WARPFRONT_WEBHOOK", "when": "always"}]
-        wanted = {"rules": told, "environment": job.environment}
+        notified = [{"if": "$API_TOKEN || $WARPFRONT_WEBHOOK", "when": "always"}]
+        conditions = {"rules": notified, "environment": job.environment}
     if "actions" in job.reads:
-        known = {**known, "PLAN_DIGEST": digest}
+        variables = {**variables, "PLAN_DIGEST": digest}
     return {
         "stage": job.name,
         **_machine(job.runner, job.minutes),
-        **(wanted or {"when": "always"}),
-        **({"variables": known} if known else {}),
+        **(conditions or {"when": "always"}),
+        **({"variables": variables} if variables else {}),
         "script": ["ci/setup.sh", *logs_in, job.script],
         **({"artifacts": _artifacts(job.name)} if job.leaves else {}),
     }

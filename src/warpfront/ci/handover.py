@@ -54,17 +54,17 @@ def handed_over(*folders: Path) -> dict[Path, str]:
 
 
 def _name_of(manifest: Path) -> str:
-    found = read_json(manifest)
-    name = found.get("name") if isinstance(found, dict) else None
+    document = read_json(manifest)
+    name = document.get("name") if isinstance(document, dict) else None
     if not isinstance(name, str):
         raise HandoverError(f"{manifest.parent}: no manifest of this version", hint=_AGAIN)
     return name
 
 
-def demand(names: Iterable[str], found: Iterable[str]) -> None:
+def demand(names: Iterable[str], present: Iterable[str]) -> None:
     """Raise `HandoverError` with the names of the hand-overs that are not among those found."""
-    there = set(found)
-    missing = [name for name in names if name not in there]
+    present_names = set(present)
+    missing = [name for name in names if name not in present_names]
     if missing:
         raise HandoverError(
             f"no artifact {', '.join(missing)}: the job of that name left none, or it is past its "
@@ -100,10 +100,10 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
     merged: dict[str, tuple[bytes, Path]] = {}
     for folder in folders:
         for name, content in read_handover(folder).items():
-            known = merged.setdefault(name, (content, folder))
-            if known[0] != content:
+            entry = merged.setdefault(name, (content, folder))
+            if entry[0] != content:
                 raise HandoverError(
-                    f"{known[1]} and {folder} have different files {name}",
+                    f"{entry[1]} and {folder} have different files {name}",
                     hint="two runs are mixed: merge what one run left",
                 )
     for name, (content, _) in merged.items():
@@ -136,7 +136,7 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
     unsaid = sorted(present - set(files) - {MANIFEST})
     if unsaid:
         raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint=_AGAIN)
-    found, together = {}, 0
+    contents, together = {}, 0
     for name, digest in files.items():
         with storing(folder / name):
             content = read_regular(folder / name, _LIMIT_BYTES)
@@ -145,22 +145,22 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
                 f"{folder / name} is not what was handed over: its sha256 is another",
                 hint="the job that made it has to run again",
             )
-        found[name.removeprefix(f"{_RESULTS}/")] = content
+        contents[name.removeprefix(f"{_RESULTS}/")] = content
         together += len(content)
         if together > _TOGETHER_BYTES:
             raise HandoverError(f"{folder}: more than {_TOGETHER_BYTES >> 30} GiB of results")
-    return found
+    return contents
 
 
 def _files_of(manifest: object, folder: Path) -> dict[str, str]:
-    said = manifest if isinstance(manifest, dict) else {}
-    files = said.get("files")
-    if not isinstance(files, dict) or said.get("schema") != SCHEMA:
+    fields = manifest if isinstance(manifest, dict) else {}
+    files = fields.get("files")
+    if not isinstance(files, dict) or fields.get("schema") != SCHEMA:
         raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
     for name in files:
         if not _is_place(name):
-            shown = json.dumps(name[:200])
-            raise HandoverError(f"{folder}: {shown} is no place in a build folder")
+            quoted = json.dumps(name[:200])
+            raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
     return {name: str(digest) for name, digest in files.items()}
 
 
@@ -170,5 +170,5 @@ def _is_place(name: str) -> bool:
     """
     first, *parts = name.split("/")
     hidden = any(part == "" or part.startswith(".") for part in parts)
-    taken = name.isprintable() and _REFUSED.isdisjoint(name)
-    return first == _RESULTS and len(parts) >= 2 and not hidden and taken
+    portable = name.isprintable() and _REFUSED.isdisjoint(name)
+    return first == _RESULTS and len(parts) >= 2 and not hidden and portable

@@ -30,8 +30,9 @@ def kubernetes_files(
     sets = [runner for runner in runners if runner.scale_set]
     text = templates["scale-set.values.yaml"]
     files = {
-        f"{FOLDER}/{one.name}.values.yaml": HEADER + filled(text, **_values(one, images, source))
-        for one in sets
+        f"{FOLDER}/{runner_set.name}.values.yaml": HEADER
+        + filled(text, **_values(runner_set, images, source))
+        for runner_set in sets
     }
     if sets or pods:
         manifests = filled(

@@ -44,30 +44,32 @@ class Pool:
 
     def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
         """Whatever can begin now, and the pool with it begun."""
-        pool, begun = self, []
-        while found := pool._next():
-            load, node = found
-            begun.append(found)
+        pool, assignments = self, []
+        while assignment := pool._next():
+            load, node = assignment
+            assignments.append(assignment)
             pool = dataclasses.replace(
                 pool,
-                waiting=tuple(one for one in pool.waiting if one is not load),
+                waiting=tuple(
+                    waiting_load for waiting_load in pool.waiting if waiting_load is not load
+                ),
                 running={**pool.running, load: node},
             )
-        return pool, tuple(begun)
+        return pool, tuple(assignments)
 
     def end(self, load: Load) -> Pool:
         """Return the pool after a load was built, or failed for a reason that is its own."""
-        left = {one: node for one, node in self.running.items() if one != load}
-        return dataclasses.replace(self, running=left)
+        remaining = {other: node for other, node in self.running.items() if other != load}
+        return dataclasses.replace(self, running=remaining)
 
     def lose(self, node: BuildNode) -> Pool:
         """Its engine is gone: what it had is waiting again, for the others."""
         back = [load for load, other in self.running.items() if other == node]
-        left = {load: other for load, other in self.running.items() if other != node}
+        remaining = {load: other for load, other in self.running.items() if other != node}
         return dataclasses.replace(
             self,
             waiting=_largest_first([*self.waiting, *back]),
-            running=left,
+            running=remaining,
             lost=self.lost | {node.name},
         )
 
@@ -99,11 +101,13 @@ class Pool:
         return next(iter(preference(load.fingerprint, able)), None)
 
     def _is_free(self, node: BuildNode) -> bool:
-        return sum(one == node for one in self.running.values()) < node.slots
+        return sum(busy == node for busy in self.running.values()) < node.slots
 
     def _has_room(self, node: BuildNode, load: Load) -> bool:
-        taken = sum(one.size_bytes for one, other in self.running.items() if other == node)
-        return _could(node, load) and taken + load.size_bytes <= node.room_bytes
+        used_bytes = sum(
+            running.size_bytes for running, other in self.running.items() if other == node
+        )
+        return _could(node, load) and used_bytes + load.size_bytes <= node.room_bytes
 
 
 def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:

@@ -46,12 +46,12 @@ def unready(
         yield f"{readable_size(free_bytes)} free, and a job needs {readable_size(ROOM_BYTES)}"
     if not runner.targets or runner.vendor == "cpu":
         return
-    own = [accelerator for accelerator in accelerators if accelerator.vendor == runner.vendor]
-    known = {one.arch for one in own if one.usable}
+    devices = [accelerator for accelerator in accelerators if accelerator.vendor == runner.vendor]
+    usable = {device.arch for device in devices if device.usable}
     for target in runner.targets:
-        if target not in known and (known or not own):
-            yield f"no {target} here: {', '.join(sorted(known)) or f'nothing of {runner.vendor}'}"
-    if own and not known:
+        if target not in usable and (usable or not devices):
+            yield f"no {target} here: {', '.join(sorted(usable)) or f'nothing of {runner.vendor}'}"
+    if devices and not usable:
         yield f"the device nodes of {runner.vendor} may not be opened by this user"
     for pid, name in sorted(holders.items()):
         yield f"process {pid} ({name}) holds a device"

@@ -17,7 +17,8 @@ RETRIES = 2
 def worth_another_try(results: Iterable[object]) -> bool:
     """Return whether there is a failure that may go away by itself."""
     return any(
-        isinstance(one, Failed) and one.kind is FailureKind.INFRASTRUCTURE for one in results
+        isinstance(result, Failed) and result.kind is FailureKind.INFRASTRUCTURE
+        for result in results
     )
 
 

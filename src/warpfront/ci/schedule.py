@@ -138,18 +138,18 @@ def schedule(
         for cell in changed
         if (why := _why_not_built(cell, makers, blocked))
     ]
-    made = [cell for cell in changed if makers.get(cell.id)]
+    buildable = [cell for cell in changed if makers.get(cell.id)]
     work = {cell.id for cell in changed}
     roots = _roots(cells)
-    verify, missing, later = _verifying(made, roots, runners, scope, offline or {})
+    verify, missing, later = _verifying(buildable, roots, runners, scope, offline or {})
     handed = set() if scope.channel else {cell for cell, _ in _on_targets(verify)}
     return Schedule(
         scope=scope.name,
         channel=scope.channel,
-        build=_building(made, makers, roots, handed),
+        build=_building(buildable, makers, roots, handed),
         verify=verify,
-        bench=_benching(verify, made, runners) if scope.benches else {},
-        publish=_publishing(made, roots, verify) if scope.channel else (),
+        bench=_benching(verify, buildable, runners) if scope.benches else {},
+        publish=_publishing(buildable, roots, verify) if scope.channel else (),
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
         unavailable=tuple(sorted([*unavailable, *missing])),
         later=tuple(sorted(later)),
@@ -169,8 +169,8 @@ def _roots(cells: Iterable[Cell]) -> dict[str, str]:
 
 def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
     """A hosted machine before one of our own, which makers of images need not keep busy."""
-    found = builder_of(cell.machine, runners, trusted=scope.trusted)
-    return found.name if found else ""
+    builder = builder_of(cell.machine, runners, trusted=scope.trusted)
+    return builder.name if builder else ""
 
 
 def _why_not_built(cell: Cell, makers: Mapping[str, str], blocked: Mapping[str, str]) -> str:
@@ -193,7 +193,7 @@ def _building(
         chains.setdefault((makers[cell.id], roots[cell.id], cell.vendor), []).append(cell.id)
     works: dict[str, list[Work]] = {}
     for (runner, root, vendor), chain in chains.items():
-        images = tuple(one for one in chain if one in handed)
+        images = tuple(cell for cell in chain if cell in handed)
         work = Work(name=f"build-{root}", cells=tuple(chain), vendor=vendor, images=images)
         works.setdefault(runner, []).append(work)
     return {runner: tuple(work) for runner, work in works.items()}
@@ -238,8 +238,8 @@ def _verifying(
                 runner for runner in runners if runner.verifies(cell.vendor, target, cell.machine)
             ]
             allowed = [fit for fit in fits if scope.trusted or fit.trust == "hosted"]
-            usable = [one for one in allowed if one.name not in offline]
-            asleep = "; ".join(offline[one.name] for one in allowed if one.name in offline)
+            usable = [runner for runner in allowed if runner.name not in offline]
+            asleep = "; ".join(offline[runner.name] for runner in allowed if runner.name in offline)
             reason = asleep or f"no runner of the table has {target}"
             omitted = Omitted(cell_id=cell.id, target=target, reason=reason)
             if usable:
@@ -286,16 +286,18 @@ def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
     registry as it is built (`candidate` in the place of `build`).
     """
     if job.kind == "publish":
-        return tuple((job.runner.name, one) for one in planned.publish if one.vendor == job.vendor)
+        return tuple(
+            (job.runner.name, work) for work in planned.publish if work.vendor == job.vendor
+        )
     if job.kind in {"build", "candidate"} and (job.kind == "candidate") != bool(planned.channel):
         return ()
     kinds = {"verify": planned.verify, "bench": planned.bench}
     by_row = kinds.get(job.kind, planned.build)
     return tuple(
-        (row.name, one)
+        (row.name, work)
         for row in job.runners
-        for one in by_row.get(row.name, ())
-        if one.vendor == job.vendor
+        for work in by_row.get(row.name, ())
+        if work.vendor == job.vendor
     )
 
 

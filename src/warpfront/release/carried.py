@@ -56,9 +56,9 @@ class CarriedImages:
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
             if tag.startswith(NOT_PUBLIC):
                 continue
-            held = _image(place, tag)
-            if held is not None and held.labels.get(CELL) == cell.id:
-                return held
+            image = _image(place, tag)
+            if image is not None and image.labels.get(CELL) == cell.id:
+                return image
         return None
 
     def documents(self, publication: Publication, evidence: Evidence) -> tuple[Referrer, ...]:

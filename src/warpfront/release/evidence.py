@@ -75,16 +75,16 @@ def local_evidence(
 
 def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
     """Return the stored verifications of a cell, by target, and why one of them cannot be read."""
-    found: dict[str, Verification] = {}
+    by_target: dict[str, Verification] = {}
     unread: dict[str, str] = {}
     for target in cell.targets:
         try:
-            one = store.load(cell.id, f"verify-{target}", (Verification,))
+            verification = store.load(cell.id, f"verify-{target}", (Verification,))
         except StoreError as error:
             unread[target] = error.message
         else:
-            found |= {target: one} if one else {}
-    return found, unread
+            by_target |= {target: verification} if verification else {}
+    return by_target, unread
 
 
 def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
@@ -121,7 +121,7 @@ def verification_payload(
             CHANNEL_ANNOTATION: verdict.channel,
             "dev.warpfront.targets": ",".join(verdict.targets),
             "dev.warpfront.noted": "; ".join(verdict.noted),
-            "dev.warpfront.seals": ",".join(one.seal for one in ordered),
+            "dev.warpfront.seals": ",".join(verification.seal for verification in ordered),
         },
     )
 
@@ -133,19 +133,19 @@ def attached_evidence(
     of one target counts. Unreadable documents count as nothing, since anybody who may push may
     attach them.
     """
-    found: dict[str, tuple[Verification, str]] = {}
+    by_target: dict[str, tuple[Verification, str]] = {}
     for descriptor in registry.referrers(repository, registry_image.digest):
         if descriptor.artifact_type == VERIFICATION_TYPE:
             for verification in read_attached(registry, repository, descriptor.digest):
-                standing = found.get(verification.target)
+                standing = by_target.get(verification.target)
                 if standing is None or standing[0].ended < verification.ended:
-                    found[verification.target] = (verification, descriptor.digest)
+                    by_target[verification.target] = (verification, descriptor.digest)
     return Evidence(
         cell=cell,
         labels=registry_image.labels,
         identities=registry_image.identities,
-        verifications={target: one for target, (one, _) in found.items()},
-        attached=tuple(dict.fromkeys(digest for _, digest in found.values())),
+        verifications={target: verification for target, (verification, _) in by_target.items()},
+        attached=tuple(dict.fromkeys(digest for _, digest in by_target.values())),
     )
 
 

@@ -36,8 +36,10 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
         if descriptor.artifact_type == MOVES_TYPE
     ]
     # The name of a run begins with its time.
-    for one in sorted(listed, key=lambda one: one.annotations.get("dev.warpfront.run", "")):
-        document = _payload(registry, path, one)
+    for referrer in sorted(
+        listed, key=lambda descriptor: descriptor.annotations.get("dev.warpfront.run", "")
+    ):
+        document = _payload(registry, path, referrer)
         befores = document.get("before")
         for tag, before in befores.items() if isinstance(befores, dict) else ():
             if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
@@ -55,12 +57,12 @@ def target_before(registry: Registry, path: str, alias: str, digest: str) -> str
     """The last digest that an alias was on before this one, is still there, and was not yanked;
     "" for none.
     """
-    seen = {digest}
+    visited = {digest}
     for _ in range(_LONGEST_HISTORY):
         digest = aliases_before(registry, path, digest).get(alias, "")
-        if not digest or digest in seen:
+        if not digest or digest in visited:
             return ""
-        seen.add(digest)
+        visited.add(digest)
         if registry.head(path, digest) is not None and not is_yanked(registry, path, digest):
             return digest
     return ""
@@ -76,7 +78,7 @@ def yank_image(
     registry_image = held_image(registry, path, digest)
     if registry_image is None:
         raise TagConflictError(f"{repository} has no {digest}", hint="invoke release --list")
-    moved, kept = {}, {}
+    moved, unmoved = {}, {}
     for alias in aliases_before(registry, path, digest):
         standing = registry.head(path, alias)
         if standing is None or standing.digest != digest:
@@ -85,8 +87,8 @@ def yank_image(
         if before:
             moved[alias] = before
         else:
-            kept[alias] = "there is no earlier digest to move it back to"
-    yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=kept)
+            unmoved[alias] = "there is no earlier digest to move it back to"
+    yank = Yank(repository=repository, digest=digest, reason=reason, moved=moved, kept=unmoved)
     if not dry_run:
         _record(registry, path, registry_image.manifest.descriptor, yank, run=run)
         for alias, before in moved.items():

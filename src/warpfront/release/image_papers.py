@@ -116,7 +116,7 @@ def statement_papers(
             on_target(verification, at=ended[verification.target])
             for verification in document_inputs.verifications
         ),
-        relaxed=tuple(sorted(one.package for one in document_inputs.lock.relaxed)),
+        relaxed=tuple(sorted(relaxation.package for relaxation in document_inputs.lock.relaxed)),
         noted=tuple(noted),
     )
     return (

@@ -43,21 +43,21 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
 def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
     """Return the digest of each tag of an image or index."""
     tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
-    found = ((tag, registry.head(path, tag)) for tag in tags)
-    return {tag: head for tag, head in found if head is not None}
+    heads = ((tag, registry.head(path, tag)) for tag in tags)
+    return {tag: head for tag, head in heads if head is not None}
 
 
 def listed_in(
     registry: Registry, path: str, heads: Mapping[str, Descriptor]
 ) -> Mapping[str, tuple[str, ...]]:
     """Digest -> the tags of the indexes that it is a part of."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    tags_by_digest: defaultdict[str, list[str]] = defaultdict(list)
     for tag, head in heads.items():
         if head.media_type in INDEX_TYPES:
             index = _document(registry, path, head.digest)
             for child in index.manifests if isinstance(index, ImageIndex) else ():
-                found[child.digest].append(tag)
-    return {digest: tuple(tags) for digest, tags in found.items()}
+                tags_by_digest[child.digest].append(tag)
+    return {digest: tuple(tags) for digest, tags in tags_by_digest.items()}
 
 
 def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) -> Stock | None:
@@ -70,9 +70,13 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
     if registry_image is None:
         return None
     attached = registry.referrers(path, digest)
-    said = [one.annotations for one in attached if CHANNEL_ANNOTATION in one.annotations]
+    annotations = [
+        descriptor.annotations
+        for descriptor in attached
+        if CHANNEL_ANNOTATION in descriptor.annotations
+    ]
     befores = aliases_before(registry, path, digest)
-    yanked = any(one.artifact_type == YANK_TYPE for one in attached)
+    yanked = any(descriptor.artifact_type == YANK_TYPE for descriptor in attached)
     # The way back of an alias that has gone on does not lead over here; of one taken back it does.
     ways = {before for alias, before in befores.items() if before and (alias in tags or yanked)}
     return Stock(
@@ -81,16 +85,20 @@ def _stock(registry: Registry, path: str, digest: str, tags: tuple[str, ...]) ->
         tags=tags,
         aliases=tuple(tag for tag in tags if tag in befores),
         befores=tuple(sorted(ways)),
-        channels=tuple(sorted({one[CHANNEL_ANNOTATION] for one in said})),
-        noted=tuple(sorted({one[_NOTED] for one in said if one.get(_NOTED)})),
+        channels=tuple(sorted({annotation[CHANNEL_ANNOTATION] for annotation in annotations})),
+        noted=tuple(
+            sorted({annotation[_NOTED] for annotation in annotations if annotation.get(_NOTED)})
+        ),
         runs=tuple(
-            one.annotations.get("dev.warpfront.run", "")
-            for one in attached
-            if one.artifact_type == MOVES_TYPE
+            descriptor.annotations.get("dev.warpfront.run", "")
+            for descriptor in attached
+            if descriptor.artifact_type == MOVES_TYPE
         ),
         labels=registry_image.labels,
         yanked=yanked,
-        attached=tuple((one.artifact_type or "", one.digest) for one in attached),
+        attached=tuple(
+            (descriptor.artifact_type or "", descriptor.digest) for descriptor in attached
+        ),
     )
 
 
@@ -128,8 +136,8 @@ def _leads_nowhere(document: Document, gone: set[str]) -> bool:
 
 def _document(registry: Registry, path: str, digest: str) -> Document | None:
     try:
-        found = registry.manifest(path, digest)
-        return read_document(found) if found is not None else None
+        manifest = registry.manifest(path, digest)
+        return read_document(manifest) if manifest is not None else None
     except (RegistryError, ValueError) as error:
         if isinstance(error, RegistryError) and error.fault is not RegistryFault.WRONG:
             raise

@@ -56,8 +56,8 @@ class ImagePapers:
                 hint="publish from the revision that it was built from",
             )
         seals = tuple(verification.seal for verification in evidence.verifications.values())
-        said = (publication.repository, publication.digest, publication.noted)
-        made_from = (cell.id, *said, tuple(sorted(evidence.labels.items())), seals)
+        key = (publication.repository, publication.digest, publication.noted)
+        made_from = (cell.id, *key, tuple(sorted(evidence.labels.items())), seals)
         if made_from not in self._made:
             self._made[made_from] = self._written(publication, evidence, lock)
         return self._made[made_from]

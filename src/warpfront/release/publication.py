@@ -89,14 +89,14 @@ def held_image(registry: Registry, repository: str, reference: str) -> RegistryI
             raise wrong_image(registry, f"{reference} is an index of images, one image is expected")
         content = registry.blob(repository, parts.config.digest, CONFIG_LIMIT_BYTES)
         labels = (read_object(content).get("config") or {}).get("Labels") or {}
-        said = {str(name): str(text) for name, text in labels.items()}
+        image_labels = {str(name): str(text) for name, text in labels.items()}
     except (ValueError, AttributeError) as error:
         raise wrong_image(registry, f"{reference} is no image ({error})") from None
     if digest_of_bytes(content) != parts.config.digest:
         raise wrong_image(registry, f"the config of {reference} is not what its digest says")
-    sizes = (one.size_bytes for one in (parts.config, *parts.layers))
+    sizes = (descriptor.size_bytes for descriptor in (parts.config, *parts.layers))
     return RegistryImage(
-        manifest=manifest, config=parts.config.digest, labels=said, size_bytes=sum(sizes)
+        manifest=manifest, config=parts.config.digest, labels=image_labels, size_bytes=sum(sizes)
     )
 
 
@@ -156,7 +156,9 @@ def signed_annotations(publication: Publication) -> Mapping[str, str]:
     """Return the annotations that a signature covers with the digest: which documents belong to
     it.
     """
-    documents = {f"dev.warpfront.{one.name}": one.digest for one in publication.attached}
+    documents = {
+        f"dev.warpfront.{attachment.name}": attachment.digest for attachment in publication.attached
+    }
     return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 

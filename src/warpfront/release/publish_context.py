@@ -156,7 +156,7 @@ def publish_cells(
         )
         for cell in cells
     }
-    found = clashes(one.names for one in planned.values() if isinstance(one, _Planned))
+    conflicts = clashes(plan.names for plan in planned.values() if isinstance(plan, _Planned))
     results: dict[str, Published] = {}
     ledger = Ledger(
         run=context.run, channel=channel.name, action=context.action, started=context.now
@@ -165,7 +165,7 @@ def publish_cells(
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
-        elif mine := _of(plan.names, found):
+        elif mine := _of(plan.names, conflicts):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
             results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
@@ -200,22 +200,22 @@ def _indexed(
     def stage(publication: Publication) -> Publication:
         return indexing.stage(publication, machines[publication.cell_id])
 
-    found: dict[str, Published] = {
-        cell_id: one
-        for cell_id, one in results.items()
-        if isinstance(one, Publication) and one.indexes
+    published: dict[str, Published] = {
+        cell_id: result
+        for cell_id, result in results.items()
+        if isinstance(result, Publication) and result.indexes
     }
     for step in (stage, indexing.put):
-        for cell_id, one in found.items():
-            if isinstance(one, Publication):
-                found[cell_id] = _tried(cell_id, step, one)
-    for cell_id, one in found.items():
-        if not isinstance(one, Publication):
-            reason = f"its own names are set; {one.reason}"
-            found[cell_id] = dataclasses.replace(one, reason=reason)
+        for cell_id, result in published.items():
+            if isinstance(result, Publication):
+                published[cell_id] = _tried(cell_id, step, result)
+    for cell_id, result in published.items():
+        if not isinstance(result, Publication):
+            reason = f"its own names are set; {result.reason}"
+            published[cell_id] = dataclasses.replace(result, reason=reason)
             writer.refuse(cell_id, reason)
-        context.store.save(cell_id, "publish", found[cell_id])
-    return found
+        context.store.save(cell_id, "publish", published[cell_id])
+    return published
 
 
 def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Published:
@@ -264,13 +264,13 @@ def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | Non
     return dataclasses.replace(verdict, against=(*verdict.against, text))
 
 
-def _of(names: Names, found: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(text for text in found if text.partition(" ")[0] in names.references)
+def _of(names: Names, conflicts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text for text in conflicts if text.partition(" ")[0] in names.references)
 
 
-def _conflict(cell_id: str, found: tuple[str, ...]) -> Failed:
+def _conflict(cell_id: str, conflicts: tuple[str, ...]) -> Failed:
     hint = "give the alias a `where:`, or the template a word that tells them apart"
-    return failed_by(TagConflictError("; ".join(found), hint=hint), cell_id, "publish")
+    return failed_by(TagConflictError("; ".join(conflicts), hint=hint), cell_id, "publish")
 
 
 def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
@@ -287,8 +287,8 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
         noted=plan.verdict.noted,
         tags=tuple(tags),
         indexes=tuple(
-            IndexTagMove(tag=one.tag, moves=one.moves, machines=one.machines)
-            for one in plan.names.shared
+            IndexTagMove(tag=index_name.tag, moves=index_name.moves, machines=index_name.machines)
+            for index_name in plan.names.shared
         ),
         candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.found.content_hash[:12]}",
         present_bytes=plan.found.size_bytes,
@@ -321,16 +321,16 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     evidence = plan.found.evidence
     against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
     # An image that is not there yet has its signatures in a registry that cosign may not reach.
-    there = evidence.attached and context.registry.head(path, digest)
+    in_registry = evidence.attached and context.registry.head(path, digest)
     reference = f"{publication.repository}@{digest}"
-    _refuse(against, _unsigned(evidence, reference, context) if there else ())
+    _refuse(against, _unsigned(evidence, reference, context) if in_registry else ())
     return publication
 
 
 def _published(
     plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
 ) -> Published:
-    began = time.monotonic()
+    started = time.monotonic()
     uploader = Uploader(
         registry=context.registry,
         engine=context.engine,
@@ -357,7 +357,7 @@ def _published(
     finally:
         context.watch.step(cell_id, "")
     if isinstance(result, Publication):
-        result = dataclasses.replace(result, seconds=round(time.monotonic() - began, 2))
+        result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
         writer.record(result)
         leave_page(
             result,
@@ -487,22 +487,22 @@ def open_publish_context(
     from warpfront.release.origin_claims import read_origins  # noqa: PLC0415
     from warpfront.release.registry import client  # noqa: PLC0415
 
-    here, now = environment(), provenance.now()
-    origins = read_origins(here)
+    variables, now = environment(), provenance.now()
+    origins = read_origins(variables)
     if not dry_run:
         require_publisher(origins, project)
-    key = key or here.get("COSIGN_KEY", "")
-    signer = _signer(key, here, project, store, origins) if key else None
+    key = key or variables.get("COSIGN_KEY", "")
+    signer = _signer(key, variables, project, store, origins) if key else None
     if signer is None and "unsigned" not in channel.allow and not dry_run:
         raise SignatureError(
             f"the channel {channel.name} publishes signed images, and there is no key",
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
-    trusted = Signer(run=run, cosign=trusting(run, trust, here)) if trust else None
+    trusted = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     host = host_of(channel, project.repository)
     meter = Meter(watch)
-    with client.connect(host, here, run, on_bytes=meter) as registry:
+    with client.connect(host, variables, run, on_bytes=meter) as registry:
         yield PublishContext(
             meter=meter,
             trusted=trusted,
@@ -525,7 +525,7 @@ def require_publisher(origins: Iterable[Origin], project: Project) -> None:
 
 def _signer(
     key: str,
-    here: Mapping[str, str],
+    variables: Mapping[str, str],
     project: Project,
     store: Store,
     origins: tuple[Origin, ...],
@@ -539,7 +539,7 @@ def _signer(
                 hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",
             )
     folder = store.folder / LEDGER_FOLDER
-    return Signer(run=run, cosign=find_cosign(run, key, here, folder, identity=identity))
+    return Signer(run=run, cosign=find_cosign(run, key, variables, folder, identity=identity))
 
 
 def host_of(channel: Channel, project: str) -> str:

@@ -61,9 +61,9 @@ def _refusals(origin: Origin, project: Project) -> Iterator[str]:
 
 def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
     owner = urlsplit(project.source).path.strip("/")
-    wanted = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
-    if origin.workflow.lower() != wanted.lower():
-        yield f"{by}: the workflow is {origin.workflow}, and only {wanted} publishes"
+    expected = f"{owner}/{PUBLISH_WORKFLOW}@{origin.ref}"
+    if origin.workflow.lower() != expected.lower():
+        yield f"{by}: the workflow is {origin.workflow}, and only {expected} publishes"
 
 
 def _address(repository: str) -> str:

@@ -24,20 +24,20 @@ def not_needed(
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
     ways_back = _ways_back(stocks)
-    found = []
+    removable = []
     for stock in stocks:
         public = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
         if stock.aliases or stock.listed_in or stock.digest in ways_back:
             continue
         if not public and all(_is_before(_time_of_run(tag), limit) for tag in stock.tags):
-            found.append((stock, f"a candidate that nobody published, older than {days} days"))
+            removable.append((stock, f"a candidate that nobody published, older than {days} days"))
         elif (
             public
             and stock.channels == (channel,)
             and _is_before(_read_time(stock.labels.get(created, "")), limit)
         ):
-            found.append((stock, f"an image of {channel}, older than {days} days"))
-    return tuple(found)
+            removable.append((stock, f"an image of {channel}, older than {days} days"))
+    return tuple(removable)
 
 
 def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
@@ -47,7 +47,7 @@ def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
     ordered = sorted(stocks, key=lambda stock: (stock.repository, stock.tags))
     oldest = datetime.min.replace(tzinfo=UTC)
     return tuple(
-        sorted(ordered, key=lambda one: named_at(one, created=created) or oldest, reverse=True)
+        sorted(ordered, key=lambda stock: named_at(stock, created=created) or oldest, reverse=True)
     )
 
 
@@ -56,7 +56,7 @@ def named_at(stock: Stock, *, created: str) -> datetime | None:
     name, else its build time.
     """
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
-    times = [one for one in named if one is not None]
+    times = [time for time in named if time is not None]
     return max(times) if times else _read_time(stock.labels.get(created, ""))
 
 
@@ -64,13 +64,13 @@ def _ways_back(stocks: Iterable[Stock]) -> set[str]:
     """Return the digests to which an alias moves when its image is withdrawn. If one of them is
     withdrawn itself, the digest before that counts, too.
     """
-    known = {stock.digest: stock for stock in stocks}
+    by_digest = {stock.digest: stock for stock in stocks}
     back: set[str] = set()
-    ahead = [before for one in known.values() if one.aliases for before in one.befores]
+    ahead = [before for stock in by_digest.values() if stock.aliases for before in stock.befores]
     while ahead:
         digest = ahead.pop()
-        if digest not in back and digest in known and known[digest].yanked:
-            ahead += known[digest].befores
+        if digest not in back and digest in by_digest and by_digest[digest].yanked:
+            ahead += by_digest[digest].befores
         back.add(digest)
     return back
 
@@ -90,7 +90,7 @@ def _time_of_run(tag: str) -> datetime | None:
 
 def _read_time(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return moment if moment.tzinfo else None

@@ -255,7 +255,7 @@ def _run(run: Run, command: Command) -> Completed:
         raise SignatureError(error.message, hint=hint) from error
 
 
-def _demand(completed: Completed, what: str, hint: str) -> None:
+def _demand(completed: Completed, action: str, hint: str) -> None:
     if completed.returncode:
-        said = (completed.stderr.strip() or completed.stdout.strip())[-600:]
-        raise SignatureError(f"{what}: {said}", hint=hint)
+        output = (completed.stderr.strip() or completed.stdout.strip())[-600:]
+        raise SignatureError(f"{action}: {output}", hint=hint)

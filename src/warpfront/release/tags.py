@@ -59,8 +59,8 @@ class Names:
     @property
     def claims(self) -> Mapping[str, str]:
         """Each reference, and what it would be on."""
-        own = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
-        return own | {f"{self.repository}:{one.tag}": str(one) for one in self.shared}
+        names = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
+        return names | {f"{self.repository}:{name.tag}": str(name) for name in self.shared}
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -119,10 +119,10 @@ def names_of(
     aliases = [alias.template for alias in channel.aliases if cell.id in alias.cells]
     # Those that say most first: a pull by a general name finds the particular one already there.
     aliases.sort(key=lambda template: -len(words_of(template)))
-    own = {one: tag for one, tag in filled.items() if one not in shared}
-    tags = [own[tag] for tag in channel.tags if tag in own]
-    moving = [own[alias] for alias in aliases if alias in own]
-    fixed, moves = ({filled[one] for one in some} for some in (channel.tags, aliases))
+    unshared = {template: tag for template, tag in filled.items() if template not in shared}
+    tags = [unshared[tag] for tag in channel.tags if tag in unshared]
+    moving = [unshared[alias] for alias in aliases if alias in unshared]
+    fixed, moves = ({filled[template] for template in some} for some in (channel.tags, aliases))
     wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [
         SharedName(tag=filled[tag], moves=tag not in channel.tags, machines=shared[tag])
@@ -160,16 +160,18 @@ def shared_in_matrix(
             claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
     groups = (tuple(claim.values()) for claim in claims.values())
     twins = [group for group in groups if _are_twins(cell for cell, _ in group)]
-    found: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    by_cell: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for group in twins:
         for cell, template in group:
-            found[cell.id][template] = tuple(sorted(twin.machine for twin, _ in group))
-    nameless = {cell_id for cell_id, templates in found.items() if {*channel.tags} <= {*templates}}
+            by_cell[cell.id][template] = tuple(sorted(twin.machine for twin, _ in group))
+    nameless = {
+        cell_id for cell_id, templates in by_cell.items() if {*channel.tags} <= {*templates}
+    }
     for group in twins:
         if any(cell.id in nameless for cell, _ in group):
             for cell, template in group:
-                del found[cell.id][template]
-    return found
+                del by_cell[cell.id][template]
+    return by_cell
 
 
 def _are_twins(cells: Iterable[Cell]) -> bool:
@@ -218,7 +220,7 @@ def clashes_of_matrix(
     """
     cells = tuple(cells)
     shared = shared_in_matrix(cells, channel, project=project)
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    by_cell: defaultdict[str, list[str]] = defaultdict(list)
     every = [
         names_of(cell, channel, expected_words(cell), project=project, shared=shared.get(cell.id))
         for cell in cells
@@ -227,8 +229,8 @@ def clashes_of_matrix(
         reference = clash.partition(" ")[0]
         for names in every:
             if reference in names.references:
-                found[names.cell_id].append(clash)
-    return {cell_id: tuple(texts) for cell_id, texts in found.items()}
+                by_cell[names.cell_id].append(clash)
+    return {cell_id: tuple(texts) for cell_id, texts in by_cell.items()}
 
 
 def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:

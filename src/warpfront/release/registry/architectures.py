@@ -112,13 +112,13 @@ def part_for(registry: Registry, repository: str, reference: str, machine: str) 
     parts = parts_of(registry, repository, reference)
     if parts is None:
         return reference
-    if (wanted := ARCHITECTURES.get(machine, machine)) not in parts:
+    if (architecture := ARCHITECTURES.get(machine, machine)) not in parts:
         listed = ", ".join(f"{name} {digest}" for name, digest in parts.items())
         raise InputError(
-            f"{registry.host}/{repository} {reference} is an index without {wanted}",
+            f"{registry.host}/{repository} {reference} is an index without {architecture}",
             hint=f"name one of its parts: {listed or 'it has none'}",
         )
-    return parts[wanted]
+    return parts[architecture]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +166,14 @@ def _wrong_child(registry: Registry, repository: str, child: IndexChild) -> str:
 def _first_program(
     registry: Registry, repository: str, image: ImageManifest, limit_bytes: int
 ) -> tuple[str, str]:
-    left = limit_bytes
+    remaining_bytes = limit_bytes
     for layer in image.layers:
         with registry.open_blob(repository, layer.digest) as packed:
-            limited = _Limited(_unpacked(packed), left)
+            limited = _Limited(_unpacked(packed), remaining_bytes)
             program = _program_in(limited)
         if program[0] or limited.used_up:
             return program
-        left = limited.left
+        remaining_bytes = limited.left
     return "", ""
 
 
@@ -237,8 +237,8 @@ class _Zstd(io.RawIOBase):
 class _Limited:
     """A stream that ends at the limit of bytes to unpack."""
 
-    def __init__(self, stream: Any, left: int) -> None:
-        self._stream, self.left = stream, left
+    def __init__(self, stream: Any, remaining_bytes: int) -> None:
+        self._stream, self.left = stream, remaining_bytes
 
     @property
     def used_up(self) -> bool:

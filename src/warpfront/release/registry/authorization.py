@@ -69,13 +69,13 @@ class Authorization:
                 return f"Bearer {self._token(self._bearer, scopes)}"
             return self._basic
 
-    def challenge(self, offers: Sequence[str], scopes: Scopes, shown: str) -> bool:
+    def challenge(self, offers: Sequence[str], scopes: Scopes, header: str) -> bool:
         """Learn from a 401 what is wanted; `shown` is what was refused. Whether there is something
         else to show now.
         """
         with self._lock:
             current = self._current(scopes)
-            if current and shown != current:
+            if current and header != current:
                 return True  # another thread has learned meanwhile
             self._tokens.pop(scopes, None)
             bearer = _bearer_of(offers)
@@ -84,7 +84,7 @@ class Authorization:
                 self._bearer = bearer
                 return True
             login = self._known_login()
-            if login is None or shown or not any(_is_basic(offer) for offer in offers):
+            if login is None or header or not any(_is_basic(offer) for offer in offers):
                 return False
             self._basic = login.basic
             return bool(login.user)
@@ -108,17 +108,17 @@ class Authorization:
     def _token(self, bearer: _Bearer, scopes: Scopes) -> str:
         token, until = self._tokens.get(scopes, ("", 0.0))
         if not token or self._pace.clock() >= until:
-            asked = self._pace.clock()
+            requested_at = self._pace.clock()
             token, seconds = self._fetched(bearer, scopes)
-            self._tokens[scopes] = token, asked + seconds - _MARGIN_SECONDS
+            self._tokens[scopes] = token, requested_at + seconds - _MARGIN_SECONDS
         return token
 
     def _fetched(self, bearer: _Bearer, scopes: Scopes) -> tuple[str, float]:
         login = self._known_login()
-        said = {"service": bearer.service} if bearer.service else {}
+        fields = {"service": bearer.service} if bearer.service else {}
         if login is not None and login.identity_token:
             form = {
-                **said,
+                **fields,
                 "grant_type": "refresh_token",
                 "client_id": _CLIENT,
                 "scope": " ".join(scopes),
@@ -126,7 +126,7 @@ class Authorization:
             }
             request = TokenRequest(url=bearer.realm, form=form, authorization="")
         else:
-            query = urlencode([*said.items(), *(("scope", scope) for scope in scopes)])
+            query = urlencode([*fields.items(), *(("scope", scope) for scope in scopes)])
             joint = "&" if urlsplit(bearer.realm).query else "?"
             request = TokenRequest(
                 url=f"{bearer.realm}{joint}{query}",
@@ -167,11 +167,11 @@ def _bearer_of(offers: Sequence[str]) -> _Bearer | None:
         if scheme.lower() != "bearer":
             continue
         try:
-            said = parse_keqv_list(parse_http_list(rest))
+            parameters = parse_keqv_list(parse_http_list(rest))
         except ValueError:
             continue
-        if said.get("realm"):
-            return _Bearer(said["realm"], said.get("service", ""))
+        if parameters.get("realm"):
+            return _Bearer(parameters["realm"], parameters.get("service", ""))
     return None
 
 

@@ -97,8 +97,8 @@ class HttpRegistry:
         answer, body = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         if answer.status_code == 404:
             return None
-        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER, "")
-        for claimed in (reference if is_digest(reference) else "", said):
+        digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER, "")
+        for claimed in (reference if is_digest(reference) else "", declared):
             if claimed.startswith("sha256:") and claimed != digest:
                 raise self._wrong(step, f"it sent {digest} for {claimed:.80}")
         media_type = _media_type(answer)
@@ -117,8 +117,8 @@ class HttpRegistry:
             return None
         digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
         if not digest or not length:  # not every registry sends it for HEAD
-            found = self.manifest(repository, reference)
-            return found.descriptor if found is not None else None
+            manifest = self.manifest(repository, reference)
+            return manifest.descriptor if manifest is not None else None
         if not is_digest(digest) or (is_digest(reference) and digest != reference):
             raise self._wrong(step, f"it names {digest:.80}")
         media_type = _media_type(answer)
@@ -226,17 +226,19 @@ class HttpRegistry:
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
         bodies = [body_of(subject, artifact) for artifact in artifacts]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(lambda one: self.put_blob(repository, BytesBlob(one)), contents):
+            for _ in pool.map(
+                lambda content: self.put_blob(repository, BytesBlob(content)), contents
+            ):
                 pass
             unlisted = [*pool.map(lambda body: self._unlisted(repository, subject, body), bodies)]
-        if missing := [one for one in unlisted if one is not None]:
+        if missing := [descriptor for descriptor in unlisted if descriptor is not None]:
             self._list(repository, subject.digest, missing)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         _require_repository(repository)
         step = f"tags of {repository}"
-        found: list[str] = []
+        names: list[str] = []
         url = f"/v2/{repository}/tags/list?n={_PAGE}"
         for answer, body in self._pages(repository, url, step, {200, 404}):
             if answer.status_code == 404:
@@ -247,8 +249,8 @@ class HttpRegistry:
                 raise self._wrong(step, str(error)) from None
             if not _are_tags(named):
                 raise self._wrong(step, "it sent no list of tags")
-            found += named or ()
-        return tuple(dict.fromkeys(found))
+            names += named or ()
+        return tuple(dict.fromkeys(names))
 
     def deletes(self, repository: str) -> bool:
         """See `Registry`."""
@@ -290,12 +292,12 @@ class HttpRegistry:
             body=body,
         )
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
-        digest, said = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
-        if said is None:  # then it has to show it
+        digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
+        if declared is None:  # then it has to show it
             descriptor = self.head(repository, reference)
-            said = descriptor.digest if descriptor is not None else "nothing"
-        if said != digest:
-            raise self._wrong(step, f"it says that it stored {said:.80}, not {digest}")
+            declared = descriptor.digest if descriptor is not None else "nothing"
+        if declared != digest:
+            raise self._wrong(step, f"it says that it stored {declared:.80}, not {digest}")
         return answer.headers.get("OCI-Subject", "")
 
     def _unlisted(self, repository: str, subject: Descriptor, body: bytes) -> Descriptor | None:
@@ -329,10 +331,10 @@ class HttpRegistry:
         self, repository: str, subject: str
     ) -> tuple[tuple[Descriptor, ...], Mapping[str, str]]:
         """Return the entries of a subject's fallback index, and its annotations."""
-        found = self.manifest(repository, fallback_tag(subject))
-        if found is None:
+        index = self.manifest(repository, fallback_tag(subject))
+        if index is None:
             return (), {}
-        document = manifests.read_document(found)
+        document = manifests.read_document(index)
         if not isinstance(document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return document.manifests, document.annotations
@@ -369,10 +371,10 @@ class HttpRegistry:
             if error.fault is not RegistryFault.REFUSED:
                 raise
             return False, ""  # without read access there, the blob is sent
-        begun = answer.headers.get("Location", "") if answer.status_code == 202 else ""
-        if begun:
-            begun = self._exchange.next_address(begun, answer.url, step)
-        return answer.status_code == 201, begun
+        location = answer.headers.get("Location", "") if answer.status_code == 202 else ""
+        if location:
+            location = self._exchange.next_address(location, answer.url, step)
+        return answer.status_code == 201, location
 
     def _forget(self, repository: str, location: str) -> None:
         """Tell the registry of an upload that comes to nothing; it is no harm if that fails."""
@@ -384,11 +386,11 @@ class HttpRegistry:
     def _pages(
         self, repository: str, url: str, step: str, accepted: set[int]
     ) -> Iterator[tuple[requests.Response, bytes]]:
-        left = _MOST_PAGES_BYTES
+        remaining_bytes = _MOST_PAGES_BYTES
         for _ in range(_MOST_PAGES):
             ask = self._ask("GET", url, step, accepted, (pull(repository),))
-            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, left))
-            left -= len(body)
+            answer, body = self._exchange.read(ask, min(MANIFEST_LIMIT_BYTES, remaining_bytes))
+            remaining_bytes -= len(body)
             yield answer, body
             following = answer.links.get("next", {}).get("url", "")
             if answer.status_code != 200 or not following:
@@ -398,15 +400,15 @@ class HttpRegistry:
 
     def _checked(self, answer: requests.Response, digest: str, step: str) -> Iterator[bytes]:
         """The pieces of a body, and an error at the end if they were others."""
-        found = sha256()
+        hashed = sha256()
         try:
             for piece in self._exchange.pieces(answer, step):
-                found.update(piece)
+                hashed.update(piece)
                 yield piece
         except TransientError as passing:
             raise passing.error from None
-        if f"sha256:{found.hexdigest()}" != digest:
-            raise self._wrong(step, f"it sent sha256:{found.hexdigest()}")
+        if f"sha256:{hashed.hexdigest()}" != digest:
+            raise self._wrong(step, f"it sent sha256:{hashed.hexdigest()}")
 
     def _ask(
         self,
@@ -479,8 +481,8 @@ class _Pieces(io.RawIOBase):
 
 
 def _missing(new: Sequence[Descriptor], listed: Sequence[Descriptor]) -> list[Descriptor]:
-    there = {descriptor.digest for descriptor in listed}
-    return [descriptor for descriptor in new if descriptor.digest not in there]
+    digests = {descriptor.digest for descriptor in listed}
+    return [descriptor for descriptor in new if descriptor.digest not in digests]
 
 
 def _transferred(source: BlobSource, transfer: TransferKind, sent_bytes: int = 0) -> BlobTransfer:
@@ -519,7 +521,7 @@ def _require_repository(repository: str) -> None:
 def _are_tags(value: Any) -> bool:
     """null is how some registries say that there are none."""
     return value is None or (
-        isinstance(value, list) and all(isinstance(one, str) and is_tag(one) for one in value)
+        isinstance(value, list) and all(isinstance(tag, str) and is_tag(tag) for tag in value)
     )
 
 

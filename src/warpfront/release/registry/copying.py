@@ -84,10 +84,10 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     """
     image, walk = _ImageWalk(source), _ImageWalk(source)
     image.follow(digest)
-    for one in image.found:
-        walk.follow_attached(one)
+    for manifest_digest in image.found:
+        walk.follow_attached(manifest_digest)
     copied = _copy(source, target, walk)
-    tagged = [_copy_tags(source, target, one) for one in image.found]
+    tagged = [_copy_tags(source, target, digest) for digest in image.found]
     return Copied(
         manifests=(
             *copied.manifests,
@@ -101,10 +101,10 @@ def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
     walk = _ImageWalk(source)
     for suffix in SIGNATURE_TAGS:
         tag = f"{fallback_tag(digest)}{suffix}"
-        found = source.registry.manifest(source.repository, tag)
-        if found is not None:
-            walk.follow(found.descriptor.digest)
-            walk.tags[tag] = found
+        manifest = source.registry.manifest(source.repository, tag)
+        if manifest is not None:
+            walk.follow(manifest.descriptor.digest)
+            walk.tags[tag] = manifest
     return _copy(source, target, walk)
 
 
@@ -112,7 +112,7 @@ def _copy(
     source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
 ) -> Copied:
     """Blobs, the largest first, then the manifests that name them, then tags."""
-    parts = {part.digest: part for one in walk.found.values() for part in _blobs_of(one)}
+    parts = {part.digest: part for manifest in walk.found.values() for part in _blobs_of(manifest)}
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
         mount_from = (source.repository, *mount_from)
@@ -137,19 +137,19 @@ def _copy_blobs(
 
     def copied(blob: Descriptor) -> BlobTransfer:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            wanted = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
-            return target.registry.put_blob(target.repository, wanted, mount_from)
+            copy = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
+            return target.registry.put_blob(target.repository, copy, mount_from)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
             moving = [pool.submit(copied, blob) for blob in blobs]
-            for one in as_completed(moving):
-                one.result()
+            for transfer in as_completed(moving):
+                transfer.result()
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(one.result() for one in moving)
+    return tuple(transfer.result() for transfer in moving)
 
 
 class _StoppedError(Exception):
@@ -225,8 +225,11 @@ class _ImageWalk:
         manifest = self.source.registry.manifest(self.source.repository, digest)
         if manifest is None:
             raise self._wrong(digest, "it is not there")
-        found = manifest.descriptor
-        if named and (found.media_type, found.size_bytes) != (named.media_type, named.size_bytes):
+        descriptor = manifest.descriptor
+        if named and (descriptor.media_type, descriptor.size_bytes) != (
+            named.media_type,
+            named.size_bytes,
+        ):
             raise self._wrong(digest, "it is not what its descriptor says")
         document = manifests.read_document(manifest)
         if isinstance(document, ImageIndex):

@@ -91,8 +91,8 @@ class Credentials:
         if completed.returncode:
             if _NOT_KEPT in (completed.stdout + completed.stderr).lower():
                 return None
-            said = (completed.stderr.strip() or completed.stdout.strip())[-300:]
-            raise _unusable(host, f"{program} get: {said}", f"docker login {host}")
+            output = (completed.stderr.strip() or completed.stdout.strip())[-300:]
+            raise _unusable(host, f"{program} get: {output}", f"docker login {host}")
         return _helper_login(completed.stdout, host, program)
 
 
@@ -147,8 +147,8 @@ def _same_host(key: str, host: str) -> bool:
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    table = value.get(key)
+    return table if isinstance(table, dict) else {}
 
 
 def _text(value: Any) -> str:

@@ -164,11 +164,11 @@ class Exchange:
         except (requests.RequestException, OSError) as error:
             self._fail(step, error)
 
-    def next_address(self, location: str, asked: str, step: str) -> str:
+    def next_address(self, location: str, base: str, step: str) -> str:
         """Return a registry's next address, made absolute. The request there may be large and
         may need the login, so it is on the same host, or on another by TLS.
         """
-        url = joined(asked, location) if location else ""
+        url = joined(base, location) if location else ""
         parts = urlsplit(url)
         if not parts.hostname or "@" in parts.netloc:
             raise wrong(self.host, step, "it does not say where to go on")
@@ -179,11 +179,11 @@ class Exchange:
         return url
 
     def _authorized(self, ask: Request, answer: requests.Response) -> requests.Response:
-        shown = answer.request.headers.get("Authorization", "")
+        authorization = answer.request.headers.get("Authorization", "")
         offers = answer.raw.headers.getlist("WWW-Authenticate")
         self.finish(answer)
-        own = self._is_own(answer.url)
-        if own and self._authorization.challenge(offers, ask.scopes, shown):
+        is_own = self._is_own(answer.url)
+        if is_own and self._authorization.challenge(offers, ask.scopes, authorization):
             answer = self._sent(ask, answer.url)
             if answer.status_code != 401:
                 return answer
@@ -212,8 +212,8 @@ class Exchange:
 
     def _sent(self, ask: Request, url: str) -> requests.Response:
         headers = dict(ask.headers)
-        if self._is_own(url) and (shown := self._authorization.header(ask.scopes)):
-            headers["Authorization"] = shown
+        if self._is_own(url) and (authorization := self._authorization.header(ask.scopes)):
+            headers["Authorization"] = authorization
         with contextlib.ExitStack() as opened:
             body = ask.body() if ask.body is not None else None
             if body is not None and not isinstance(body, bytes):
@@ -268,8 +268,8 @@ class Exchange:
 
     def _refuse(self, step: str, answer: requests.Response) -> NoReturn:
         headers, status = answer.headers, answer.status_code
-        said = self.finish(answer)
-        raise by_status(self.host, step, status, headers, said)
+        body = self.finish(answer)
+        raise by_status(self.host, step, status, headers, body)
 
     def finish(self, answer: requests.Response) -> bytes:
         """Close an answer and return its start. If that was all, the connection is reused."""

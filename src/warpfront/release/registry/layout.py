@@ -91,8 +91,8 @@ class LayoutRegistry:
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """See `Registry`."""
-        found = self.manifest(repository, reference)
-        return found.descriptor if found is not None else None
+        manifest = self.manifest(repository, reference)
+        return manifest.descriptor if manifest is not None else None
 
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
@@ -148,26 +148,26 @@ class LayoutRegistry:
     ) -> BlobTransfer:
         """See `Registry`. A file of the same file system becomes a hard link."""
         del repository, mount_from
-        there = self._has(source.digest, source.size_bytes)
-        if not there:
+        present = self._has(source.digest, source.size_bytes)
+        if not present:
             with source.open() as stream:
                 self._take(stream, source.digest, self.blob_path(source.digest))
         return BlobTransfer(
             digest=source.digest,
             size_bytes=source.size_bytes,
-            transfer=TransferKind.PRESENT if there else TransferKind.SENT,
-            sent_bytes=0 if there else source.size_bytes,
+            transfer=TransferKind.PRESENT if present else TransferKind.SENT,
+            sent_bytes=0 if present else source.size_bytes,
         )
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """See `Registry`."""
-        found = []
+        descriptors = []
         for entry in self.listed():
             manifest = self.manifest(repository, entry.digest)
             subject = manifests.read_document(manifest).subject if manifest else None
             if manifest and subject and subject.digest == digest:
-                found.append(manifests.referrer_of(manifest))
-        return tuple(found)
+                descriptors.append(manifests.referrer_of(manifest))
+        return tuple(descriptors)
 
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
@@ -179,7 +179,11 @@ class LayoutRegistry:
     def tags(self, repository: str) -> tuple[str, ...]:
         """See `Registry`."""
         del repository
-        return tuple(sorted({one.annotations[NAME] for one in self.listed() if _name(one)}))
+        return tuple(
+            sorted(
+                {descriptor.annotations[NAME] for descriptor in self.listed() if _name(descriptor)}
+            )
+        )
 
     def deletes(self, repository: str) -> bool:
         """See `Registry`."""
@@ -189,7 +193,9 @@ class LayoutRegistry:
     def delete(self, repository: str, digest: str) -> None:
         """See `Registry`. Its bytes stay, unnamed."""
         del repository
-        self._write_list([one for one in self.listed() if one.digest != digest])
+        self._write_list(
+            [descriptor for descriptor in self.listed() if descriptor.digest != digest]
+        )
 
     def listed(self) -> tuple[Descriptor, ...]:
         """Return the entries of `index.json`; nothing where there is none yet."""
@@ -211,14 +217,14 @@ class LayoutRegistry:
 
     def check(self) -> None:
         """Check that every entry of `index.json`, with all its parts, is present and whole."""
-        waiting, seen = list(self.listed()), set[str]()
+        waiting, visited = list(self.listed()), set[str]()
         while waiting:
-            one = waiting.pop()
-            if one.digest not in seen:
-                seen.add(one.digest)
-                self._require(one)
-                if one.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
-                    manifest = self.manifest("", one.digest)
+            descriptor = waiting.pop()
+            if descriptor.digest not in visited:
+                visited.add(descriptor.digest)
+                self._require(descriptor)
+                if descriptor.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
+                    manifest = self.manifest("", descriptor.digest)
                     assert manifest is not None
                     waiting += parts_of(manifests.read_document(manifest))
 
@@ -239,28 +245,30 @@ class LayoutRegistry:
         folder is an error.
         """
         with storing(self.folder):
-            found = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        if found - {"blobs", "oci-layout"}:
+            names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
+        if names - {"blobs", "oci-layout"}:
             raise self._wrong("it has no index.json: is it an OCI image layout?")
 
     def _tagged(self, tag: str) -> str | None:
-        return next((one.digest for one in self.listed() if _name(one) == tag), None)
+        return next(
+            (descriptor.digest for descriptor in self.listed() if _name(descriptor) == tag), None
+        )
 
     def _list(self, new: Descriptor, document: Document) -> None:
         """Name it in `index.json`: in place of what had its tag, and of its children that have
         none. What is named already need not be named again without a tag.
         """
         before = self.listed()
-        if not _name(new) and new.digest in {one.digest for one in before}:
+        if not _name(new) and new.digest in {descriptor.digest for descriptor in before}:
             return
         children = {part.digest for part in parts_of(document)}
-        kept = [
-            one
-            for one in before
-            if not (_name(one) and _name(one) == _name(new))
-            and not (not _name(one) and one.digest in {new.digest, *children})
+        remaining = [
+            descriptor
+            for descriptor in before
+            if not (_name(descriptor) and _name(descriptor) == _name(new))
+            and not (not _name(descriptor) and descriptor.digest in {new.digest, *children})
         ]
-        self._write_list([*kept, new])
+        self._write_list([*remaining, new])
 
     def _write_list(self, descriptors: Sequence[Descriptor]) -> None:
         write_text(self.folder / "oci-layout", _VERSION)
@@ -345,9 +353,9 @@ def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
                 with target.open("rb") as linked:
                     return f"sha256:{file_digest(linked, 'sha256').hexdigest()}"
             target.unlink()
-    found = sha256()
+    digest = sha256()
     with target.open("wb") as file:
         while piece := source.read(_PIECE_BYTES):
-            found.update(piece)
+            digest.update(piece)
             file.write(piece)
-    return f"sha256:{found.hexdigest()}"
+    return f"sha256:{digest.hexdigest()}"

@@ -71,9 +71,9 @@ def read_body(body: bytes, media_type: str) -> Document:
     value = read_object(body)
     if value.get("schemaVersion") != 2:
         raise ValueError("its schemaVersion is not 2")
-    said = value.get("mediaType", media_type)
-    if said != media_type:
-        raise ValueError(f"it was sent as {media_type!r} and calls itself {said!r}")
+    declared = value.get("mediaType", media_type)
+    if declared != media_type:
+        raise ValueError(f"it was sent as {media_type!r} and calls itself {declared!r}")
     if media_type in INDEX_TYPES:
         return _index(value, media_type)
     if media_type in MANIFEST_TYPES:
@@ -103,7 +103,7 @@ def artifact_body(
     empty = Descriptor(
         media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
     )
-    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
     return _written(
         {
             "schemaVersion": 2,
@@ -118,7 +118,7 @@ def artifact_body(
                     size_bytes=subject.size_bytes,
                 )
             ),
-            **said,
+            **fields,
         }
     )
 
@@ -127,13 +127,13 @@ def index_body(
     manifests: Sequence[Descriptor], annotations: Mapping[str, str] | None = None
 ) -> bytes:
     """An OCI index of these, in this order."""
-    said = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
+    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
     return _written(
         {
             "schemaVersion": 2,
             "mediaType": IMAGE_INDEX,
             "manifests": [as_object(manifest) for manifest in manifests],
-            **said,
+            **fields,
         }
     )
 
@@ -215,7 +215,7 @@ def _subject(value: dict[str, Any]) -> Descriptor | None:
 def _descriptors(value: Any, name: str) -> tuple[Descriptor, ...]:
     if not isinstance(value, list):
         raise ValueError(f"its {name} are no list")
-    return tuple(_descriptor(one, f"{name}[{place}]") for place, one in enumerate(value))
+    return tuple(_descriptor(entry, f"{name}[{place}]") for place, entry in enumerate(value))
 
 
 def _descriptor(value: Any, name: str) -> Descriptor:
@@ -244,10 +244,10 @@ def _media_type(value: Any, name: str) -> str:
 
 
 def _annotations(value: dict[str, Any]) -> Mapping[str, str]:
-    found = value.get("annotations") or {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+    texts = value.get("annotations") or {}
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise ValueError("its annotations are not all texts")
-    return found
+    return texts
 
 
 def _platform(value: Any) -> Platform | None:

@@ -49,12 +49,12 @@ class Attempts:
         """
         patience = self._patience
         self._failed += cost
-        left = patience.waits_seconds - self._waited_seconds
-        if self._failed >= patience.tries or left <= 0:
+        remaining_seconds = patience.waits_seconds - self._waited_seconds
+        if self._failed >= patience.tries or remaining_seconds <= 0:
             return False
         bound = patience.first_wait_seconds * 2 ** (self._failed - 1)
         wait = self._pace.chance() * min(bound, patience.longest_wait_seconds)
-        wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), left)
+        wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), remaining_seconds)
         self._waited_seconds += wait
         self._pace.sleep(wait)
         return True

@@ -135,9 +135,9 @@ class Upload:
         answer = self._once(
             "PATCH", self._location, {202, 204, 413, *_NO_PIECES}, span, self._piece(count)
         )
-        said = self._exchange.finish(answer)
+        body = self._exchange.finish(answer)
         if answer.status_code >= 400:
-            self._send_otherwise(answer, said, count)
+            self._send_otherwise(answer, body, count)
             return
         self._follow(answer)
         has = _has(answer)
@@ -148,9 +148,9 @@ class Upload:
             )
         self._offset = has if has is not None else self._offset + count
 
-    def _send_otherwise(self, answer: requests.Response, said: bytes, count: int) -> None:
+    def _send_otherwise(self, answer: requests.Response, body: bytes, count: int) -> None:
         """A piece was not taken: smaller ones, all at once, or from the start."""
-        error = self._failure(answer, said)
+        error = self._failure(answer, body)
         if answer.status_code == 413:
             if count <= _SMALLEST_PIECE_BYTES:
                 raise error
@@ -172,14 +172,14 @@ class Upload:
         answer = self._once(
             "PUT", url, {201, 204, 400, 404, 416}, {}, self._piece(count), last=True
         )
-        said = self._exchange.finish(answer)
+        body = self._exchange.finish(answer)
         if answer.status_code < 400:
             stored = answer.headers.get("Docker-Content-Digest", self._source.digest)
             if stored != self._source.digest:
                 raise wrong(self._exchange.host, self._step, f"it says that it stored {stored:.80}")
             return
         self._location = ""
-        error = self._failure(answer, said)
+        error = self._failure(answer, body)
         if self._damaged:
             raise error
         self._damaged = True  # on the way, or in the registry: once more, from the start
@@ -225,9 +225,9 @@ class Upload:
             answer.headers.get("Location", ""), answer.url, self._step
         )
 
-    def _failure(self, answer: requests.Response, said: bytes) -> RegistryError:
+    def _failure(self, answer: requests.Response, body: bytes) -> RegistryError:
         host = self._exchange.host
-        failure = by_status(host, self._step, answer.status_code, answer.headers, said)
+        failure = by_status(host, self._step, answer.status_code, answer.headers, body)
         return failure.error if isinstance(failure, TransientError) else failure
 
 

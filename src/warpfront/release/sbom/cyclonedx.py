@@ -108,20 +108,22 @@ def _licences(part: Part) -> dict[str, Any]:
     return {}
 
 
-def _properties(told: Mapping[str, str]) -> dict[str, Any]:
-    found = [{"name": f"{OURS}:{name}", "value": value} for name, value in told.items() if value]
-    return {"properties": found} if found else {}
+def _properties(values: Mapping[str, str]) -> dict[str, Any]:
+    properties = [
+        {"name": f"{OURS}:{name}", "value": value} for name, value in values.items() if value
+    ]
+    return {"properties": properties} if properties else {}
 
 
 def _dependencies(bill: Bill) -> list[dict[str, Any]]:
     """Return the dependency graph: the image requires its base and its own requirements, wheels
     require wheels.
     """
-    wanted: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
-    wanted |= {part.ref: set() for part in bill.parts if not part.within}
-    for asker, one, _ in bill.asked:
-        wanted[asker or bill.purl].add(one)
+    required: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
+    required |= {part.ref: set() for part in bill.parts if not part.within}
+    for asker, target, _ in bill.asked:
+        required[asker or bill.purl].add(target)
     return [
-        {**({"dependsOn": sorted(found)} if found else {}), "ref": asker}
-        for asker, found in sorted(wanted.items())
+        {**({"dependsOn": sorted(targets)} if targets else {}), "ref": asker}
+        for asker, targets in sorted(required.items())
     ]

@@ -81,13 +81,13 @@ def licence_of(found_distribution: FoundDistribution) -> Licence:
         return named
     if proprietary:
         return proprietary
-    known = {
+    classified = {
         _tables()["classifiers"].get(classifier, "")
         for classifier in found_distribution.classifiers
     }
-    if len(known) == 1 and "" not in known:
+    if len(classified) == 1 and "" not in classified:
         return Licence(
-            expression=known.pop(), source="Classifier", said=found_distribution.classifiers[0]
+            expression=classified.pop(), source="Classifier", said=found_distribution.classifiers[0]
         )
     return Licence(said=everything)
 
@@ -99,7 +99,7 @@ def licence_of_package(package: Package) -> Licence:
     if not package.licences:
         return Licence()
     named = [_debian(licence) for licence in package.licences]
-    names = sorted({part for one in named for part in _parts(one)})
+    names = sorted({part for text in named for part in _parts(text)})
     joined = " AND ".join(f"({name})" if " OR " in name else name for name in names)
     return Licence(
         expression=_canonical(joined), source="copyright file", said="; ".join(package.licences)
@@ -177,7 +177,7 @@ def _proprietary(found_distribution: FoundDistribution) -> Licence | None:
     if not classifiers:
         return None
     name = re.sub(r"[-_.]+", "-", found_distribution.name).lower()
-    owned = (one for pattern, one in table["names"].items() if fnmatch(name, pattern))
+    owned = (licence for pattern, licence in table["names"].items() if fnmatch(name, pattern))
     return Licence(
         expression=next(owned, table["otherwise"]),
         source="License" if classifiers[0] == found_distribution.licence else "Classifier",
@@ -194,9 +194,9 @@ def _debian(name: str) -> str:
         return str(table[name.lower()])
     parts = _JOINED.split(name)
     operators = {part.upper() for part in parts[1::2] if part}
-    known = [table.get(part.strip().lower()) for part in parts[::2]]
-    if len(operators) == 1 and all(known):
-        return f" {operators.pop()} ".join(known)
+    terms = [table.get(part.strip().lower()) for part in parts[::2]]
+    if len(operators) == 1 and all(terms):
+        return f" {operators.pop()} ".join(terms)
     slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:80] or "unnamed"
     return f"{_BY_DEBIAN}{slug}"
 

@@ -86,18 +86,26 @@ def bill_of(
     """The bill of a cell's image: `contents` are what `load` found in it, `base` what was built on,
     `roots` what the image asks for (`roots_of`), `created` and `source` its labels'.
     """
-    own = {index.url for index in cell.own_indexes}
-    found = {_name(distribution.name): distribution for distribution in contents.distributions}
-    wheels = _wheels(lock, found, own)
-    from_base = [_distribution(one) for name, one in sorted(found.items()) if name not in wheels]
+    own_urls = {index.url for index in cell.own_indexes}
+    distributions = {
+        _name(distribution.name): distribution for distribution in contents.distributions
+    }
+    wheels = _wheels(lock, distributions, own_urls)
+    from_base = [
+        _distribution(distribution)
+        for name, distribution in sorted(distributions.items())
+        if name not in wheels
+    ]
     carried = [
         part
-        for name, one in sorted(found.items())
-        for part in _carried(one.carried, wheels[name] if name in wheels else _distribution(one))
+        for name, distribution in sorted(distributions.items())
+        for part in _carried(
+            distribution.carried, wheels[name] if name in wheels else _distribution(distribution)
+        )
     ]
     packages = [_package(package, contents) for package in contents.packages]
     asking = DependencyGraph(
-        requires={name: found[name].requires for name in wheels if name in found},
+        requires={name: distributions[name].requires for name in wheels if name in distributions},
         roots=roots,
         python=cell.python,
         machine=cell.machine,
@@ -112,9 +120,9 @@ def bill_of(
         base=_base(cell, base),
         parts=tuple(every[ref] for ref in sorted(every)),
         asked=tuple(
-            (wheels[asker].purl if asker else "", wheels[wanted].purl, requirement)
-            for asker, wanted, requirement in asked_for(asking)
-            if wanted in wheels
+            (wheels[asker].purl if asker else "", wheels[required].purl, requirement)
+            for asker, required, requirement in asked_for(asking)
+            if required in wheels
         ),
         debian_main=base.source is BaseSource.BOOTSTRAP,
         folders=tuple(sorted(contents.folders.items())),
@@ -122,20 +130,24 @@ def bill_of(
 
 
 def _wheels(
-    lock: WheelLock, found: Mapping[str, FoundDistribution], own: set[str]
+    lock: WheelLock, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
 ) -> dict[str, Part]:
     """Return the wheels by name, each with its patches."""
-    patched = {one.package: one for one in lock.patched}
+    patched = {patch.package: patch for patch in lock.patched}
     return {
-        (name := _name(wheel.name)): _with_patches(_wheel(wheel, found, own), patched.get(name))
+        (name := _name(wheel.name)): _with_patches(
+            _wheel(wheel, distributions, own_urls), patched.get(name)
+        )
         for wheel in lock.wheels
     }
 
 
-def _wheel(wheel: LockedWheel, found: Mapping[str, FoundDistribution], own: set[str]) -> Part:
+def _wheel(
+    wheel: LockedWheel, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
+) -> Part:
     """Return a wheel of the lock. The URL of a company's own index is confidential."""
-    facts = found.get(_name(wheel.name))
-    url = "" if wheel.index in own or wheel.index.rstrip("/") == _PYPI else wheel.index
+    facts = distributions.get(_name(wheel.name))
+    url = "" if wheel.index in own_urls or wheel.index.rstrip("/") == _PYPI else wheel.index
     qualifiers = {"file_name": wheel.filename, **({"repository_url": url} if url else {})}
     return Part(
         kind="wheel",
@@ -219,5 +231,5 @@ def _name(name: str) -> str:
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
-    told = {key: value for key, value in qualifiers.items() if value}
-    return str(PackageURL(kind, namespace or None, name, version, told).to_string())
+    filled = {key: value for key, value in qualifiers.items() if value}
+    return str(PackageURL(kind, namespace or None, name, version, filled).to_string())

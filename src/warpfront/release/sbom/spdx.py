@@ -41,8 +41,8 @@ def _document(bill: Bill) -> dict[str, Any]:
         },
         "packages": packages,
         "relationships": [
-            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
-            for one, kind, other in _relationships(bill)
+            {"spdxElementId": source, "relationshipType": kind, "relatedSpdxElement": other}
+            for source, kind, other in _relationships(bill)
         ],
     }
     extracted = _extracted(bill)
@@ -99,19 +99,19 @@ def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
     yield _IMAGE, "DESCENDANT_OF", _ref(bill.base)
     for part in bill.parts:
         yield refs.get(part.within, _IMAGE), "CONTAINS", _ref(part)
-    for asker, wanted, _ in bill.asked:
-        yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[wanted]
+    for asker, required, _ in bill.asked:
+        yield refs[asker] if asker else _IMAGE, "DEPENDS_ON", refs[required]
 
 
 def _extracted(bill: Bill) -> list[dict[str, str]]:
     """Whose word each `LicenseRef-` is. The text itself is in the image, with the package."""
-    said: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in bill.parts:
         for reference in references([part.licence.expression]):
-            said.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
+            texts.setdefault(reference, f"{part.licence.source} of {part.name} {part.version}")
     return [
         {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
-        for name, where in sorted(said.items())
+        for name, where in sorted(texts.items())
     ]
 
 

@@ -65,7 +65,7 @@ def making_of(
     """Return the build record from cell, lock and bill. `revision` is the commit that it was
     made from, `uv` the version of the installer of the wheels.
     """
-    asked = {
+    fields = {
         "vendor": (cell.vendor,),
         "toolkit": (str(cell.toolkit),) if cell.toolkit else (),
         "targets": cell.targets,
@@ -82,7 +82,7 @@ def making_of(
         created=bill.created,
         lock=lock.digest,
         content_hash=content_hash,
-        asked=tuple(sorted(asked.items())),
+        asked=tuple(sorted(fields.items())),
         dependencies=tuple(_dependencies(bill, revision=revision, uv=uv)),
         invocation=invocation,
     )
@@ -130,7 +130,7 @@ def _predicate(making: BuildRecord) -> dict[str, Any]:
 def _making(predicate: Mapping[str, Any]) -> BuildRecord:
     built, run = predicate["buildDefinition"], predicate["runDetails"]
     internal, metadata = built["internalParameters"], run["metadata"]
-    asked = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
+    fields = {key: value for key, value in built["externalParameters"].items() if key != "cell"}
     invocation = str(metadata.get("invocationId", ""))
     if invocation and not invocation.startswith(("https://", "http://")):
         raise StatementError(f"{invocation[:80]!r} is no address of a run")
@@ -140,7 +140,7 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
         created=str(metadata["finishedOn"]),
         lock=str(internal["lock"]),
         content_hash=str(internal["contentHash"]),
-        asked=tuple((key, tuple(map(str, value))) for key, value in sorted(asked.items())),
+        asked=tuple((key, tuple(map(str, value))) for key, value in sorted(fields.items())),
         dependencies=tuple(map(_dependency, built["resolvedDependencies"])),
         invocation=invocation,
     )

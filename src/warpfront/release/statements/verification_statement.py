@@ -59,9 +59,9 @@ def on_target(verification: Verification, *, at: str) -> OnTarget:
     """Return the summary of a verification that ended `at`."""
     sessions = []
     for name in verification.sessions:
-        found = [check.outcome for check in verification.checks if check.session == name]
-        outcome = worst_of(found) if found else Outcome.ERROR
-        sessions.append(Session(name=name, outcome=outcome, checks=len(found)))
+        outcomes = [check.outcome for check in verification.checks if check.session == name]
+        outcome = worst_of(outcomes) if outcomes else Outcome.ERROR
+        sessions.append(Session(name=name, outcome=outcome, checks=len(outcomes)))
     return OnTarget(
         target=verification.target,
         outcome=outcome_of(verification),
@@ -139,8 +139,10 @@ def _on_target(value: Mapping[str, Any]) -> OnTarget:
         image_id=str(value["imageId"]),
         sessions=tuple(
             Session(
-                name=str(one["name"]), outcome=Outcome(one["outcome"]), checks=int(one["checks"])
+                name=str(session["name"]),
+                outcome=Outcome(session["outcome"]),
+                checks=int(session["checks"]),
             )
-            for one in value["sessions"]
+            for session in value["sessions"]
         ),
     )
