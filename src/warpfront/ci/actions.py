@@ -11,7 +11,7 @@ from warpfront.system.store import read_text
 
 
 def pinned_actions() -> Mapping[str, tuple[str, str]]:
-    """Name -> `owner/action@commit`, and the version that the commit is."""
+    """Return `owner/action@commit` by name, each with the version of the commit."""
     rows = tomllib.loads(_data("actions.toml"))
     return {name: (row["uses"], row["version"]) for name, row in rows.items()}
 
@@ -47,12 +47,12 @@ def pinned_images() -> Mapping[str, str]:
 
 
 def limits_text() -> str:
-    """The limits of CI services that this version of warpfront knows."""
+    """Return the limits of CI services that this version of warpfront knows."""
     return _data("limits.toml")
 
 
 def templates() -> Mapping[str, str]:
-    """File name -> text: what CI's generated files are made from, where they are not workflows."""
+    """Return the templates of CI's generated files other than workflows, by file name."""
     folder = Path(__file__).parents[1] / "data" / "ci"
     return {path.name: read_text(path) or "" for path in sorted(folder.iterdir())}
 

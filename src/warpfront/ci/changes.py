@@ -25,7 +25,7 @@ class CellState:
 
 
 def changed_cells(now: Mapping[str, CellState], before: Mapping[str, CellState]) -> Iterator[str]:
-    """A line for each cell that is not as it was."""
+    """Return a line for each changed cell."""
     for cell in sorted(now.keys() | before.keys()):
         if cell not in before:
             yield f"new: {cell}, wheels of {readable_size(now[cell].size_bytes)}"

@@ -20,8 +20,9 @@ def fingerprints(
     builder: str,
     checks: str,
 ) -> dict[str, str]:
-    """Cell -> digest, parents first. A cell that cannot be rendered has that of the reason, so that
-    it changes when the reason does. `checks` is the digest of what runs in images.
+    """Return the digests by cell, parents first. A cell that cannot be rendered has the digest
+    of the reason, so that it changes with the reason. `checks` is the digest of the program that
+    runs in images.
     """
     digests: dict[str, str] = {}
     for cell in cells:

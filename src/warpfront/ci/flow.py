@@ -84,8 +84,8 @@ class Job:
 
     @property
     def file(self) -> str:
-        """The name of the called workflow: one for each kind and trust, however many rows. What
-        publishes is one file on any machine, which keyless signatures name.
+        """Return the name of the called workflow: one for each kind and trust, however many
+        rows. A publishing job is one file on any machine, which keyless signatures name.
         """
         return f"{self.kind}-own" if self.is_own and not self.channel else self.kind
 
@@ -121,9 +121,9 @@ def make_flow(
     publishes: PublishingRefs | None = None,
     options: CiOptions | None = None,
 ) -> Flow:
-    """plan -> build -> verify -> publish for each vendor, bench at night, then report; `required`,
-    the check that counts, and the alert of a red run. `served` are vendor and machine of the
-    cells: jobs of one vendor wait for no job of another.
+    """Return the flow: plan -> build -> verify -> publish for each vendor, bench at night, then
+    report; `required`, the check that counts, and the alert of a red run. `served` are vendor and
+    machine of the cells: jobs of one vendor wait for no job of another.
     """
     runners, options = tuple(runners), options or CiOptions()
     home = min(
@@ -160,7 +160,7 @@ def make_flow(
 
 
 def _alerting(required: Job) -> Job:
-    """Once `required` has judged a run that no pull request shows."""
+    """Return the alert job, after `required` has judged a run that no pull request shows."""
     return dataclasses.replace(
         required,
         name="notify",
@@ -173,7 +173,9 @@ def _alerting(required: Job) -> Job:
 
 
 def builder_of(machine: str, runners: Iterable[Runner], *, trusted: bool) -> Runner | None:
-    """The row that builds for `machine`: a hosted one first; one of our own only if `trusted`."""
+    """Return the row that builds for `machine`: a hosted one first; one of our own only if
+    `trusted`.
+    """
     fits = [runner for runner in runners if runner.builds and runner.machine == machine]
     usable = [fit for fit in fits if trusted or fit.trust == "hosted"]
     return min(usable, key=lambda runner: runner.trust != "hosted") if usable else None
@@ -228,7 +230,7 @@ def _of_vendor(
 
 
 def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
-    """Hosted rows, then those of our own; neither if it would be empty."""
+    """Return hosted rows, then those of our own; neither if it would be empty."""
     runners = tuple(runners)
     parts = (tuple(r for r in runners if r.trust == trust) for trust in ("hosted", "self-hosted"))
     return [rows for rows in parts if rows]
@@ -240,7 +242,7 @@ def _named(kind: str, vendor: str, rows: tuple[Runner, ...]) -> str:
 
 
 def _publishing_the_page(report: Job) -> Job:
-    """The report once more, with the runs before it, where people look at it."""
+    """Return the job that publishes the report, with the runs before it, as a page."""
     return dataclasses.replace(
         report,
         name="pages",
@@ -254,7 +256,7 @@ def _publishing_the_page(report: Job) -> Job:
 
 
 def _clearing_up(report: Job, needs: tuple[str, ...]) -> Job:
-    """Old candidates and old nightlies: listed first, then removed."""
+    """Return the job that prunes old candidates and old nightlies: listed first, then removed."""
     return dataclasses.replace(
         report,
         name="prune",
@@ -283,8 +285,8 @@ def _building(vendor: str, rows: tuple[Runner, ...]) -> Job:
 
 
 def _sending(vendor: str, rows: tuple[Runner, ...]) -> Job:
-    """A build of what is to be published: its images go to the registry, by digest, and those are
-    verified and published.
+    """Return the build job for publishing: its images go to the registry, by digest, and those
+    are verified and published.
     """
     return dataclasses.replace(
         _building(vendor, rows),

@@ -148,7 +148,7 @@ def _has_own_machines(flow: Flow) -> bool:
 
 
 def _may_publish(flow: Flow) -> str:
-    """The refs that publish, also where a run is started by hand."""
+    """Return the refs that publish, also where a run is started by hand."""
     refs = flow.publishes
     branch = f"github.ref == 'refs/heads/{refs.branch}'"
     return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
@@ -165,26 +165,33 @@ def _triggers(flow: Flow) -> dict[str, Any]:
 
 
 def _requests(flow: Flow, *types: str) -> dict[str, Any]:
-    """Pull requests to the branch that publishes alone. What is green for another base would stay
-    green when the base is changed, which starts no run, or only a run like one for a new title.
+    """Return the trigger for pull requests, only to the branch that publishes. A green result
+    for another base would stay when the base is changed. That change starts no run, or only a run
+    like one for a new title.
     """
     return {"branches": [flow.publishes.branch], "types": list(types)}
 
 
 def _queue(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Ends runs that wait for a machine of one's own: GitHub itself does so after a day or two."""
+    """Return the workflow that ends runs waiting for a self-hosted machine: GitHub itself does
+    so after a day or two.
+    """
     return _by_clock("queue", "41 * * * *", ("actions",), flow, actions)
 
 
 def _compat(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """Reads the wheel indexes once a week, and proposes what changed as a pull request."""
+    """Return the workflow that reads the wheel indexes once a week, and proposes the changes as
+    a pull request.
+    """
     return _by_clock("compat", "23 4 * * 1", ("contents", "pull-requests"), flow, actions)
 
 
 def _by_clock(
     name: str, cron: str, powers: tuple[str, ...], flow: Flow, actions: Actions
 ) -> dict[str, Any]:
-    """A workflow of one job on a hosted machine, which runs ci/<name>.sh at these times (UTC)."""
+    """Return a workflow of one job on a hosted machine, which runs ci/<name>.sh at these times
+    (UTC).
+    """
     machine = dataclasses.replace(
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
@@ -206,7 +213,8 @@ def _by_clock(
 
 
 def _matchers() -> dict[str, Any]:
-    """https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md: problems of files of
+    """Return the problem matchers
+    (https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md): problems of files of
     the project, and findings of `scan` and `preflight`.
     """
     problem = {"regexp": _PROBLEM, "file": 1, "line": 2, "message": 3}
@@ -281,8 +289,8 @@ def _main(flow: Flow, actions: Actions) -> dict[str, Any]:
 
 
 def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
-    """The run of a pull request that was given the label: what it would be for a push to it, under
-    names of its own. Another label skips every job of it, and cancels nothing.
+    """Return the workflow for a labelled pull request: the run of a push to it, under names of
+    its own. Another label skips every job of it, and cancels nothing.
     """
     jobs = tuple(job for job in flow.jobs if not job.powers and job.kind != "bench")
     flow, names = dataclasses.replace(flow, jobs=jobs), {job.name for job in jobs}
@@ -308,13 +316,13 @@ def _labelled(flow: Flow, actions: Actions) -> dict[str, Any]:
 
 
 def _ordered(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a job as people write them."""
+    """Return the keys of a job in the usual order."""
     first = [name for name in ("name", "needs", "if") if name in body]
     return {name: body[name] for name in (*first, *(key for key in body if key not in first))}
 
 
 def _calling(flow: Flow, job: Job) -> dict[str, Any]:
-    """The call of a job's workflow, once for each shard."""
+    """Return the call of a job's workflow, once for each shard."""
     planned = f"needs.plan.outputs.{job.name}"
     conditions = ["!cancelled()", "needs.plan.result == 'success'", f"{planned} != '[]'"]
     conditions += _guards(flow, job)
@@ -352,8 +360,8 @@ def _of_github(flow: Flow) -> bool:
 
 
 def _given_secrets(flow: Flow, job: Job) -> dict[str, Any]:
-    """A called workflow sees no secret that its caller does not name, not even those of its
-    own environment: https://github.com/actions/runner/issues/1490.
+    """Return the secrets that a caller names. A called workflow sees no other, not even those
+    of its own environment: https://github.com/actions/runner/issues/1490.
     """
     names = _secrets(flow, job)
     return {"secrets": {name: f"${{{{ secrets.{name} }}}}" for name in names}} if names else {}
@@ -368,8 +376,8 @@ def _guards(flow: Flow, job: Job) -> list[str]:
 
 
 def _called(flow: Flow, jobs: list[Job], actions: Actions) -> dict[str, Any]:
-    """The workflow of one kind of job on hosted machines, or on those of our own, for all vendors.
-    A runner group can be opened to this file alone.
+    """Return the workflow of one kind of job on hosted machines, or on those of our own, for
+    all vendors. A runner group can be opened to this file alone.
     """
     job = dataclasses.replace(jobs[0], runners=_rows(jobs))
     names = ("jobs", "channel") if job.channel or job.pulls else ("jobs",)
@@ -433,7 +441,9 @@ def _whole(flow: Flow, job: Job, actions: Actions) -> dict[str, Any]:
 
 
 def _condition(flow: Flow, job: Job) -> str:
-    """When a job at the end of a run runs: always, or where it may write, of runs that publish."""
+    """Return the condition of a job at the end of a run: always, or where it may write, of runs
+    that publish.
+    """
     if job.wanted:
         return f"{_NIGHTS.format(wanted=job.wanted)} && {_may_publish(flow)}"
     return f"always() && {_NO_REQUEST} && {_may_publish(flow)}" if job.alerts else "always()"
@@ -512,7 +522,9 @@ class _Steps:
         return steps
 
     def _python(self) -> list[dict[str, Any]]:
-        """A Python where a machine may have none of ours: hosted ones, and pods."""
+        """Return the step that installs Python where a machine may lack ours: hosted ones, and
+        pods.
+        """
         bare = [
             runner for runner in self.job.runners if runner.trust == "hosted" or runner.scale_set
         ]
@@ -528,8 +540,9 @@ class _Steps:
         return {**uses, "with": dict(inputs)} if inputs else uses
 
     def _login(self) -> dict[str, Any]:
-        """GitHub's registry takes the job's own token; another one those of the environment, and of
-        the repository where a job only reads. No pull request has anything to pull.
+        """Return the login step. GitHub's registry takes the job's own token; another one those
+        of the environment, and of the repository where a job only reads. No pull request has
+        anything to pull.
         """
         registry, of_github = self.flow.repository.partition("/")[0], _of_github(self.flow)
         user, secret = "vars.REGISTRY_USER", "secrets.REGISTRY_TOKEN"
@@ -550,8 +563,9 @@ class _Steps:
         }
 
     def _take(self) -> dict[str, Any]:
-        """The artifacts of a work and its own of an earlier attempt, or those with results. Each
-        carries its own folder, so that all can be extracted into one place.
+        """Return the step that downloads the artifacts of a work and its own of an earlier
+        attempt, or those with results. Each contains its own folder, so that all can be extracted
+        into one place.
         """
         names = _RESULTS
         if self.job.takes == "work":
@@ -607,7 +621,9 @@ class _Steps:
         }
 
     def _leave_images(self) -> dict[str, Any]:
-        """Images that other machines verify and no registry gets, for a day."""
+        """Return the step that uploads, for a day, images that other machines verify and no
+        registry gets.
+        """
         inputs: dict[str, object] = {
             "name": f"{IMAGES}-${{{{ matrix.name }}}}",
             "path": IMAGES,

@@ -40,7 +40,7 @@ def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
 
 
 def _begins(text: str) -> str:
-    """A pattern of GitLab's (RE2 between slashes) for texts that begin so."""
+    """Return a pattern of GitLab's (RE2 between slashes) for texts that begin so."""
     return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
 
 
@@ -110,7 +110,7 @@ def child_pipeline(
 
 
 def _stages(jobs: Iterable[Job]) -> list[str]:
-    """The kinds of jobs in their order: a stage is shared by all vendors."""
+    """Return the kinds of jobs in their order: a stage is shared by all vendors."""
     return list(dict.fromkeys(job.kind or job.name for job in jobs))
 
 
@@ -138,7 +138,9 @@ def _crowded(jobs: int, limits: Limits) -> str:
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
-    """Pages are GitHub's; what clears up does so after a night."""
+    """Return whether GitLab runs the job in this pipeline: pages are GitHub's, and pruning runs
+    after a night.
+    """
     if job.wanted:
         return job.wanted == "PRUNE" and planned.channel == job.environment
     if job.alerts:
@@ -161,9 +163,9 @@ def _planned(flow: Flow) -> dict[str, Any]:
 
 
 def _login(flow: Flow, job: Job, channel: str = "") -> tuple[dict[str, str], list[str]]:
-    """Variables and calls. GitLab's registry takes the job's own token, another one the project's
-    variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. What only pulls has those
-    of the same names with READ in them.
+    """Return variables and calls. GitLab's registry takes the job's own token, another one the
+    project's variables REGISTRY_USER and REGISTRY_TOKEN, of the job's environment. A job that only
+    pulls has those of the same names with READ in them.
     """
     pulls = job.pulls and bool(channel)
     if "packages" not in job.powers and not pulls:

@@ -41,8 +41,9 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
 
 
 def handed_over(*folders: Path) -> dict[Path, str]:
-    """The hand-overs below `folders`, each with its name: every folder with a manifest, one level
-    down, or two where a CI service put a folder of the artifact's name around it.
+    """Return the artifacts below `folders`, each with its name. An artifact is a folder with a
+    manifest, one level down, or two where a CI service put a folder of the artifact's name around
+    it.
     """
     manifests = [
         path
@@ -74,7 +75,7 @@ def demand(names: Iterable[str], present: Iterable[str]) -> None:
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
-    """Files of a step: those that it names, and those in folders that it names; no
+    """Return the files of a step: those that it names, and those in folders that it names; no
     lock, no context.
     """
     named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]

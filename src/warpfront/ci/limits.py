@@ -19,7 +19,7 @@ class Limits:
 
 
 def read_limits(text: str) -> Limits:
-    """The limits in the text of data/limits.toml."""
+    """Return the limits in the text of data/limits.toml."""
     rows = {
         name: row["value"]
         for service in tomllib.loads(text).values()

@@ -43,7 +43,7 @@ class Pool:
         return tuple(node for node in self.nodes if node.name not in self.lost)
 
     def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
-        """Whatever can begin now, and the pool with it begun."""
+        """Return the pool after every possible start, and the started loads with their nodes."""
         pool, assignments = self, []
         while assignment := pool._next():
             load, node = assignment
@@ -63,7 +63,9 @@ class Pool:
         return dataclasses.replace(self, running=remaining)
 
     def lose(self, node: BuildNode) -> Pool:
-        """Its engine is gone: what it had is waiting again, for the others."""
+        """Return the pool without a node whose engine is gone: its loads wait again, for the
+        others.
+        """
         back = [load for load, other in self.running.items() if other == node]
         remaining = {load: other for load, other in self.running.items() if other != node}
         return dataclasses.replace(
@@ -74,7 +76,9 @@ class Pool:
         )
 
     def _next(self) -> tuple[Load, BuildNode] | None:
-        """First everybody's own; then, for who is idle, what is furthest from its turn."""
+        """Return the next load: first each node's own; then, for an idle node, the load that is
+        furthest from its turn.
+        """
         free = [node for node in self.living if self._is_free(node)]
         if not free:
             return None
@@ -111,13 +115,13 @@ class Pool:
 
 
 def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:
-    """Nothing has begun."""
+    """Return a pool in which nothing has begun."""
     return Pool(nodes=tuple(nodes), waiting=_largest_first(loads))
 
 
 def preference(fingerprint: str, nodes: Iterable[BuildNode]) -> list[BuildNode]:
-    """The nodes, by how dear they are to a fingerprint: the highest random weight first, so that
-    who comes or goes moves only what was, or will be, its own (Thaler and Ravishankar, 1998).
+    """Return the nodes in the order of preference for a fingerprint: the highest random weight
+    first. A node that joins or leaves then moves only its own loads (Thaler and Ravishankar, 1998).
     """
 
     def weight(node: BuildNode) -> bytes:

@@ -37,8 +37,8 @@ def unready(
     holders: Mapping[int, str],
     free_bytes: int | None,
 ) -> Iterator[str]:
-    """Everything that speaks against a job here. `holders` are processes that have a device open,
-    `free_bytes` the room of the engine, None where it does not say.
+    """Yield the reasons against a job here. `holders` are processes that have a device open,
+    `free_bytes` the room of the engine, None where it is unknown.
     """
     if machine != runner.machine:
         yield f"the engine's machine is {machine}, and the row says {runner.machine}"

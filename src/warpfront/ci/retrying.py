@@ -23,7 +23,7 @@ def worth_another_try(results: Iterable[object]) -> bool:
 
 
 def pause_seconds(tries: int) -> float:
-    """Before the next try, after so many."""
+    """Return the pause before the next try, after so many."""
     return 10.0 * 3.0 ** (tries - 1)
 
 

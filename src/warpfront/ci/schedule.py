@@ -100,7 +100,7 @@ class Schedule:
 
     @property
     def works(self) -> frozenset[str]:
-        """The names of all works."""
+        """Return the names of all works."""
         kinds = (*self.build.values(), *self.verify.values(), *self.bench.values(), self.publish)
         return frozenset(work.name for kind in kinds for work in kind)
 
@@ -125,9 +125,9 @@ def schedule(
     blocked: Mapping[str, str],
     offline: Mapping[str, str] | None = None,
 ) -> Schedule:
-    """The jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here and at the
-    commit that is compared with (None: there is nothing to compare with). `blocked` maps cells that
-    can be made nowhere to the reason, `offline` rows of machines that would take no job.
+    """Return the jobs for `cells` in `scope`. `now` and `before` are their fingerprints, here
+    and at the base commit (None: there is nothing to compare with). `blocked` maps cells that can
+    be made nowhere to the reason, `offline` rows of machines that would take no job.
     """
     cells, runners = tuple(cells), tuple(runners)
     compared = before if scope.only_changed and before is not None else {}
@@ -158,8 +158,8 @@ def schedule(
 
 
 def _roots(cells: Iterable[Cell]) -> dict[str, str]:
-    """Cell -> the cell at the bottom of its chain of parents, whose job makes all of the chain: its
-    layers are warm there.
+    """Return, by cell, the cell at the bottom of its chain of parents, whose job makes all of
+    the chain: its layers are warm there.
     """
     roots: dict[str, str] = {}
     for cell in cells:  # parents come before children
@@ -168,7 +168,7 @@ def _roots(cells: Iterable[Cell]) -> dict[str, str]:
 
 
 def _builder(cell: Cell, runners: Iterable[Runner], scope: RunScope) -> str:
-    """A hosted machine before one of our own, which makers of images need not keep busy."""
+    """Return the builder: a hosted machine before one of our own, which builds need not occupy."""
     builder = builder_of(cell.machine, runners, trusted=scope.trusted)
     return builder.name if builder else ""
 
@@ -282,8 +282,8 @@ def _benching(
 
 
 def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
-    """The works of a job, each with the row that does it. What is to be published is sent to the
-    registry as it is built (`candidate` in the place of `build`).
+    """Return the works of a job, each with the row that does it. An image to publish goes to
+    the registry as it is built (`candidate` in the place of `build`).
     """
     if job.kind == "publish":
         return tuple(
@@ -302,7 +302,7 @@ def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
 
 
 def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
-    """Jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
+    """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
     entries = [_entry(runner, work) for runner, work in works]
     return [
         {"shard": number // limit + 1, "jobs": entries[number : number + limit]}

@@ -181,8 +181,8 @@ def _word(result: object) -> str:
 
 
 def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[str]:
-    """GitHub's workflow commands, worst first: what failed, at the line of its row. `lines` are
-    those of the cells in matrix.yaml.
+    """Return GitHub's workflow commands, worst first: the failures, at the line of their row.
+    `lines` are those of the cells in matrix.yaml.
     """
     bad = [
         result for result in sorted(results, key=_rank) if _word(result) not in {"made", "passed"}
@@ -198,7 +198,9 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
 
 
 def matcher_command(path: str) -> str:
-    """Has a forge read problems off the lines that a step prints from here on."""
+    """Return the command that makes a CI service read problems off the lines that a step prints
+    from here on.
+    """
     return f"::add-matcher::{path}"
 
 
@@ -214,8 +216,8 @@ def _annotation(result: object, lines: Mapping[str, int]) -> str:
 
 
 def _data(text: str) -> str:
-    """https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts: what would end a
-    command, or its message.
+    """Return a message with the characters escaped that would end a command
+    (https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts).
     """
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -225,7 +227,7 @@ def _property(text: str) -> str:
 
 
 def _said(text: str) -> str:
-    """Foreign text as one line of Markdown, cut to what a table takes."""
+    """Return foreign text as one line of Markdown, cut to the limit of a table."""
     return markdown_text(text[:MOST_CHARACTERS])
 
 
@@ -234,5 +236,5 @@ def _as_code(text: str) -> str:
 
 
 def _plainly(text: str) -> str:
-    """The same where nothing is rendered."""
+    """Return the same where nothing is rendered."""
     return flat(text[:MOST_CHARACTERS])

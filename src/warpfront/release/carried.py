@@ -33,8 +33,8 @@ class CarriedImages:
     channel: Channel
 
     def find(self, cell: Cell) -> Publishable | Blocked:
-        """The image that the cell's names of the channel are on. Its names only lead to it: what it
-        is, and what was proven of it, is what its own bytes and what is attached say.
+        """Return the image of the cell's names in the channel. Its names only lead to it: its
+        content and proof are those of its own bytes and attachments.
         """
         place = self.place_of(cell)
         registry_image = self.held(cell)
@@ -101,7 +101,7 @@ def _carried_document(place: Repository, descriptor: Descriptor) -> Referrer:
 
 
 def _image(place: Repository, tag: str) -> RegistryImage | None:
-    """The image under a tag; None for what is none."""
+    """Return the image under a tag; None where it has no image."""
     descriptor = place.registry.head(place.repository, tag)
     if descriptor is None or descriptor.media_type in INDEX_TYPES:
         return None

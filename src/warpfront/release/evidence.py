@@ -150,7 +150,7 @@ def attached_evidence(
 
 
 def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
-    """The verifications of an attached document; none of one that cannot be read."""
+    """Return the verifications of an attached document; none of one that cannot be read."""
     payload = attached_payload(registry, repository, digest)
     try:
         document = clean_json(json.loads(payload))
@@ -161,7 +161,7 @@ def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Ver
 
 
 def demanded_channel(channels: tuple[Channel, ...], name: str, to: str = "") -> Channel:
-    """The channel of that name, published to another repository if one is given. Raises
+    """Return the channel of that name, with another repository if one is passed. Raises
     `MatrixError` where matrix.yaml has none, `InputError` where that is no place for images.
     """
     if to:

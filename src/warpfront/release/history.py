@@ -54,8 +54,8 @@ def is_yanked(registry: Registry, path: str, digest: str) -> bool:
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
-    """The last digest that an alias was on before this one, is still there, and was not yanked;
-    "" for none.
+    """Return the last digest that an alias was on before this one, is still there, and was not
+    yanked; "" for none.
     """
     visited = {digest}
     for _ in range(_LONGEST_HISTORY):

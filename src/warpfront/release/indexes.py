@@ -51,8 +51,8 @@ class IndexWriter:
     record: Callable[[Publication], None]
 
     def stage(self, publication: Publication, machine: str) -> Publication:
-        """Keep a published image where its twins' publishers find it. Raises `TagConflictError`
-        where a newer one is.
+        """Put a published image under the tag where its twins' publishers find it. Raises
+        `TagConflictError` where a newer one is.
         """
         path = publication.path
         image = self._own(publication)
@@ -71,7 +71,9 @@ class IndexWriter:
         return publication
 
     def put(self, publication: Publication) -> Publication:
-        """Each index of the publication, signed and then tagged, or what it waits for."""
+        """Put each index of the publication, signed and then tagged, and return it or the
+        reason why it waits.
+        """
         image = self._own(publication)
         for name in publication.indexes:
             put = self._put(publication, name, image)

@@ -50,7 +50,7 @@ def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
 def listed_in(
     registry: Registry, path: str, heads: Mapping[str, Descriptor]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Digest -> the tags of the indexes that it is a part of."""
+    """Return the tags of the indexes that list each digest, by digest."""
     tags_by_digest: defaultdict[str, list[str]] = defaultdict(list)
     for tag, head in heads.items():
         if head.media_type in INDEX_TYPES:
@@ -127,7 +127,9 @@ def remove(registry: Registry, deleter: Deleter, stock: Stock, reason: str) -> R
 
 
 def _leads_nowhere(document: Document, gone: set[str]) -> bool:
-    """A list of what is gone, or signatures: no image that a tag may lead to."""
+    """Return whether a manifest is a list of deleted images, or signatures: no image that a tag
+    may lead to.
+    """
     if isinstance(document, ImageIndex):
         return {manifest.digest for manifest in document.manifests} <= gone
     kinds = {layer.media_type for layer in document.layers}

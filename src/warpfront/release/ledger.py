@@ -123,7 +123,7 @@ class Publication:
 
     @property
     def path(self) -> str:
-        """The repository without its host."""
+        """Return the repository without its host."""
         return self.repository.partition("/")[2]
 
 

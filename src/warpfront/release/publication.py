@@ -76,7 +76,9 @@ class RegistryImage:
 
 
 def held_image(registry: Registry, repository: str, reference: str) -> RegistryImage | None:
-    """An image and its config, their digests computed here from what came. None where none is."""
+    """Return an image and its config, their digests computed here from the received bytes.
+    Return None where there is none.
+    """
     manifest = registry.manifest(repository, reference)
     if manifest is None:
         return None
@@ -176,8 +178,8 @@ def moves_document(publication: Publication, befores: Mapping[str, str]) -> Refe
 def taken(
     publication: Publication, tag: str, digest: str, labels: Mapping[str, str] | None = None
 ) -> TagConflictError:
-    """The error for a tag that never moves and is on another image. `labels` are those of the image
-    that it is on: the same content needs no second digest, another one needs another tag.
+    """Return the error for a fixed tag that is on another image. `labels` are those of that
+    image: the same content needs no second digest, another one needs another tag.
     """
     hint = "publish from the build that was published, or give the template a word that differs: "
     hint += "{content} for other content, {date} or {revision} for the same"

@@ -140,7 +140,9 @@ def publish_cells(
     find: Find,
     dry_run: bool,
 ) -> Mapping[str, Published]:
-    """`every` are the matrix's cells: who is not selected still has its names."""
+    """Publish the cells. `every` are the matrix's cells, since one that is not selected still
+    has its names.
+    """
     cells, every = tuple(cells), tuple(every)
     claimed = clashes_of_matrix(every, channel, project=context.project)
     shared = shared_in_matrix(every, channel, project=context.project)
@@ -447,8 +449,8 @@ def not_to_be_named(
     digest: str,
     labels: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Why a digest may not get its names, whatever was proven of it: it was yanked, or an alias is
-    on a newer image, which only a rollback may move it from.
+    """Return why a digest may not get its names, however well it is proven: it was yanked, or
+    an alias is on a newer image, which only a rollback may move it from.
     """
     wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
     for tag in tags:
@@ -462,7 +464,9 @@ def not_to_be_named(
 
 
 def run_name(now: str) -> str:
-    """`20261122T120000-1a2b3c`: sorts by time, and no two runs share one."""
+    """Return a run's name, `20261122T120000-1a2b3c`: it sorts by time, and no two runs share
+    one.
+    """
     digits = now.partition("+")[0].replace("-", "").replace(":", "")
     return f"{digits}-{uuid.uuid4().hex[:6]}"
 
@@ -543,10 +547,10 @@ def _signer(
 
 
 def host_of(channel: Channel, project: str) -> str:
-    """The registry that a channel is published to."""
+    """Return the registry that a channel is published to."""
     return (channel.repository or project).partition("/")[0]
 
 
 def path_of(channel: Channel, project: str, cell: Cell) -> str:
-    """The repository of a cell's image, without the registry's host."""
+    """Return the repository of a cell's image, without the registry's host."""
     return f"{channel.repository or project}/{cell.image}".partition("/")[2]

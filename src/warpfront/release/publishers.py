@@ -67,7 +67,9 @@ def _other_workflow(origin: Origin, project: Project, by: str) -> Iterator[str]:
 
 
 def _address(repository: str) -> str:
-    """Forges do not tell case apart in the names of owners and repositories."""
+    """Return the address in lower case: CI services ignore case in the names of owners and
+    repositories.
+    """
     return repository.rstrip("/").removesuffix(".git").lower()
 
 
@@ -88,8 +90,9 @@ def keyless_identity(project: Project, forge: ForgeName) -> KeylessIdentity:
 
 
 def _issuer(source: str, forge: ForgeName) -> str:
-    """https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has the issuer
-    of a GitHub of one's own; GitLab's is the instance itself.
+    """Return the issuer of a CI service's tokens.
+    https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has that of a
+    self-hosted GitHub; GitLab's is the instance itself.
     """
     parts = urlsplit(source)
     host = f"{parts.scheme}://{parts.netloc}"

@@ -73,7 +73,7 @@ class Meter:
 
     @contextlib.contextmanager
     def over(self, step: str, total: int) -> Iterator[None]:
-        """While `what` is on its way: `total` bytes, if nothing of it is there yet."""
+        """Show progress during `step`: `total` bytes, if nothing of it is there yet."""
         self._what, self._done, self._total = step, 0, total
         finished = 0
         try:
@@ -405,10 +405,12 @@ def candidate(
 def _working_ahead(
     publication: Publication, layout: LayoutRegistry, attester: Attester, ahead: Ahead
 ) -> Iterator[None]:
-    """While an image is sent, do what needs no more than its digest: judge the bytes that are sent,
-    as those that come back will be judged; attach what goes with them, and sign. Each step comes
-    again in its place, and does what is missing then: nothing that fails here counts, except an
-    answer that did not come, for which no run waits twice. A run that is stopped does not wait.
+    """Run the steps that need only an image's digest while the image is pushed. Judge the bytes
+    that are sent, as those that come back will be judged; attach the documents, and sign.
+
+    Each step runs again in its place, and does the missing part then. No failure here counts,
+    except an answer that did not come, for which no run waits twice. A run that is stopped does not
+    wait.
     """
     stopped = threading.Event()
 

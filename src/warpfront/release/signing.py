@@ -118,7 +118,9 @@ def find_cosign(
     *,
     identity: KeylessIdentity | None = None,
 ) -> Cosign:
-    """cosign as it is here, and the public half of `key` in `folder`. Raises `SignatureError`."""
+    """Return this machine's cosign, and the public half of `key` in `folder`. Raises
+    `SignatureError`.
+    """
     if which("cosign", path=environment.get("PATH", "")) is None:
         raise SignatureError("cosign: there is no such program", hint=_GET)
     if key == KEYLESS and not any(environment.get(name) for name in _IDENTITIES):
@@ -157,8 +159,8 @@ class Signer:
 
     @property
     def form(self) -> tuple[str, ...]:
-        """Options that make this cosign write the common form: those that it takes. Distributions'
-        builds do not know their own version, and the help omits deprecated options.
+        """Return the options that make this cosign write the common form: those that it takes.
+        Distributions' builds do not know their own version, and the help omits deprecated options.
         """
         if not self._forms:
             self._forms.append(tuple(option for option in _FORM if self._takes(option)))
@@ -184,8 +186,8 @@ class Signer:
         return _run(self.run, command).returncode == 0
 
     def sign(self, reference: str, annotations: Mapping[str, str], *, anew: bool = False) -> None:
-        """Have the digest signed with these annotations; `anew` where it is not worth asking
-        whether it is. Raises `SignatureError`.
+        """Sign the digest with these annotations; `anew` skips the check for an existing
+        signature. Raises `SignatureError`.
         """
         if not anew and self.is_signed(reference, annotations):
             return

@@ -58,7 +58,7 @@ class Names:
 
     @property
     def claims(self) -> Mapping[str, str]:
-        """Each reference, and what it would be on."""
+        """Return each reference, and the image or index that it would be on."""
         names = {f"{self.repository}:{tag}": self.cell_id for tag in (*self.tags, *self.aliases)}
         return names | {f"{self.repository}:{name.tag}": str(name) for name in self.shared}
 
@@ -194,7 +194,7 @@ def _repository(cell: Cell, channel: Channel, project: str) -> str:
 
 
 def clashes(every: Iterable[Names]) -> tuple[str, ...]:
-    """Each name that would be on more than one image or index, with the first of those."""
+    """Return each name that would be on more than one image or index, with the first of those."""
     claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for names in every:
         for reference, claimant in names.claims.items():

@@ -52,7 +52,7 @@ class ArchitectureFound:
     file: str
 
     def differs_from(self, platform: Platform) -> str:
-        """Why an image is not for that platform; "" if it is."""
+        """Return why an image is not for that platform; "" if it is."""
         if (self.os, self.config) != (platform.os, platform.architecture):
             return f"its config says {self.os}/{self.config}"
         if not self.machine:
@@ -106,8 +106,8 @@ def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str
 
 
 def part_for(registry: Registry, repository: str, reference: str, machine: str) -> str:
-    """The digest of what an index lists for a machine (`x86_64`); the reference itself where that
-    is no index. Raises `InputError` where the index lists nothing for it.
+    """Return the digest of an index's entry for a machine (`x86_64`); the reference itself
+    where that is no index. Raises `InputError` where the index lists nothing for it.
     """
     parts = parts_of(registry, repository, reference)
     if parts is None:
@@ -178,7 +178,7 @@ def _first_program(
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:
-    """The machine and name of the first ELF file in a folder of programs."""
+    """Return the machine and name of the first ELF file in a folder of programs."""
     try:
         with tarfile.open(fileobj=cast("BinaryIO", unpacked), mode="r|") as archive:
             for member in archive:
@@ -205,7 +205,7 @@ def _elf_machine(header: bytes) -> str:
 
 
 def _unpacked(packed: BinaryIO) -> Any:
-    """The tar in a layer, by its first bytes: what a layer is called is not always what it is."""
+    """Return the tar in a layer, by its first bytes: a layer's media type can be wrong."""
     start = packed.peek(4)[:4] if isinstance(packed, io.BufferedReader) else b""
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=packed)

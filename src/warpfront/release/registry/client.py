@@ -129,8 +129,8 @@ class HttpRegistry:
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """See `Registry`. What is attached to a subject is listed under the fallback tag where the
-        registry does not say that it has done so itself.
+        """See `Registry`. A subject's attachment is listed under the fallback tag where the
+        registry's answer does not confirm its own list.
         """
         step = f"put manifest {_named(repository, reference)}"
         digest = digest_of_bytes(body)
@@ -310,8 +310,8 @@ class HttpRegistry:
         return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
 
     def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
-        """Name artifacts in the fallback index of their subject. Others may write that at the same
-        time: ours are there only when they are read back.
+        """List artifacts in the fallback index of their subject. Others may write that at the
+        same time: ours are there only when they are read back.
         """
         attempts = self._exchange.attempts()
         tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
@@ -377,7 +377,7 @@ class HttpRegistry:
         return answer.status_code == 201, location
 
     def _forget(self, repository: str, location: str) -> None:
-        """Tell the registry of an upload that comes to nothing; it is no harm if that fails."""
+        """Cancel an abandoned upload at the registry; it is no harm if that fails."""
         if location:
             ask = self._ask("DELETE", location, "end of an upload", {204}, (push(repository),))
             with contextlib.suppress(RegistryError, TransientError):
@@ -399,7 +399,7 @@ class HttpRegistry:
         raise self._wrong(step, f"it has more than {_MOST_PAGES} pages")
 
     def _checked(self, answer: requests.Response, digest: str, step: str) -> Iterator[bytes]:
-        """The pieces of a body, and an error at the end if they were others."""
+        """Yield the pieces of a body, and raise an error at the end if their digest differs."""
         hashed = sha256()
         try:
             for piece in self._exchange.pieces(answer, step):
@@ -519,7 +519,7 @@ def _require_repository(repository: str) -> None:
 
 
 def _are_tags(value: Any) -> bool:
-    """null is how some registries say that there are none."""
+    """Return whether a value is a list of tags; some registries send null for an empty list."""
     return value is None or (
         isinstance(value, list) and all(isinstance(tag, str) and is_tag(tag) for tag in value)
     )

@@ -128,7 +128,9 @@ class Registry(Protocol):
     def host(self) -> str: ...
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        """The manifest or index under a tag or digest, its digest checked; None where none is."""
+        """Return the manifest or index under a tag or digest, its digest checked; None where
+        none is.
+        """
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """Return the registry's descriptor of a tag or digest, unchecked against bytes."""
@@ -141,23 +143,26 @@ class Registry(Protocol):
         """
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
-        """A small blob (a config, an SBOM), its digest checked."""
+        """Return a small blob (a config, an SBOM), its digest checked."""
 
     def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
-        """A blob as it comes, for who needs its beginning: only at its end has the
-        digest been checked."""
+        """Yield a blob as it comes, for readers of its beginning: its digest is checked only at
+        its end.
+        """
 
     def save_blob(
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
-        """A blob of any size into a file that is there only when its digest was right. No more than
-        `size_bytes` are taken, if the descriptor is known."""
+        """Save a blob of any size to a file that exists only if its digest was right. No more
+        than `size_bytes` are read, if the descriptor is known.
+        """
 
     def put_blob(
         self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
     ) -> BlobTransfer:
-        """Have the blob in the repository: it is there already, or is mounted from one of the
-        repositories `mount_from`, or is sent."""
+        """Ensure that the blob is in the repository: it is there already, or is mounted from
+        one of the repositories `mount_from`, or is sent.
+        """
 
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """Return the attachments of a digest: by the referrers API, else by the fallback tag."""

@@ -79,7 +79,7 @@ def copy_image(
 
 
 def copy_attached(source: Repository, target: Repository, digest: str) -> Copied:
-    """Everything that is attached to a digest and to its parts, what is attached to that, and the
+    """Copy the attachments of a digest and of its parts, their own attachments, and the
     signatures. The image itself is only read.
     """
     image, walk = _ImageWalk(source), _ImageWalk(source)
@@ -111,7 +111,7 @@ def _copy_tags(source: Repository, target: Repository, digest: str) -> Copied:
 def _copy(
     source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
 ) -> Copied:
-    """Blobs, the largest first, then the manifests that name them, then tags."""
+    """Copy blobs, the largest first, then the manifests that name them, then tags."""
     parts = {part.digest: part for manifest in walk.found.values() for part in _blobs_of(manifest)}
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
@@ -132,7 +132,9 @@ def _blobs_of(manifest: RegistryManifest) -> tuple[Descriptor, ...]:
 def _copy_blobs(
     source: Repository, target: Repository, blobs: Sequence[Descriptor], mount_from: Sequence[str]
 ) -> tuple[BlobTransfer, ...]:
-    """Several at once. Where one fails, or who waits is stopped, the others read no further."""
+    """Copy several blobs at once. If one fails, or the caller is stopped, the others read no
+    further.
+    """
     stop = threading.Event()
 
     def copied(blob: Descriptor) -> BlobTransfer:
@@ -215,7 +217,7 @@ class _ImageWalk:
     _begun: set[str] = field(default_factory=set)
 
     def follow(self, digest: str, named: Descriptor | None = None, depth: int = 0) -> None:
-        """A manifest, and its children if it is an index."""
+        """Add a manifest, and its children if it is an index."""
         if digest in self.found:
             return
         if digest in self._begun or depth > DEEPEST or len(self._begun) >= MOST_MANIFESTS:
@@ -238,7 +240,7 @@ class _ImageWalk:
         self.found[digest] = manifest
 
     def follow_attached(self, digest: str, depth: int = 0) -> None:
-        """Everything that is attached to a digest, and to that."""
+        """Add the attachments of a digest, and their own attachments."""
         for descriptor in self.source.registry.referrers(self.source.repository, digest):
             if descriptor.digest not in self.found:
                 self.follow(descriptor.digest, descriptor, depth + 1)

@@ -37,7 +37,7 @@ class Login:
 
     @property
     def basic(self) -> str:
-        """The value of an Authorization header."""
+        """Return the value of an Authorization header."""
         value = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return f"Basic {value}"
 
@@ -97,7 +97,7 @@ class Credentials:
 
 
 def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
-    """Docker's, as its own command line would find them."""
+    """Return docker's credentials, from where its own command line would read them."""
     folder = environment.get("DOCKER_CONFIG")
     place = Path(folder) if folder else Path(environment.get("HOME", "/"), ".docker")
     return Credentials(place / "config.json", run)
@@ -141,7 +141,9 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
 
 
 def _same_host(key: str, host: str) -> bool:
-    """docker wrote whole addresses once: `https://host/v1/`."""
+    """Return whether an entry is of the host; docker wrote whole addresses once:
+    `https://host/v1/`.
+    """
     named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
     return named == host or (is_docker_io(named) and is_docker_io(host))
 

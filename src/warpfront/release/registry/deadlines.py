@@ -48,7 +48,7 @@ class Adapter(WholeHeads):
 
 
 def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:
-    """The body as it arrives. Raises as requests does, and `TooSlow`."""
+    """Yield the body as it arrives. Raises as requests does, and `TooSlow`."""
     since, count = pace.clock(), 0
 
     def read() -> bytes:

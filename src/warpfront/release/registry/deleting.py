@@ -133,7 +133,7 @@ class GitHubPackages:
             self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
 
     def _numbers(self, repository: str) -> dict[str, int]:
-        """Digest -> number, as listed once."""
+        """Return the number of each digest, as listed once."""
         if repository not in self._versions:
             numbers: dict[str, int] = {}
             for page in range(1, _MOST_PAGES + 1):

@@ -103,7 +103,7 @@ class Exchange:
 
     @property
     def origin(self) -> str:
-        """Scheme and address. Only a registry on this machine may be without TLS."""
+        """Return scheme and address. Only a registry on this machine may be without TLS."""
         if not self._scheme:
             self._scheme = "https" if self._speaks_tls() else "http"
         return f"{self._scheme}://{address_of(self.host)}"
@@ -124,7 +124,7 @@ class Exchange:
                     raise passing.error from None
 
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
-        """The answer and its body, tried again together."""
+        """Return the answer and its body, retried together."""
         attempts = self.attempts()
         while True:
             try:
@@ -284,7 +284,9 @@ class Exchange:
         return _origin(url) == _origin(self.origin)
 
     def _is_beside(self, url: str) -> bool:
-        """Another address without TLS on this machine, for a registry that is there itself."""
+        """Return whether it is another address without TLS on this machine, for a registry that
+        is there itself.
+        """
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
@@ -319,5 +321,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Logins are docker's: without this, requests would look for one in ~/.netrc."""
+    """Return the request unchanged. Logins are docker's: without this, requests would look for
+    one in ~/.netrc.
+    """
     return request

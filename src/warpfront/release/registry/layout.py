@@ -97,7 +97,7 @@ class LayoutRegistry:
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """See `Registry`. What it is made of has to be there before, as in every registry."""
+        """See `Registry`. Its parts have to be there before, as in every registry."""
         digest = digest_of_bytes(body)
         try:
             document = manifests.read_body(body, media_type)
@@ -229,7 +229,7 @@ class LayoutRegistry:
                     waiting += parts_of(manifests.read_document(manifest))
 
     def file(self, blob: Descriptor) -> FileBlob:
-        """A blob as the file that it is, if it has its size."""
+        """Return the path of a blob's file, if it has its size."""
         if self._require_regular(blob.digest) != blob.size_bytes:
             raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
         path = self.blob_path(blob.digest)
@@ -255,8 +255,8 @@ class LayoutRegistry:
         )
 
     def _list(self, new: Descriptor, document: Document) -> None:
-        """Name it in `index.json`: in place of what had its tag, and of its children that have
-        none. What is named already need not be named again without a tag.
+        """List a manifest in `index.json`, in place of the previous one with its tag and of its
+        untagged children. One that is listed already is not listed again without a tag.
         """
         before = self.listed()
         if not _name(new) and new.digest in {descriptor.digest for descriptor in before}:
@@ -287,7 +287,7 @@ class LayoutRegistry:
             raise self._wrong(f"{part.digest} is missing or damaged")
 
     def _require_regular(self, digest: str) -> int:
-        """Its size, if it is a file."""
+        """Return the size, if it is a regular file."""
         try:
             status = self.blob_path(digest).lstat()
         except FileNotFoundError:
@@ -298,7 +298,7 @@ class LayoutRegistry:
         return status.st_size
 
     def _take(self, source: Path | BinaryIO, digest: str, destination: Path) -> None:
-        """Have these bytes there, if their digest is right: by hard link where one can be."""
+        """Store these bytes, if their digest is right: by hard link where one can be."""
         with storing(destination):
             destination.parent.mkdir(parents=True, exist_ok=True)
             aside = destination.with_name(f".{destination.name}.{os.getpid()}")
@@ -339,8 +339,8 @@ def _name(descriptor: Descriptor) -> str:
 
 
 def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
-    """The digest of what is there then. An open file is linked by the name that it was opened by;
-    what is sealed afterwards is that which was read.
+    """Return the digest of the resulting file. An open file is linked by the name that it was
+    opened by; the bytes that are sealed afterwards are those that were read.
     """
     if isinstance(source, Path):
         with source.open("rb") as stream:

@@ -99,7 +99,7 @@ def artifact_body(
     payload: Descriptor,
     annotations: Mapping[str, str],
 ) -> bytes:
-    """The manifest of a document that is attached to `subject`."""
+    """Return the manifest of a document that is attached to `subject`."""
     empty = Descriptor(
         media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
     )
@@ -126,7 +126,7 @@ def artifact_body(
 def index_body(
     manifests: Sequence[Descriptor], annotations: Mapping[str, str] | None = None
 ) -> bytes:
-    """An OCI index of these, in this order."""
+    """Return an OCI index of these, in this order."""
     fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
     return _written(
         {

@@ -70,7 +70,7 @@ class Upload:
         self.sent_bytes = 0
 
     def send(self) -> None:
-        """Returns when the registry has the blob. Raises `RegistryError`."""
+        """Send the blob, and return when the registry has it. Raises `RegistryError`."""
         attempts = self._exchange.attempts()
         failed = False
         while True:
@@ -85,8 +85,8 @@ class Upload:
                 return
 
     def _is_there_now(self) -> bool:
-        """After a failure: the blob may have arrived, and only the answer been lost. If not, where
-        to go on from.
+        """Return whether the blob arrived in spite of a failure, with only the answer lost. If
+        not, set where to resume.
         """
         url = f"/v2/{self._repository}/blobs/{self._source.digest}"
         answer = self._once("HEAD", url, {200, 404})
@@ -149,7 +149,7 @@ class Upload:
         self._offset = has if has is not None else self._offset + count
 
     def _send_otherwise(self, answer: requests.Response, body: bytes, count: int) -> None:
-        """A piece was not taken: smaller ones, all at once, or from the start."""
+        """Send a refused piece in smaller ones, all at once, or from the start."""
         error = self._failure(answer, body)
         if answer.status_code == 413:
             if count <= _SMALLEST_PIECE_BYTES:
@@ -166,7 +166,9 @@ class Upload:
             self._begin()
 
     def _close(self) -> None:
-        """The last request: with the digest, and with all bytes where they were not sent before."""
+        """Send the last request: with the digest, and with all bytes where they were not sent
+        before.
+        """
         count = self._source.size_bytes if self._whole else 0
         url = _with_digest(self._location, self._source.digest)
         answer = self._once(
@@ -186,7 +188,7 @@ class Upload:
         raise TransientError(error)
 
     def _piece(self, count: int) -> Callable[[], Any]:
-        """The bytes of one request, opened anew for each try of it."""
+        """Return the bytes of one request, opened anew for each try of it."""
         if not count:
             return lambda: b""
         offset = 0 if self._whole else self._offset

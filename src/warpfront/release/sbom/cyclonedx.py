@@ -23,7 +23,7 @@ _UNNUMBERED = uuid.UUID(int=0)
 
 
 def cyclonedx_text(bill: Bill) -> str:
-    """The document. Its serial number is made from all that is in it."""
+    """Return the document. Its serial number is made from all that is in it."""
     carried: dict[str, list[Part]] = {}
     for part in bill.parts:
         carried.setdefault(part.within, []).append(part)
@@ -99,7 +99,7 @@ def _pedigree(part: Part) -> dict[str, Any]:
 
 
 def _licences(part: Part) -> dict[str, Any]:
-    """An expression; else the words that could not be read as one; else nothing."""
+    """Return an expression; else the words that could not be parsed as one; else nothing."""
     declared = {"acknowledgement": "declared"}
     if part.licence.expression:
         return {"licenses": [{**declared, "expression": part.licence.expression}]}

@@ -36,7 +36,7 @@ def licence_rows(bill: Bill) -> tuple[LicenceRow, ...]:
 
 
 def licence_document(bill: Bill) -> dict[str, object]:
-    """The table as JSON values."""
+    """Return the table as JSON values."""
     rows = licence_rows(bill)
     return {
         "schema": SCHEMA,
@@ -61,7 +61,7 @@ def licence_document(bill: Bill) -> dict[str, object]:
 
 
 def licence_markdown(bill: Bill) -> str:
-    """The table for people: what needs a decision, then everything."""
+    """Return the table for people: the rows that need a decision, then everything."""
     rows = licence_rows(bill)
     undecided = [row for row in rows if row.asks.decision]
     means = {row.asks.name: row.asks.means for row in rows}

@@ -107,8 +107,8 @@ def licence_of_package(package: Package) -> Licence:
 
 
 def class_of(licence: Licence, *, debian_main: bool = False) -> LicenceClass:
-    """The class of an expression: with AND the one that asks most, with OR the one that asks least.
-    `debian_main`: it is known to come from there, where all is free, whatever it is called.
+    """Return the class of an expression: the strictest with AND, the least strict with OR.
+    `debian_main`: it is known to come from there, where all is free under any name.
     """
     unnamed = _DEBIAN_MAIN if debian_main else _UNKNOWN
     classes = _Expression(licence.expression, debian_main=debian_main)
@@ -222,6 +222,6 @@ def _plain(text: str) -> str:
 
 
 def references(expressions: Iterable[str]) -> tuple[str, ...]:
-    """The `LicenseRef-`s of these expressions, which SPDX wants explained."""
+    """Return the `LicenseRef-`s of these expressions, which SPDX wants explained."""
     words = {word for expression in expressions for word in _WORD.findall(expression)}
     return tuple(sorted(word for word in words if word.startswith("LicenseRef-")))

@@ -69,7 +69,9 @@ class Bill:
 
     @property
     def purl(self) -> str:
-        """The image without its digest: a document about it is attached to that."""
+        """Return the purl of the image without its digest: a document about it is attached to
+        that.
+        """
         return _purl("oci", "", self.name.rpartition("/")[2], self.tag, {})
 
 
@@ -83,8 +85,9 @@ def bill_of(
     created: str,
     source: str,
 ) -> Bill:
-    """The bill of a cell's image: `contents` are what `load` found in it, `base` what was built on,
-    `roots` what the image asks for (`roots_of`), `created` and `source` its labels'.
+    """Return the bill of a cell's image: `contents` are those that `load` listed in it, `base`
+    is its base, `roots` are the image's own requirements (`roots_of`), `created` and `source` its
+    labels'.
     """
     own_urls = {index.url for index in cell.own_indexes}
     distributions = {
@@ -160,7 +163,7 @@ def _wheel(
 
 
 def _with_patches(part: Part, patched: PatchedWheel | None) -> Part:
-    """The wheel of an index that a patched one was made of, and by what."""
+    """Return the patched wheel with the original wheel of the index and its patches."""
     if patched is None:
         return part
     original = patched.original
@@ -206,7 +209,7 @@ def _package(package: Package, contents: Contents) -> Part:
 
 
 def _base(cell: Cell, base: ResolvedBase) -> Part:
-    """The base by digest, with what Debian's own recipe was where it was made here."""
+    """Return the base by digest, with its Debian recipe where it was made here."""
     if base.source is BaseSource.BOOTSTRAP:
         return Part(
             kind="base",

@@ -22,7 +22,7 @@ _DOCUMENT = "SPDXRef-DOCUMENT"
 
 
 def spdx_text(bill: Bill) -> str:
-    """The document. Its namespace is made from all that is in it."""
+    """Return the document. Its namespace is made from all that is in it."""
     document = _document(bill)
     named = f"{bill.source}/spdx/{bill.cell_id}-{digest_of(document)}"
     return json.dumps({**document, "documentNamespace": named}, indent=1, sort_keys=True) + "\n"
@@ -104,7 +104,9 @@ def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
 
 
 def _extracted(bill: Bill) -> list[dict[str, str]]:
-    """Whose word each `LicenseRef-` is. The text itself is in the image, with the package."""
+    """Return the author of each `LicenseRef-`. The text itself is in the image, with the
+    package.
+    """
     texts: dict[str, str] = {}
     for part in bill.parts:
         for reference in references([part.licence.expression]):
@@ -128,5 +130,5 @@ def _purl(purl: str) -> dict[str, str]:
 
 
 def _moment(created: str) -> str:
-    """SPDX writes UTC with a `Z`."""
+    """Return the time as SPDX writes it: UTC with a `Z`."""
     return f"{created.removesuffix('Z').removesuffix('+00:00')}Z"

@@ -139,7 +139,9 @@ def read_json(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may take two different fields of one name."""
+    """Return the fields without duplicates: two readers may take two different fields of one
+    name.
+    """
     once = dict(pairs)
     if len(once) != len(pairs):
         raise ValueError("a field stands there twice")
