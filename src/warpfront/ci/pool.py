@@ -76,8 +76,8 @@ class Pool:
         )
 
     def _next(self) -> tuple[Load, BuildNode] | None:
-        """Return the next load: first each node's own; then, for an idle node, the load that is
-        furthest from its turn.
+        """Return the next load and its node: first each node's own; then, for an idle node, the
+        load that is furthest from its turn.
         """
         free = [node for node in self.living if self._is_free(node)]
         if not free:

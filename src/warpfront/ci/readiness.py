@@ -25,7 +25,7 @@ images/ubuntu/Ubuntu2404-Readme.md, and images/ubuntu/scripts/build/install-*.sh
 
 
 def is_short_of_room(free_bytes: int | None) -> bool:
-    """Return whether the engine reports its room, and a job needs more."""
+    """Return whether the engine reports less free room than a job needs."""
     return free_bytes is not None and free_bytes < ROOM_BYTES
 
 

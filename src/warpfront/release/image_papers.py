@@ -134,8 +134,8 @@ def statement_papers(
 
 
 def _contents(document_inputs: DocumentInputs) -> Contents:
-    """Return the contents that `load` listed on any target, since it is one image. Those of
-    another content hash do not count.
+    """Return the contents that `load` listed on the first target where they can be read, since
+    it is one image. Those of another content hash do not count.
     """
     reasons = []
     for verification in document_inputs.verifications:

@@ -136,8 +136,8 @@ class IndexWriter:
     def _against(
         self, publication: Publication, registry_image: RegistryImage, own_image: RegistryImage
     ) -> Iterator[str]:
-        """Return why the image of another machine is not part of this index. A staged tag only
-        leads to the image, since anybody who may push can stage anything.
+        """Yield the reasons why the image of another machine is not part of this index. A
+        staged tag only leads to the image, since anybody who may push can stage anything.
         """
         if registry_image.digest == own_image.digest:
             return

@@ -299,8 +299,8 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
 
 
 def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
-    """Return the actions of a run without doing any of them. Read where each tag is now, and
-    refuse what the run would refuse for that.
+    """Return the publication that a run would make, without doing any of it. Read where each
+    tag is now, and refuse what the run would refuse for that.
     """
     publication = _publication(plan, channel, context)
     path, image_id = publication.path, publication.image_id

@@ -52,8 +52,8 @@ def newest_first(stocks: Iterable[Stock], *, created: str) -> tuple[Stock, ...]:
 
 
 def named_at(stock: Stock, *, created: str) -> datetime | None:
-    """Return when an image got its last name: the time at the beginning of the last run's own
-    name, else its build time.
+    """Return when an image got its last name: the latest time at the beginning of its runs'
+    names, which its tags have, else its build time.
     """
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
     times = [time for time in named if time is not None]
@@ -76,7 +76,7 @@ def _ways_back(stocks: Iterable[Stock]) -> set[str]:
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:
-    """Return whether a time is before another; without a time, the image is retained."""
+    """Return whether a time is before another. An unknown time is not, so its image is retained."""
     return moment is not None and moment < limit
 
 

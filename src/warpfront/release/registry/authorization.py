@@ -70,8 +70,8 @@ class Authorization:
             return self._basic
 
     def challenge(self, offers: Sequence[str], scopes: Scopes, header: str) -> bool:
-        """Learn from a 401 what is wanted; `shown` is what was refused. Whether there is something
-        else to show now.
+        """Learn from a 401 what the registry requires; `header` is the refused one. Return
+        whether there is another authorization to send now.
         """
         with self._lock:
             current = self._current(scopes)

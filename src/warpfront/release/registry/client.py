@@ -183,13 +183,13 @@ class HttpRegistry:
         for origin in dict.fromkeys(mount_from):
             if origin == repository:
                 continue
-            mounted, begun = self._mount(repository, source, origin)
+            mounted, new_location = self._mount(repository, source, origin)
             if mounted:
                 self._forget(repository, location)
                 return _transferred(source, TransferKind.MOUNTED)
-            if begun and location:
+            if new_location and location:
                 self._forget(repository, location)
-            location = begun or location
+            location = new_location or location
         upload = Upload(
             self._exchange,
             repository,

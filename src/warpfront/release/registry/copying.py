@@ -67,9 +67,9 @@ def copy_image(
     tag: str = "",
     mount_from: Sequence[str] = (),
 ) -> Copied:
-    """Copy an image, or an index and its images, by digest, or raise `InputError` if it is not
-    there. Put it under a `tag`, if one is present. `mount_from` are repositories on the target's
-    host that may have some blobs.
+    """Copy an image, or an index and its images, by digest. Put it under `tag`, if that is not
+    empty. `mount_from` are repositories on the target's host that may have some blobs. Raises
+    `InputError` where the digest is not there.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
@@ -87,7 +87,7 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> Copied
     for manifest_digest in image.found:
         walk.follow_attached(manifest_digest)
     copied = _copy(source, target, walk)
-    tagged = [_copy_tags(source, target, digest) for digest in image.found]
+    tagged = [_copy_tags(source, target, manifest_digest) for manifest_digest in image.found]
     return Copied(
         manifests=(
             *copied.manifests,

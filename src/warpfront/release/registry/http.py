@@ -76,7 +76,9 @@ class Trust:
 def read_trust(
     host: str, environment: Mapping[str, str], certificates: Path = Path("/etc/docker/certs.d")
 ) -> Trust:
-    """Return the authorities from the variables of requests and pip, else docker's."""
+    """Return the authorities: the file that the variables of requests and pip name, and
+    docker's for the host.
+    """
     bundle = next((environment[name] for name in _CERTIFICATES if environment.get(name)), None)
     return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
 
@@ -290,7 +292,9 @@ class Exchange:
         return is_loopback(urlsplit(url).netloc) and self.origin.startswith("http://")
 
     def _speaks_tls(self) -> bool:
-        """Return whether this machine speaks TLS; nothing is sent to it."""
+        """Return whether the registry on this machine speaks TLS: by a handshake, without a
+        request.
+        """
         parts = urlsplit(f"//{self.host}")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -229,7 +229,7 @@ class LayoutRegistry:
                     waiting += parts_of(manifests.read_document(manifest))
 
     def file(self, blob: Descriptor) -> FileBlob:
-        """Return the path of a blob's file, if it has its size."""
+        """Return a blob's file. Raises `RegistryError` where it has another size."""
         if self._require_regular(blob.digest) != blob.size_bytes:
             raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
         path = self.blob_path(blob.digest)
@@ -241,8 +241,8 @@ class LayoutRegistry:
         return self.folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def _require_begun(self) -> None:
-        """Require an index, unless the folder is empty or an export broke off in it; any other
-        folder is an error.
+        """Require that a folder without an index is empty or has an unfinished export. Any
+        other folder is an error.
         """
         with storing(self.folder):
             names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()

@@ -83,7 +83,9 @@ def _package(part: Part) -> dict[str, Any]:
 
 
 def _unsaid() -> dict[str, Any]:
-    """Return the fields that were not analysed. The registry hashes files, layer by layer."""
+    """Return the fields of a package that was not analysed. The registry hashes files, layer by
+    layer.
+    """
     return {
         "downloadLocation": _NOTHING,
         "filesAnalyzed": False,
@@ -104,8 +106,8 @@ def _relationships(bill: Bill) -> Iterator[tuple[str, str, str]]:
 
 
 def _extracted(bill: Bill) -> list[dict[str, str]]:
-    """Return the author of each `LicenseRef-`. The text itself is in the image, with the
-    package.
+    """Return an entry for each `LicenseRef-` with its author. The text itself is in the image,
+    with the package.
     """
     texts: dict[str, str] = {}
     for part in bill.parts:

@@ -139,8 +139,8 @@ def read_json(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields without duplicates: two readers may take two different fields of one
-    name.
+    """Return the fields. Raises `ValueError` for a repeated name, of which two readers may take
+    two different fields.
     """
     once = dict(pairs)
     if len(once) != len(pairs):
